@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 pub(super) use self::fast_forward::fast_forward;
 #[cfg(test)]
 pub(super) use self::unfinished::Unfinished;
-pub(super) use self::unfinished::recover;
+use self::unfinished::is_interrupted;
+pub(super) use self::unfinished::recover as recover_in_turn;
 use super::admin::failed;
 use super::command::Git;
 use super::rig::GitRepo;
@@ -105,6 +106,25 @@ pub(super) fn turn(repo: &GitRepo) -> Result<Option<LandingTurn>, RepoError> {
         return Ok(None);
     };
     let here = name_locks::take(&dir, LANDING);
+    only(repo, dir, here).map(Some)
+}
+
+/// Takes the turn to land as [`turn`], without a wait.
+///
+/// # Errors
+/// [`RepoError::CheckoutBusy`] while another rig or supervisor lands there.
+fn turn_now(repo: &GitRepo) -> Result<Option<LandingTurn>, RepoError> {
+    let Some(dir) = repository(repo)? else {
+        return Ok(None);
+    };
+    match name_locks::try_take(&dir, LANDING) {
+        Some(here) => only(repo, dir, here).map(Some),
+        None => Err(busy_landing(repo, dir, "rig")),
+    }
+}
+
+/// Keeps other supervisors out.
+fn only(repo: &GitRepo, dir: PathBuf, here: name_locks::Turn) -> Result<LandingTurn, RepoError> {
     let open = File::open(&dir).map_err(|error| failed("cannot open", &dir, &error))?;
     let everywhere = match open.try_lock() {
         Ok(()) => Some(open),
@@ -116,10 +136,22 @@ pub(super) fn turn(repo: &GitRepo) -> Result<Option<LandingTurn>, RepoError> {
             None
         }
     };
-    Ok(Some(LandingTurn {
+    Ok(LandingTurn {
         everywhere,
         _here: here,
-    }))
+    })
+}
+
+/// Takes back what an interrupted landing of this rig wrote.
+///
+/// # Errors
+/// [`RepoError::CheckoutBusy`] while a landing is under way; when the checkout cannot be read or written.
+pub(super) fn recover(repo: &GitRepo) -> Result<(), RepoError> {
+    if !is_interrupted(repo) {
+        return Ok(());
+    }
+    let _turn = turn_now(repo)?;
+    unfinished::recover(repo)
 }
 
 fn busy_landing(repo: &GitRepo, dir: PathBuf, whose: &str) -> RepoError {
@@ -140,13 +172,8 @@ pub(super) fn look(
     target: &str,
     landing: Option<(&Oid, &Oid)>,
 ) -> Result<(), RepoError> {
-    let Some(dir) = repository(repo)? else {
-        return Ok(());
-    };
-    let Some(_turn) = name_locks::try_take(&dir, LANDING) else {
-        return Err(busy_landing(repo, dir, "rig"));
-    };
-    recover(repo)?;
+    let _turn = turn_now(repo)?;
+    unfinished::recover(repo)?;
     free(repo, target, landing)
 }
 

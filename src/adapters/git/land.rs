@@ -28,7 +28,7 @@ pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result
     let _turn = checkout::turn(repo)?;
     let own = repo.own_origin()?;
     if own.is_some() {
-        checkout::recover(repo)?;
+        checkout::recover_in_turn(repo)?;
         // A landing that was interrupted may have moved the branch, and its files are not in the way.
         let found = remote_head(repo, target)?;
         if found.as_ref() != Some(old) {

@@ -39,20 +39,36 @@ pub(in super::super) fn fast_forward(
         return with_worktree(repo, &worktree.path, target, (old, new));
     }
     // A person may be checking it out in any of them.
-    let locks: Result<Vec<Unfinished>, RepoError> = all
+    let mut locks = Vec::new();
+    let moved = all
         .iter()
         .filter(|worktree| worktree.git_dir().is_some())
-        .map(|worktree| Unfinished::begin(repo, &worktree.path, target, (old, new)))
-        .collect();
-    let locks = locks?;
+        .try_for_each(|it| {
+            locks.push(Unfinished::begin(repo, &it.path, target, (old, new))?);
+            Ok(())
+        })
+        .and_then(|()| move_alone(checkout, target, (old, new)));
+    let ended: Vec<_> = locks.into_iter().map(Unfinished::end).collect();
+    let answer = moved?;
+    ended.into_iter().collect::<Result<(), _>>()?;
+    Ok(answer)
+}
+
+/// Moves a branch that no worktree has. Their indexes are locked.
+fn move_alone(
+    checkout: &Path,
+    target: &str,
+    (old, new): (&Oid, &Oid),
+) -> Result<Answer, RepoError> {
+    let mut all = worktrees(checkout)?.into_iter();
+    if all.any(|worktree| worktree.branch.as_deref() == Some(target)) {
+        return Ok(Answer::Stale("it was checked out meanwhile".to_owned()));
+    }
     let name = format!("refs/heads/{target}");
     let moved = git(checkout)
         .args(["update-ref", "-m", "landed", &name])
         .args([new.as_str(), old.as_str()])
         .output()?;
-    for lock in locks {
-        lock.end()?;
-    }
     Ok(match moved.ok() {
         true => Answer::Done,
         false => Answer::Stale(moved.stderr.trim().to_owned()),
@@ -97,10 +113,11 @@ fn with_worktree(
             unfinished.end()?;
             Ok(Answer::Done)
         }
-        failed => {
-            unfinished.take_back()?;
-            failed
-        }
+        // git may have moved the branch, and have ended before it said so.
+        failed => match unfinished.take_back()? {
+            true => Ok(Answer::Done),
+            false => failed,
+        },
     }
 }
 
@@ -127,20 +144,23 @@ fn step_by_step(
     if head.text().trim() != format!("refs/heads/{target}") {
         return Ok(Answer::Stale("another branch is checked out".to_owned()));
     }
-    let index = unfinished.copy_index()?;
-    let with_index = || git(worktree).env("GIT_INDEX_FILE", &index);
+    unfinished.copy_index()?;
     if let Some(why) = find_all_obstacles(repo, worktree, (old, new))? {
         return Err(busy(worktree, why));
     }
-    with_index()
+    unfinished
+        .git()
         .args(["update-index", "-q", "--ignore-submodules", "--refresh"])
         .output()?;
-    let staged = with_index().args(["diff-index", "--cached", "--quiet", old.as_str(), "--"]);
+    let staged = unfinished
+        .git()
+        .args(["diff-index", "--cached", "--quiet", old.as_str(), "--"]);
     if !staged.output()?.ok() {
         let why = "something was staged during the landing".to_owned();
         return Err(busy(worktree, CheckoutBusy::Changed(why)));
     }
-    let written = with_index()
+    let written = unfinished
+        .git()
         .args(["read-tree", "-m", "-u", old.as_str(), new.as_str()])
         .output()?;
     let said = written.stderr.trim();
@@ -155,8 +175,6 @@ fn step_by_step(
     unfinished.use_index()?;
     match change.commit()? {
         Ok(()) => Ok(Answer::Done),
-        // git may have moved the branch, and have ended before it said so.
-        Err(_) if unfinished.has_moved()? => Ok(Answer::Done),
         Err(said) => Ok(Answer::Stale(said)),
     }
 }

@@ -6,14 +6,15 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::super::admin::{failed, write_whole};
 use super::super::bytes;
+use super::super::command::Git;
 use super::super::digest::hex;
 use super::super::files::hash;
 use super::super::rig::GitRepo;
@@ -28,6 +29,8 @@ use crate::ports::repo::RepoError;
 const RECORDS: &str = "horde/landings";
 /// The index with which git writes the files, beside the other.
 const OWN_INDEX: &str = "horde-landing.index";
+/// The lock before it has its name.
+const OWN_LOCK: &str = "horde-landing.lock";
 /// The index from before the landing.
 const OLD_INDEX: &str = "horde-landing.before";
 
@@ -39,14 +42,14 @@ pub(in super::super) struct Unfinished {
     target: String,
     old: Oid,
     new: Oid,
-    /// The device and inode of the lock: another process may make one in its place.
-    lock: (u64, u64),
+    /// The content of the lock: another process may make one in its place.
+    mark: String,
     #[serde(skip)]
     record: PathBuf,
 }
 
 impl Unfinished {
-    /// Locks the index, and records that a landing begins.
+    /// Records that a landing begins, and locks the index.
     ///
     /// # Errors
     /// [`RepoError::CheckoutBusy`] while it is locked; [`RepoError::Failed`] when it could not be recorded.
@@ -61,36 +64,55 @@ impl Unfinished {
         };
         let records = repo.repo_dir().join(RECORDS);
         fs::create_dir_all(&records).map_err(|error| failed("cannot make", &records, &error))?;
-        let name = hex(&Sha256::digest(bytes::of(worktree)));
-        let path = git_dir.join(INDEX_LOCK.0);
-        let made = File::create_new(&path).and_then(|lock| lock.metadata());
-        let lock = match made {
-            Ok(made) => (made.dev(), made.ino()),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                return Err(busy(
-                    worktree,
-                    CheckoutBusy::Underway(INDEX_LOCK.1.to_owned()),
-                ));
-            }
-            Err(error) => return Err(failed("cannot make", &path, &error)),
-        };
         let it = Self {
             worktree: worktree.to_owned(),
             git_dir,
             target: target.to_owned(),
             old: old.clone(),
             new: new.clone(),
-            lock,
-            record: records.join(name),
+            mark: format!(
+                "a landing of horde-supervisor, process {}, {}\n",
+                std::process::id(),
+                Timestamp::now()
+            ),
+            record: records.join(hex(&Sha256::digest(bytes::of(worktree)))),
         };
-        let recorded = serde_json::to_vec(&it)
-            .map_err(|error| RepoError::Failed(format!("the record of a landing: {error}")))
-            .and_then(|text| write_whole(&it.record, &text));
-        if let Err(error) = recorded {
-            it.unlock()?;
+        let text = serde_json::to_vec(&it)
+            .map_err(|error| RepoError::Failed(format!("the record of a landing: {error}")))?;
+        // Before the lock: a lock without a record would stay.
+        write_whole(&it.record, &text)?;
+        if let Err(error) = it.lock() {
+            remove(&it.record)?;
             return Err(error);
         }
+        // Of a landing whose lock a person removed.
+        it.remove_copies()?;
         Ok(it)
+    }
+
+    /// Makes the lock with its content at once.
+    fn lock(&self) -> Result<(), RepoError> {
+        let (lock, made) = (self.lock_file(), self.git_dir.join(OWN_LOCK));
+        fs::write(&made, &self.mark).map_err(|error| failed("cannot write", &made, &error))?;
+        let linked = fs::hard_link(&made, &lock);
+        remove(&made)?;
+        match linked {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let why = CheckoutBusy::Underway(INDEX_LOCK.1.to_owned());
+                Err(busy(&self.worktree, why))
+            }
+            Err(error) => Err(failed("cannot make", &lock, &error)),
+        }
+    }
+
+    fn lock_file(&self) -> PathBuf {
+        self.git_dir.join(INDEX_LOCK.0)
+    }
+
+    /// Returns true if the lock is this landing's: a person may have removed it after a crash.
+    fn is_locked(&self) -> bool {
+        fs::read(self.lock_file()).is_ok_and(|mark| mark == self.mark.as_bytes())
     }
 
     pub(super) fn worktree(&self) -> &Path {
@@ -99,62 +121,102 @@ impl Unfinished {
 
     /// Copies the index, for git to write with. Returns the copy.
     pub(in super::super) fn copy_index(&self) -> Result<PathBuf, RepoError> {
-        let index = self.git_dir.join("index");
-        for copy in [OLD_INDEX, OWN_INDEX] {
-            let copy = self.git_dir.join(copy);
-            fs::copy(&index, &copy).map_err(|error| failed("cannot write", &copy, &error))?;
-        }
-        Ok(self.git_dir.join(OWN_INDEX))
+        let (index, before) = (self.git_dir.join("index"), self.git_dir.join(OLD_INDEX));
+        let fail = |error| failed("cannot write", &before, &error);
+        // The other one is replaced and never written to.
+        fs::hard_link(&index, &before).map_err(fail)?;
+        self.copy_for_git(&index)
+    }
+
+    /// Copies an index with its time, by which git knows which files it must read.
+    fn copy_for_git(&self, index: &Path) -> Result<PathBuf, RepoError> {
+        let own = self.git_dir.join(OWN_INDEX);
+        let copied = fs::copy(index, &own).and_then(|_| {
+            let at = fs::metadata(index)?.modified()?;
+            File::options().write(true).open(&own)?.set_modified(at)
+        });
+        copied.map_err(|error| failed("cannot write", &own, &error))?;
+        Ok(own)
     }
 
     /// Puts the index that git wrote in the place of the other.
     pub(in super::super) fn use_index(&self) -> Result<(), RepoError> {
-        self.rename(OWN_INDEX, "index")
+        let index = self.git_dir.join("index");
+        let renamed = fs::rename(self.git_dir.join(OWN_INDEX), &index);
+        renamed.map_err(|error| failed("cannot write", &index, &error))
     }
 
-    fn rename(&self, from: &str, to: &str) -> Result<(), RepoError> {
-        let to = self.git_dir.join(to);
-        let renamed = fs::rename(self.git_dir.join(from), &to);
-        renamed.map_err(|error| failed("cannot write", &to, &error))
+    /// Returns a command that uses the copy of the index.
+    pub(super) fn git(&self) -> Git {
+        git(&self.worktree)
+            .env("GIT_INDEX_FILE", self.git_dir.join(OWN_INDEX))
+            // An index that is split shares a part with the other one.
+            .args(["-c", "splitIndex.sharedIndexExpire=never"])
     }
 
-    /// Returns true if the branch is at the landing.
-    pub(super) fn has_moved(&self) -> Result<bool, RepoError> {
+    /// Returns true if the branch has the landing.
+    fn has_moved(&self) -> Result<bool, RepoError> {
         let name = format!("refs/heads/{}", self.target);
-        let found = git(&self.worktree)
-            .args(["rev-parse", "--verify", &name])
-            .run()?;
-        Ok(found.text().trim() == self.new.as_str())
+        let dir = &self.git_dir;
+        let found = git(dir)
+            .args(["rev-parse", "-q", "--verify", &name])
+            .output()?;
+        if found.code.is_none() {
+            return Err(RepoError::Failed("git rev-parse was ended".to_owned()));
+        }
+        let tip = found.text().trim().to_owned();
+        if tip.is_empty() || tip == self.old.as_str() {
+            return Ok(false);
+        }
+        let within = ["merge-base", "--is-ancestor", self.new.as_str(), &tip];
+        let within = git(dir).args(within).output()?;
+        match within.code {
+            Some(code) => Ok(code == 0),
+            None => Err(RepoError::Failed("git merge-base was ended".to_owned())),
+        }
     }
 
-    /// Ends a landing whose branch moved.
+    /// Ends a landing that needs nothing more.
     pub(in super::super) fn end(self) -> Result<(), RepoError> {
-        for left in [OWN_INDEX, OLD_INDEX] {
-            remove(&self.git_dir.join(left))?;
+        if self.is_locked() {
+            self.remove_copies()?;
+            remove(&self.lock_file())?;
         }
-        self.unlock()?;
         remove(&self.record)
     }
 
-    fn unlock(&self) -> Result<(), RepoError> {
-        let lock = self.git_dir.join(INDEX_LOCK.0);
-        let found = fs::symlink_metadata(&lock).map(|found| (found.dev(), found.ino()));
-        match found.is_ok_and(|found| found == self.lock) {
-            true => remove(&lock),
-            false => Ok(()),
+    fn remove_copies(&self) -> Result<(), RepoError> {
+        let lock = format!("{OWN_INDEX}.lock");
+        for left in [OWN_INDEX, &lock, OLD_INDEX] {
+            remove(&self.git_dir.join(left))?;
         }
+        Ok(())
     }
 
-    /// Takes back what was written, and ends. The index is locked since before, so no git of a person changed it.
+    /// Takes back what was written unless the branch moved, and ends. Returns true if it moved. The index is locked since before, so
+    /// no git of a person changed it.
     ///
     /// # Errors
-    /// When it could not be taken back: the record stays, and so does the lock.
-    pub(in super::super) fn take_back(self) -> Result<(), RepoError> {
-        if self.git_dir.join(OLD_INDEX).exists() {
-            self.rename(OLD_INDEX, "index")?;
-            self.restore_files()?;
+    /// When that is unknown: the record stays, and so does the lock.
+    pub(in super::super) fn take_back(self) -> Result<bool, RepoError> {
+        // Without the lock, a person may have done anything since.
+        if !self.is_locked() || !self.worktree.is_dir() {
+            return self.end().map(|()| false);
         }
-        self.end()
+        if self.has_moved()? {
+            return self.end().map(|()| true);
+        }
+        let before = self.git_dir.join(OLD_INDEX);
+        if before.exists() {
+            remove(&self.git_dir.join(format!("{OWN_INDEX}.lock")))?;
+            self.copy_for_git(&before)?;
+            self.use_index()?;
+            if let Err(why) = self.restore_files() {
+                let worktree = self.worktree.display();
+                tracing::warn!(%worktree, %why, "not all files of a landing could be taken back; `git status` shows them");
+            }
+        }
+        self.end().map(|()| false)
     }
 
     fn restore_files(&self) -> Result<(), RepoError> {
@@ -179,12 +241,9 @@ impl Unfinished {
         if list.is_empty() {
             return Ok(());
         }
-        // With an index of its own: the other one is locked. Its times are refreshed by the next command of git.
-        let index = self.git_dir.join(OWN_INDEX);
-        fs::copy(self.git_dir.join("index"), &index)
-            .map_err(|error| failed("cannot write", &index, &error))?;
-        git(&self.worktree)
-            .env("GIT_INDEX_FILE", &index)
+        // With an index of its own: the other one is locked.
+        self.copy_for_git(&self.git_dir.join("index"))?;
+        self.git()
             .args(["checkout-index", "-f", "-u", "-z", "--stdin"])
             .stdin(list)
             .run()?;
@@ -212,7 +271,12 @@ fn remove(file: &Path) -> Result<(), RepoError> {
     }
 }
 
-/// Takes back the landings that did not end, unless their branches moved all the same.
+/// Returns true if a landing of this rig did not end.
+pub(in super::super) fn is_interrupted(repo: &GitRepo) -> bool {
+    fs::read_dir(repo.repo_dir().join(RECORDS)).is_ok_and(|mut listed| listed.next().is_some())
+}
+
+/// Takes back the landings that did not end, unless their branches moved all the same. To be called in the turn to land.
 ///
 /// # Errors
 /// [`RepoError::CheckoutBusy`] while their git still writes; when a record or a checkout cannot be read or written.
@@ -223,38 +287,39 @@ pub(in super::super) fn recover(repo: &GitRepo) -> Result<(), RepoError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed("cannot read", &records, &error)),
     };
+    let mut first = None;
     for entry in listed {
-        let record = entry
-            .map_err(|error| failed("cannot read", &records, &error))?
-            .path();
+        let record = entry.map_err(|error| failed("cannot read", &records, &error))?;
+        let name = record.file_name();
         // A record that was being written has another name.
-        if record
-            .file_name()
-            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+        let is_whole = name.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit);
+        if let Some(why) = is_whole
+            .then(|| recover_one(record.path()))
+            .and_then(Result::err)
         {
-            continue;
+            first.get_or_insert(why);
         }
-        let text = fs::read(&record).map_err(|error| failed("cannot read", &record, &error))?;
-        let read = serde_json::from_slice::<Unfinished>(&text);
-        let mut it =
-            read.map_err(|error| RepoError::Failed(format!("{}: {error}", record.display())))?;
-        it.record = record;
-        if !it.git_dir.is_dir() {
-            // The worktree is gone.
-            remove(&it.record)?;
-            continue;
-        }
-        if it.is_written() {
-            let what = "a landing that was interrupted".to_owned();
-            return Err(busy(&it.worktree, CheckoutBusy::Underway(what)));
-        }
-        match it.has_moved()? {
-            true => it.end()?,
-            false => {
-                tracing::warn!(worktree = %it.worktree.display(), "a landing was interrupted; what it had written into the checkout is taken back");
-                it.take_back()?;
-            }
-        }
+    }
+    first.map_or(Ok(()), Err)
+}
+
+fn recover_one(record: PathBuf) -> Result<(), RepoError> {
+    let text = fs::read(&record).map_err(|error| failed("cannot read", &record, &error))?;
+    let read = serde_json::from_slice::<Unfinished>(&text);
+    let mut it =
+        read.map_err(|error| RepoError::Failed(format!("{}: {error}", record.display())))?;
+    it.record = record;
+    if !it.git_dir.is_dir() {
+        // The worktree is gone.
+        return remove(&it.record);
+    }
+    if it.is_written() {
+        let what = "a landing that was interrupted".to_owned();
+        return Err(busy(&it.worktree, CheckoutBusy::Underway(what)));
+    }
+    let worktree = it.worktree.clone();
+    if !it.take_back()? {
+        tracing::warn!(worktree = %worktree.display(), "a landing was interrupted; what it had written into the checkout is taken back");
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::Rigged;
 use super::checkout::{busy, lands, persons, text};
-use crate::adapters::git::checkout::{Unfinished, look, recover};
+use crate::adapters::git::checkout::{Unfinished, look, recover, turn};
 use crate::adapters::git::command::Git;
 use crate::adapters::git::land::land;
 use crate::adapters::git::ref_transaction::Prepared;
@@ -343,4 +343,55 @@ fn checkout_whose_repository_is_elsewhere_moves_too() {
     lands(&rig, &new);
     assert_eq!(text(rig.origin().join("a")), "a\n");
     assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+}
+
+/// The person followed git's advice after a crash, and went on.
+#[test]
+fn nothing_is_taken_back_where_the_person_removed_the_lock() {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("file", "landed\n"), ("more", "m\n")]);
+    half_landed(&rig, &new, true);
+    fs::remove_file(rig.origin().join(".git/index.lock")).unwrap();
+    fs::write(rig.origin().join("mine"), "mine\n").unwrap();
+    rig.in_origin(&["add", "-A"]);
+    let staged = rig.in_origin(&["status", "--porcelain"]);
+    recover(&rig.repo).unwrap();
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), staged);
+    recover(&rig.repo).unwrap();
+}
+
+/// A reload prepares the rig while it lands.
+#[test]
+fn landing_under_way_is_not_taken_back() {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("file", "landed\n")]);
+    let turn = turn(&rig.repo).unwrap();
+    half_landed(&rig, &new, true);
+    let refused = recover(&rig.repo).unwrap_err();
+    assert!(
+        matches!(refused, RepoError::CheckoutBusy { .. }),
+        "{refused}"
+    );
+    drop(turn);
+    recover(&rig.repo).unwrap();
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+}
+
+/// git left its lock of the landing's index, as after a power failure, and the files were taken back in part.
+#[test]
+fn taking_back_can_be_repeated() {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("file", "landed\n"), ("more", "m\n")]);
+    half_landed(&rig, &new, true);
+    let git_dir = rig.origin().join(".git");
+    fs::write(git_dir.join("horde-landing.index.lock"), "").unwrap();
+    fs::copy(git_dir.join("horde-landing.before"), git_dir.join("x")).unwrap();
+    fs::rename(git_dir.join("x"), git_dir.join("index")).unwrap();
+    fs::remove_file(rig.origin().join("more")).unwrap();
+    recover(&rig.repo).unwrap();
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+    for left in ["index.lock", "horde-landing.before", "horde-landing.index"] {
+        assert!(!git_dir.join(left).exists(), "{left}");
+    }
+    lands(&rig, &new);
 }
