@@ -1,5 +1,5 @@
 //! The state machine of a child: the one answer to what a raider or a standing agent does next. Phases own their data;
-//! the root (`actors/root`) feeds events and carries out the actions, and decides nothing of its own.
+//! the root (`actors/root`) feeds events and carries out the actions. Groups and parked accounts are decided there.
 //!
 //! ```text
 //!                          ┌─────────── Replacing ◄── Cycle, AwaitTurn ──┐

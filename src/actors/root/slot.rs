@@ -22,7 +22,7 @@ pub(super) type Waiting<T, E> = Vec<RpcReplyPort<Result<T, E>>>;
 /// The root's record of a child.
 pub(super) struct Slot {
     pub(super) spec: ChildSpec,
-    /// Changed by its own steps only ([`super::Root::step`]).
+    /// Changed by its own steps ([`super::Root::step`]), and filled from its history at the start.
     pub(super) child: Child,
     pub(super) actor: Option<ActorRef<ChildMsg>>,
     pub(super) session: Option<SessionView>,
