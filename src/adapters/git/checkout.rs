@@ -368,6 +368,7 @@ impl Changed {
     }
 }
 
+/// Returns the files in the way of a landing.
 fn find_all_obstacles(
     repo: &GitRepo,
     path: &Path,

@@ -198,7 +198,7 @@ impl Step<'_> {
         }
     }
 
-    /// Answers an end that nobody ordered.
+    /// Returns the next phase after an end that the supervisor did not order.
     fn fell(&mut self, up_at: Option<Mono>, exit: Option<ChildExit>) -> Phase {
         match exit {
             // The caller unwinds.

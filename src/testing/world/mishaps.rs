@@ -1,4 +1,4 @@
-//! Mishaps at a certain moment: a set-up that fails, a person who closes the relic, commits that are lost, a panic.
+//! Mishaps at a certain moment: a set-up that fails, a relic that a person closes, commits that are lost, a panic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

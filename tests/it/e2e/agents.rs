@@ -9,7 +9,7 @@ use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 use crate::support::processes;
 
-/// A plan with a mayor who repeats what is said.
+/// A plan with a mayor that prints its input.
 fn with_mayor() -> Plan {
     let script = "echo good morning; while read -r line; do echo heard $line; done";
     Plan::new().agent("mayor", script, "")

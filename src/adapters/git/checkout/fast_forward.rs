@@ -4,7 +4,7 @@
 //!
 //! The order: the index is locked as git locks it, so that no commit, checkout or reset begins; git prepares the change of the
 //! branch, so that none that had begun ends; git writes the files, with an index of its own; that index takes the place of the
-//! other, and the change is made. What is written is taken back if the change is not made, also at the next start.
+//! other, and the branch moves. If the branch does not move, the supervisor restores the files, at once or at its next start.
 
 use std::path::{Path, PathBuf};
 

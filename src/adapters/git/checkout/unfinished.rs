@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -96,7 +96,14 @@ impl Unfinished {
         fs::write(&made, &self.mark).map_err(|error| failed("cannot write", &made, &error))?;
         let linked = fs::hard_link(&made, &lock);
         remove(&made)?;
-        match linked {
+        let locked = match linked {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                // The file system has no hard links.
+                File::create_new(&lock).and_then(|mut lock| lock.write_all(self.mark.as_bytes()))
+            }
+            linked => linked,
+        };
+        match locked {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 let why = CheckoutBusy::Underway(INDEX_LOCK.1.to_owned());
@@ -124,7 +131,10 @@ impl Unfinished {
         let (index, before) = (self.git_dir.join("index"), self.git_dir.join(OLD_INDEX));
         let fail = |error| failed("cannot write", &before, &error);
         // The other one is replaced and never written to.
-        fs::hard_link(&index, &before).map_err(fail)?;
+        if fs::hard_link(&index, &before).is_err() {
+            // The file system has no hard links: a copy gets its name when it is whole.
+            fs::rename(self.copy_for_git(&index)?, &before).map_err(fail)?;
+        }
         self.copy_for_git(&index)
     }
 
@@ -133,7 +143,9 @@ impl Unfinished {
         let own = self.git_dir.join(OWN_INDEX);
         let copied = fs::copy(index, &own).and_then(|_| {
             let at = fs::metadata(index)?.modified()?;
-            File::options().write(true).open(&own)?.set_modified(at)
+            let copy = File::options().write(true).open(&own)?;
+            copy.set_modified(at)?;
+            copy.sync_all()
         });
         copied.map_err(|error| failed("cannot write", &own, &error))?;
         Ok(own)
