@@ -228,12 +228,12 @@ async fn spent_budget_parks_new_work_until_it_is_raised_and_calls_a_person_once(
 #[tokio::test(start_paused = true)]
 async fn next_day_has_its_own_budget_and_ready_work_is_charged_then() {
     let town = city(park(1.0)).await;
-    town.reconfigure(|city| city.rigs[0].raiders.auto_charge = true)
-        .await;
     let charged = town.worker("a").await;
     write(&town, "c", &message(0));
     begins(&town, &charged, "c").await;
     town.pass(PATROL).await;
+    town.reconfigure(|city| city.rigs[0].raiders.auto_charge = true)
+        .await;
     let relic = town.relic("b").await;
     town.pass(PATROL * 2).await;
     let now = town.relic_now(&relic).await;

@@ -25,7 +25,8 @@ fn taken() -> MutexGuard<'static, Option<HashSet<String>>> {
 pub(super) fn try_take(repo: &Path, name: &str) -> Option<Turn> {
     let key = key(repo, name);
     let is_free = taken().get_or_insert_default().insert(key.clone());
-    is_free.then_some(Turn(key))
+    // Lazily: a turn that was not taken must not be dropped, which would release the lock of its holder.
+    is_free.then(|| Turn(key))
 }
 
 /// Waits for the lock of a name in a repository.
@@ -71,5 +72,18 @@ mod tests {
         });
         drop(own);
         assert_eq!(most.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn attempt_at_a_held_lock_leaves_it_with_its_holder() {
+        let repo = Path::new("/attempts");
+        let held = take(repo, "name");
+        assert!(try_take(repo, "name").is_none());
+        assert!(
+            try_take(repo, "name").is_none(),
+            "the first attempt released nothing"
+        );
+        drop(held);
+        assert!(try_take(repo, "name").is_some());
     }
 }
