@@ -256,7 +256,11 @@ pub fn rework(failed: &MergeFailed, began: Option<&Oid>) -> String {
     }
     if !failed.error.trim().is_empty() {
         let error = quoted(&failed.error);
-        text.push_str(&format!("\n\nLast output:\n\n{error}"));
+        let what = match failed.failure_type {
+            FailureType::Tests | FailureType::Build => "Last output",
+            _ => "The reason in full",
+        };
+        text.push_str(&format!("\n\n{what}:\n\n{error}"));
     }
     text
 }

@@ -290,5 +290,10 @@ pub(super) fn needs_person(child: &Value) -> bool {
         )
     });
     let is_blocked = child.get("blocked") == Some(&Value::Bool(true));
-    stuck || asks || is_blocked || child.get("quarantined_until").is_some_and(Value::is_string)
+    let has_call = child.get("escalation").is_some_and(Value::is_object);
+    stuck
+        || asks
+        || is_blocked
+        || has_call
+        || child.get("quarantined_until").is_some_and(Value::is_string)
 }

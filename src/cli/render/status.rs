@@ -230,8 +230,17 @@ fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
             let text = format!("{mark} {}: {}: {why}", child.name, derived(child.value));
             lines.push(style.paint(Tone::Waits, &text));
         }
+        lines.extend(escalation(child, style));
     }
     lines
+}
+
+/// Names the escalation about the child's sandbox.
+fn escalation(child: &Child<'_>, style: Style) -> Option<String> {
+    let open = child.value.get("escalation").filter(|it| it.is_object())?;
+    let (id, problem) = (at(open, "/id"), at(open, "/problem"));
+    let text = format!("! {}: {problem}: hd relic show {id}", child.name);
+    Some(style.paint(Tone::Waits, &text))
 }
 
 /// The rows of a screen that are shown below an unrecognised condition.

@@ -345,6 +345,14 @@ async fn work_of_a_closed_relic_is_kept_and_the_escalation_names_the_way_out() {
     let raised = town.escalations().await;
     let way = "hd raider nuke horde/raiders/Toast --salvage";
     assert!(raised[0].body.contains(way), "{}", raised[0].body);
+    let name = json!({ "name": "Toast" });
+    let shown = ask(&town, "raider.show", name.clone()).await.unwrap();
+    let call = json!({ "id": raised[0].id, "problem": raised[0].title });
+    assert_eq!(shown["escalation"], call, "its row names the escalation");
+    let close = json!({ "relic": raised[0].id, "yes": true });
+    ask(&town, "relic.close", close).await.unwrap();
+    let shown = ask(&town, "raider.show", name).await.unwrap();
+    assert_eq!(shown["escalation"], Value::Null);
     town.nuke(&charged.raider, true).await.unwrap();
     assert!(town.hook(&charged.raider).await.is_none());
 }

@@ -9,7 +9,7 @@ use crate::actors::records::stalls;
 use crate::actors::usage;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
-use crate::domain::ids::{RaiderId, RelicId};
+use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::merge::MergeRequest;
 use crate::domain::phase::Phase;
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
@@ -26,6 +26,8 @@ pub(in crate::control) struct Records {
     /// The number of tasks by prefix and status.
     pub(in crate::control) relics: BTreeMap<(String, RelicStatus), u64>,
     pub(in crate::control) escalations: usize,
+    /// The open escalations about sandboxes, by raider.
+    sandboxes: BTreeMap<RaiderId, Vec<SandboxCall>>,
     pub(in crate::control) blocked: Vec<Blocked>,
     /// The number of the newest event.
     pub(in crate::control) seq: u64,
@@ -38,6 +40,13 @@ pub(in crate::control) struct Records {
     pub(in crate::control) usage: usage::Now,
     held: BTreeSet<RaiderId>,
     phases: BTreeMap<RaiderId, Phase>,
+}
+
+/// An open escalation about the sandbox of one incarnation.
+struct SandboxCall {
+    incarnation: Incarnation,
+    id: RelicId,
+    problem: String,
 }
 
 /// A blocked task: it stands still until a person acts.
@@ -70,6 +79,13 @@ impl Records {
     /// Returns whether the raider has work, and is neither being charged nor removed.
     pub(super) fn is_at_work(&self, raider: &RaiderId) -> bool {
         self.phase(raider).is_some_and(Phase::is_open)
+    }
+
+    /// Returns the id and problem of the first open escalation about the raider's sandbox.
+    pub(in crate::control) fn sandbox_call(&self, hook: &Hook) -> Option<(&RelicId, &str)> {
+        let mut calls = self.sandboxes.get(&hook.raider)?.iter();
+        let call = calls.find(|call| call.incarnation == hook.incarnation)?;
+        Some((&call.id, &call.problem))
     }
 
     /// Returns whether this relic is blocked.
@@ -113,12 +129,29 @@ fn read_in(txn: &mut dyn Txn) -> Result<Records, StoreError> {
         waits: stalls::all_waits(txn)?,
         queue: txn.mrs(None, true)?,
         escalations: open.len(),
+        sandboxes: about_sandboxes(&open),
         blocked: described(&blocked, &open),
         seq: txn.last_seq()?,
         said: operator_orders::read(txn)?,
         hooks,
         sagas,
     })
+}
+
+/// Returns the escalations that are about a sandbox.
+fn about_sandboxes(open: &[Entry]) -> BTreeMap<RaiderId, Vec<SandboxCall>> {
+    let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for entry in open {
+        let (subject, _) = entry.about();
+        if let (Some(incarnation), Ok(raider)) = (entry.standing.sandbox, subject.parse()) {
+            found.entry(raider).or_default().push(SandboxCall {
+                incarnation,
+                id: entry.relic.id.clone(),
+                problem: entry.relic.title.clone(),
+            });
+        }
+    }
+    found
 }
 
 /// Returns the blocked tasks, with the first open escalation about each.

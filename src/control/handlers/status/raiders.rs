@@ -9,7 +9,7 @@ use crate::actors::mail::{ChildState, ChildView, SessionView};
 use crate::actors::sandboxes::Hookless;
 use crate::actors::world::World;
 use crate::control::handlers::accounts;
-use crate::control::protocol::answers::{Git, Raider, RaiderUsage, Session};
+use crate::control::protocol::answers::{Git, OpenEscalation, Raider, RaiderUsage, Session};
 use crate::control::snapshot::{Records, Snapshot};
 use crate::domain::city::Rig;
 use crate::domain::condition::Condition;
@@ -63,6 +63,7 @@ fn hookless(world: &World, lone: &Hookless) -> Raider {
         until: None,
         stalled_since: None,
         blocked: false,
+        escalation: None,
         hook: None,
         branch: was.map(|hook| hook.branch.clone()),
         target: was.map(|hook| hook.target.clone()),
@@ -122,6 +123,12 @@ fn hooked(world: &World, snapshot: &Snapshot, hook: &Hook, view: Option<&ChildVi
             .or(waits.map(|wait| wait.until)),
         stalled_since: records.stalled.get(&hook.raider).map(|steps| steps.since),
         blocked: records.is_blocked(&hook.relic),
+        escalation: records
+            .sandbox_call(hook)
+            .map(|(id, problem)| OpenEscalation {
+                id: id.clone(),
+                problem: problem.to_owned(),
+            }),
         hook: Some(hook.relic.clone()),
         branch: Some(hook.branch.clone()),
         target: Some(hook.target.clone()),

@@ -40,6 +40,8 @@ pub struct Raider {
     pub stalled_since: Option<Timestamp>,
     /// Set when its relic is blocked.
     pub blocked: bool,
+    /// The open escalation about its sandbox: a person decides what becomes of it.
+    pub escalation: Option<OpenEscalation>,
     /// The relic on its hook.
     #[schemars(with = "Option<String>")]
     pub hook: Option<RelicId>,
@@ -70,6 +72,16 @@ pub struct Raider {
     pub retry_at: Option<Timestamp>,
     /// Set when it is suspended.
     pub suspended: bool,
+}
+
+/// An open escalation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OpenEscalation {
+    /// Its id.
+    #[schemars(with = "String")]
+    pub id: RelicId,
+    /// The problem.
+    pub problem: String,
 }
 
 /// The tokens and money that a raider's work used.
