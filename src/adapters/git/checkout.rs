@@ -4,18 +4,20 @@
 //! bisect.
 
 mod fast_forward;
+mod restore;
 mod unfinished;
 
 use std::collections::HashSet;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
+use self::fast_forward::at;
 pub(super) use self::fast_forward::fast_forward;
 #[cfg(test)]
 pub(super) use self::unfinished::Unfinished;
 use self::unfinished::is_interrupted;
 pub(super) use self::unfinished::recover as recover_in_turn;
-use super::admin::failed;
+use super::admin::{failed, scratch};
 use super::command::Git;
 use super::rig::GitRepo;
 use super::{bytes, name_locks};
@@ -292,14 +294,20 @@ fn worktrees(checkout: &Path) -> Result<Vec<Worktree>, RepoError> {
 
 /// Returns the operation in progress in a worktree that has the branch checked out, or will check it out at the end.
 fn underway(dir: &Path, target: &str, on: bool) -> Option<&'static str> {
-    let full = format!("refs/heads/{target}");
-    let about = ABOUT.iter().any(|name| {
-        let text = fs::read_to_string(dir.join(name)).unwrap_or_default();
-        text.lines().any(|line| line == full || line == target)
-    });
     let begun = |name: &str| fs::symlink_metadata(dir.join(name)).is_ok();
     let found = UNDERWAY.iter().find(|(name, _)| begun(name));
-    found.filter(|_| on || about).map(|(_, what)| *what)
+    found
+        .filter(|_| on || about(dir, target))
+        .map(|(_, what)| *what)
+}
+
+/// Returns true if the operation in progress in a worktree will move or check out the branch at its end.
+fn about(dir: &Path, target: &str) -> bool {
+    let full = format!("refs/heads/{target}");
+    ABOUT.iter().any(|name| {
+        let text = fs::read_to_string(dir.join(name)).unwrap_or_default();
+        text.lines().any(|line| line == full || line == target)
+    })
 }
 
 /// Returns the changed or staged files of a worktree, for people.
@@ -327,6 +335,8 @@ fn named(mut names: Vec<String>) -> Option<String> {
 struct Changed {
     all: HashSet<Vec<u8>>,
     added: Vec<Vec<u8>>,
+    /// Those of which the kind changes: a file, a link, a submodule.
+    retyped: Vec<Vec<u8>>,
     removed: HashSet<Vec<u8>>,
 }
 
@@ -338,11 +348,13 @@ impl Changed {
             .args([old.as_str(), new.as_str()])
             .run()?;
         let mut fields = bytes::split(&diff.stdout);
-        let (mut all, mut added, mut removed) = (HashSet::new(), Vec::new(), HashSet::new());
+        let mut all = HashSet::new();
+        let (mut added, mut retyped, mut removed) = (Vec::new(), Vec::new(), HashSet::new());
         while let (Some(status), Some(name)) = (fields.next(), fields.next()) {
             all.insert(name.to_vec());
             match status {
                 b"A" => added.push(name.to_vec()),
+                b"T" => retyped.push(name.to_vec()),
                 b"D" => drop(removed.insert(name.to_vec())),
                 _ => {}
             }
@@ -350,11 +362,13 @@ impl Changed {
         Ok(Self {
             all,
             added,
+            retyped,
             removed,
         })
     }
 
-    /// Returns the untracked files, including ignored ones, in place of files that the landing adds.
+    /// Returns the untracked files, including ignored ones, in place of files that the landing adds. git removes the checkout of a
+    /// submodule that becomes a file, with everything in it.
     fn obstacles(&self, path: &Path) -> Option<CheckoutBusy> {
         let mut found = Vec::new();
         for name in &self.added {
@@ -363,18 +377,16 @@ impl Changed {
             }
             find_obstacles(path, name, &self.removed, &mut found);
         }
+        for name in &self.retyped {
+            let place = path.join(bytes::path(name));
+            if fs::symlink_metadata(&place).is_ok_and(|kind| kind.is_dir()) {
+                below(&place, name, &self.removed, &mut found);
+            }
+        }
+        found.truncate(NAMED_MAX + 1);
         found.dedup();
         named(found).map(CheckoutBusy::InTheWay)
     }
-}
-
-/// Returns the files in the way of a landing.
-fn find_all_obstacles(
-    repo: &GitRepo,
-    path: &Path,
-    (old, new): (&Oid, &Oid),
-) -> Result<Option<CheckoutBusy>, RepoError> {
-    Ok(Changed::of(repo, old, new)?.obstacles(path))
 }
 
 fn busy(path: &Path, why: CheckoutBusy) -> RepoError {
@@ -395,14 +407,20 @@ fn in_the_way(
     if let Some(why) = changed.obstacles(path) {
         return Ok(Some(why));
     }
+    // With a copy of the index: a person may be about to lock the other one.
+    let scratch = scratch(repo)?;
+    let index = scratch.path().join("index");
+    let Some(git_dir) = at(path).git_dir() else {
+        return Ok(Some(CheckoutBusy::Gone));
+    };
+    unfinished::copy_index(&git_dir.join("index"), &index)?;
+    let git = || Git::in_dir(path).as_user().env("GIT_INDEX_FILE", &index);
     // A file that was only touched is unchanged: git must refresh its index first.
-    Git::in_dir(path)
-        .as_user()
+    git()
         .args(["update-index", "-q", "--ignore-submodules", "--refresh"])
         .output()?;
     // Flags of the index hide changes from the status, but not from this check.
-    let rehearsal = Git::in_dir(path)
-        .as_user()
+    let rehearsal = git()
         .env(
             "GIT_ALTERNATE_OBJECT_DIRECTORIES",
             repo.repo_dir().join("objects"),

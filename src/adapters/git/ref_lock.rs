@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::admin::failed;
@@ -14,8 +15,8 @@ use crate::ports::repo::RepoError;
 /// The files that all sandboxes of a rig share and that the supervisor locks, too.
 const SHARED: [&str; 2] = ["refs/stash", "packed-refs"];
 
-/// A lock that is held as long as this value lives; its file, if there is one.
-pub(super) struct RefLock(Option<PathBuf>);
+/// A lock that is held as long as this value lives; its file and the file's inode, if there is one.
+pub(super) struct RefLock(Option<(PathBuf, u64)>);
 
 impl RefLock {
     /// Takes the lock of a file of theirs; none if it is held. A stale one is removed: it contains nothing that is not
@@ -27,7 +28,11 @@ impl RefLock {
             made = fs::File::create_new(&lock);
         }
         match made {
-            Ok(_) => Ok(Some(Self(Some(lock)))),
+            Ok(file) => {
+                let made = file.metadata();
+                let made = made.map_err(|error| failed("cannot read", &lock, &error))?;
+                Ok(Some(Self(Some((lock, made.ino())))))
+            }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
             // Without the directory there is no loose ref to lock. git may make both, so no lock is removed at the end.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Some(Self(None))),
@@ -44,7 +49,11 @@ impl RefLock {
 
 impl Drop for RefLock {
     fn drop(&mut self) {
-        if let Some(lock) = &self.0
+        // Another process may have taken it for stale, and have made its own in this place.
+        let is_own =
+            |lock: &Path, inode| fs::symlink_metadata(lock).is_ok_and(|it| it.ino() == inode);
+        if let Some((lock, inode)) = &self.0
+            && is_own(lock, *inode)
             && let Err(error) = fs::remove_file(lock)
             && !is_absent(&error)
         {
@@ -125,7 +134,13 @@ mod tests {
         let held = RefLock::take(&theirs, &file).unwrap();
         assert!(held.is_some() && lock.exists());
         assert!(RefLock::take(&theirs, &file).unwrap().is_none());
+        fs::remove_file(&lock).unwrap();
+        fs::write(lock.with_extension("other"), "").unwrap();
+        fs::rename(lock.with_extension("other"), &lock).unwrap();
         drop(held);
+        assert!(lock.exists(), "it is another process's");
+        fs::remove_file(&lock).unwrap();
+        drop(RefLock::take(&theirs, &file).unwrap());
         assert!(!lock.exists());
         let made = fs::File::create(&lock).unwrap();
         assert!(RefLock::take(&theirs, &file).unwrap().is_none());

@@ -233,7 +233,11 @@ fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoErr
 pub(super) fn track(repo: &GitRepo, branch: &str, tip: &Oid) -> Result<(), RepoError> {
     let name = format!("refs/remotes/origin/{branch}");
     let _turn = name_locks::take(repo.repo_dir(), &format!("origin/{branch}"));
-    repo.git().args(["update-ref", &name, tip.as_str()]).run()?;
+    // A sandbox may be removed because of this ref.
+    repo.git()
+        .args(["-c", "core.fsync=committed,reference", "update-ref"])
+        .args([&name, tip.as_str()])
+        .run()?;
     share::publish(repo, &name, tip);
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::super::push::Answer;
 use super::super::ref_transaction::Prepared;
 use super::super::rig::GitRepo;
 use super::unfinished::Unfinished;
-use super::{Worktree, busy, find_all_obstacles, free, worktrees};
+use super::{Changed, Worktree, about, busy, free, worktrees};
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
@@ -60,9 +60,12 @@ fn move_alone(
     target: &str,
     (old, new): (&Oid, &Oid),
 ) -> Result<Answer, RepoError> {
-    let mut all = worktrees(checkout)?.into_iter();
-    if all.any(|worktree| worktree.branch.as_deref() == Some(target)) {
-        return Ok(Answer::Stale("it was checked out meanwhile".to_owned()));
+    for worktree in worktrees(checkout)? {
+        let begun = worktree.git_dir().is_some_and(|dir| about(&dir, target));
+        if begun || worktree.branch.as_deref() == Some(target) {
+            let what = "it was checked out, or a rebase of it was begun, meanwhile";
+            return Ok(Answer::Stale(what.to_owned()));
+        }
     }
     let name = format!("refs/heads/{target}");
     let moved = git(checkout)
@@ -76,7 +79,12 @@ fn move_alone(
 }
 
 pub(super) fn git(dir: &Path) -> Git {
-    Git::in_dir(dir).as_user().limit(CHECKOUT)
+    // A sandbox may be removed because of the landing, so it must survive a loss of power.
+    let durable = "core.fsync=committed,reference,index";
+    Git::in_dir(dir)
+        .as_user()
+        .limit(CHECKOUT)
+        .args(["-c", durable])
 }
 
 /// Copies the commit, with everything below it, into the user's repository. Returns the refusal if git there does not take the
@@ -145,9 +153,6 @@ fn step_by_step(
         return Ok(Answer::Stale("another branch is checked out".to_owned()));
     }
     unfinished.copy_index()?;
-    if let Some(why) = find_all_obstacles(repo, worktree, (old, new))? {
-        return Err(busy(worktree, why));
-    }
     unfinished
         .git()
         .args(["update-index", "-q", "--ignore-submodules", "--refresh"])
@@ -158,6 +163,10 @@ fn step_by_step(
     if !staged.output()?.ok() {
         let why = "something was staged during the landing".to_owned();
         return Err(busy(worktree, CheckoutBusy::Changed(why)));
+    }
+    // Last, because git overwrites ignored files, and a build of the person may make one at any time.
+    if let Some(why) = Changed::of(repo, old, new)?.obstacles(worktree) {
+        return Err(busy(worktree, why));
     }
     let written = unfinished
         .git()

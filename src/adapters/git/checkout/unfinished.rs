@@ -1,25 +1,23 @@
 //! A landing in the user's checkout, from its first lock to its last: what it wrote is taken back unless its branch moved, also
-//! when the supervisor or the machine went down. A file counts as written by the landing only if git finds the landing's content in
-//! it.
+//! when the supervisor or the machine went down.
 
-use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::super::admin::{failed, write_whole};
-use super::super::bytes;
 use super::super::command::Git;
 use super::super::digest::hex;
-use super::super::files::hash;
-use super::super::rig::GitRepo;
+use super::super::ref_transaction::Prepared;
+use super::super::rig::{GitRepo, oid};
+use super::super::{bytes, locks, patch_equivalence, repair};
 use super::fast_forward::{at, git};
-use super::{INDEX_LOCK, busy};
+use super::{INDEX_LOCK, busy, restore};
 use crate::adapters::proc;
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
@@ -27,12 +25,8 @@ use crate::ports::repo::RepoError;
 
 /// The directory of the records in ours.
 const RECORDS: &str = "horde/landings";
-/// The index with which git writes the files, beside the other.
-const OWN_INDEX: &str = "horde-landing.index";
-/// The lock before it has its name.
-const OWN_LOCK: &str = "horde-landing.lock";
-/// The index from before the landing.
-const OLD_INDEX: &str = "horde-landing.before";
+/// The name under which a record that cannot be read is kept.
+const UNREADABLE: &str = "horde/landing-unreadable";
 
 /// A landing under way. It holds git's lock of the index.
 #[derive(Debug, Serialize, Deserialize)]
@@ -46,6 +40,9 @@ pub(in super::super) struct Unfinished {
     mark: String,
     #[serde(skip)]
     record: PathBuf,
+    /// Our objects, among them those of the landing.
+    #[serde(skip)]
+    objects: PathBuf,
 }
 
 impl Unfinished {
@@ -76,195 +73,240 @@ impl Unfinished {
                 Timestamp::now()
             ),
             record: records.join(hex(&Sha256::digest(bytes::of(worktree)))),
+            objects: repo.repo_dir().join("objects"),
         };
         let text = serde_json::to_vec(&it)
             .map_err(|error| RepoError::Failed(format!("the record of a landing: {error}")))?;
-        // Before the lock: a lock without a record would stay.
+        // Before the lock, and durable: a lock without a record would stay.
         write_whole(&it.record, &text)?;
-        if let Err(error) = it.lock() {
+        let synced = File::open(&records).and_then(|dir| dir.sync_all());
+        let begun = synced.map_err(|error| failed("cannot write", &records, &error));
+        if let Err(error) = begun.and_then(|()| it.lock()) {
             remove(&it.record)?;
             return Err(error);
         }
-        // Of a landing whose lock a person removed.
-        it.remove_copies()?;
         Ok(it)
     }
 
-    /// Makes the lock with its content at once.
     fn lock(&self) -> Result<(), RepoError> {
-        let (lock, made) = (self.lock_file(), self.git_dir.join(OWN_LOCK));
-        fs::write(&made, &self.mark).map_err(|error| failed("cannot write", &made, &error))?;
-        let linked = fs::hard_link(&made, &lock);
-        remove(&made)?;
-        let locked = match linked {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                // The file system has no hard links.
-                File::create_new(&lock).and_then(|mut lock| lock.write_all(self.mark.as_bytes()))
-            }
-            linked => linked,
-        };
-        match locked {
-            Ok(()) => Ok(()),
+        let lock = self.lock_file();
+        let made = match File::create_new(&lock) {
+            Ok(mut made) => made
+                .write_all(self.mark.as_bytes())
+                .and_then(|()| made.sync_all()),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 let why = CheckoutBusy::Underway(INDEX_LOCK.1.to_owned());
-                Err(busy(&self.worktree, why))
+                return Err(busy(&self.worktree, why));
             }
-            Err(error) => Err(failed("cannot make", &lock, &error)),
+            Err(error) => return Err(failed("cannot make", &lock, &error)),
+        };
+        if let Err(error) = made {
+            remove(&lock)?;
+            return Err(failed("cannot write", &lock, &error));
         }
+        Ok(())
     }
 
     fn lock_file(&self) -> PathBuf {
         self.git_dir.join(INDEX_LOCK.0)
     }
 
-    /// Returns true if the lock is this landing's: a person may have removed it after a crash.
-    fn is_locked(&self) -> bool {
-        fs::read(self.lock_file()).is_ok_and(|mark| mark == self.mark.as_bytes())
+    /// Returns true if the lock is this landing's: a person may have removed it after a crash. A lock that is empty is the landing's
+    /// when no git made it: the supervisor or the machine went down before it was written.
+    ///
+    /// # Errors
+    /// When the lock cannot be read, or may be that of a git that works.
+    fn is_locked(&self) -> Result<bool, RepoError> {
+        let lock = self.lock_file();
+        match fs::read(&lock) {
+            Ok(mark) if mark == self.mark.as_bytes() => Ok(true),
+            Ok(mark) if mark.is_empty() => self.is_left_behind(&lock),
+            Ok(_) => Ok(false),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(failed("cannot read", &lock, &error)),
+        }
+    }
+
+    /// Returns true if a lock was made since the landing began, and no process holds it.
+    ///
+    /// # Errors
+    /// [`RepoError::CheckoutBusy`] while one may: a git works there, or the lock is not old.
+    fn is_left_behind(&self, lock: &Path) -> Result<bool, RepoError> {
+        let made = |file: &Path| -> std::io::Result<SystemTime> { fs::metadata(file)?.modified() };
+        let (Ok(lock_made), Ok(begun)) = (made(lock), made(&self.record)) else {
+            return Ok(false);
+        };
+        // The clocks of two file systems may differ.
+        if lock_made + Duration::from_secs(1) < begun {
+            return Ok(false);
+        }
+        let age = lock_made.elapsed().unwrap_or_default();
+        let mut places = [&self.worktree, &self.git_dir].into_iter();
+        if !repair::is_stale(lock) || places.any(|place| locks::is_worked_on(place, age)) {
+            let why = CheckoutBusy::Underway("a git command".to_owned());
+            return Err(busy(&self.worktree, why));
+        }
+        Ok(true)
     }
 
     pub(super) fn worktree(&self) -> &Path {
         &self.worktree
     }
 
+    /// Returns the commits between which the branch moves.
+    pub(super) fn commits(&self) -> (&Oid, &Oid) {
+        (&self.old, &self.new)
+    }
+
+    /// Returns a file of this landing and no other, beside the index.
+    fn file(&self, name: &str) -> PathBuf {
+        let own = hex(&Sha256::digest(&self.mark));
+        self.git_dir
+            .join(format!("horde-landing-{}.{name}", &own[..16]))
+    }
+
+    /// The index with which git writes the files.
+    fn own_index(&self) -> PathBuf {
+        self.file("index")
+    }
+
+    /// The index from before the landing.
+    fn old_index(&self) -> PathBuf {
+        self.file("before")
+    }
+
     /// Copies the index, for git to write with. Returns the copy.
     pub(in super::super) fn copy_index(&self) -> Result<PathBuf, RepoError> {
-        let (index, before) = (self.git_dir.join("index"), self.git_dir.join(OLD_INDEX));
+        let (index, before) = (self.git_dir.join("index"), self.old_index());
         let fail = |error| failed("cannot write", &before, &error);
         // The other one is replaced and never written to.
         if fs::hard_link(&index, &before).is_err() {
             // The file system has no hard links: a copy gets its name when it is whole.
-            fs::rename(self.copy_for_git(&index)?, &before).map_err(fail)?;
+            copy_index(&index, &self.own_index())?;
+            fs::rename(self.own_index(), &before).map_err(fail)?;
         }
-        self.copy_for_git(&index)
+        self.copy_index_for_git()
     }
 
-    /// Copies an index with its time, by which git knows which files it must read.
-    fn copy_for_git(&self, index: &Path) -> Result<PathBuf, RepoError> {
-        let own = self.git_dir.join(OWN_INDEX);
-        let copied = fs::copy(index, &own).and_then(|_| {
-            let at = fs::metadata(index)?.modified()?;
-            let copy = File::options().write(true).open(&own)?;
-            copy.set_modified(at)?;
-            copy.sync_all()
-        });
-        copied.map_err(|error| failed("cannot write", &own, &error))?;
+    /// Copies the present index, for git to write with. Returns the copy.
+    pub(super) fn copy_index_for_git(&self) -> Result<PathBuf, RepoError> {
+        let own = self.own_index();
+        copy_index(&self.git_dir.join("index"), &own)?;
         Ok(own)
     }
 
     /// Puts the index that git wrote in the place of the other.
+    ///
+    /// # Errors
+    /// [`RepoError::CheckoutBusy`] when the person removed the lock: the other index may have something that this one lacks.
     pub(in super::super) fn use_index(&self) -> Result<(), RepoError> {
+        if !self.is_locked()? {
+            let what = format!("{} was removed during the landing", INDEX_LOCK.0);
+            return Err(busy(&self.worktree, CheckoutBusy::Underway(what)));
+        }
         let index = self.git_dir.join("index");
-        let renamed = fs::rename(self.git_dir.join(OWN_INDEX), &index);
+        let renamed = fs::rename(self.own_index(), &index);
         renamed.map_err(|error| failed("cannot write", &index, &error))
     }
 
     /// Returns a command that uses the copy of the index.
     pub(super) fn git(&self) -> Git {
         git(&self.worktree)
-            .env("GIT_INDEX_FILE", self.git_dir.join(OWN_INDEX))
+            .env("GIT_INDEX_FILE", self.own_index())
+            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", &self.objects)
             // An index that is split shares a part with the other one.
             .args(["-c", "splitIndex.sharedIndexExpire=never"])
     }
 
-    /// Returns true if the branch has the landing.
-    fn has_moved(&self) -> Result<bool, RepoError> {
-        let name = format!("refs/heads/{}", self.target);
-        let dir = &self.git_dir;
-        let found = git(dir)
-            .args(["rev-parse", "-q", "--verify", &name])
-            .output()?;
-        if found.code.is_none() {
-            return Err(RepoError::Failed("git rev-parse was ended".to_owned()));
-        }
-        let tip = found.text().trim().to_owned();
-        if tip.is_empty() || tip == self.old.as_str() {
-            return Ok(false);
-        }
-        let within = ["merge-base", "--is-ancestor", self.new.as_str(), &tip];
-        let within = git(dir).args(within).output()?;
-        match within.code {
-            Some(code) => Ok(code == 0),
-            None => Err(RepoError::Failed("git merge-base was ended".to_owned())),
-        }
-    }
-
     /// Ends a landing that needs nothing more.
     pub(in super::super) fn end(self) -> Result<(), RepoError> {
-        if self.is_locked() {
-            self.remove_copies()?;
+        let is_locked = self.is_locked()?;
+        let (own, before) = (self.own_index(), self.old_index());
+        for left in [&own, &lock_of(&own), &before] {
+            remove(left)?;
+        }
+        if is_locked {
             remove(&self.lock_file())?;
         }
         remove(&self.record)
-    }
-
-    fn remove_copies(&self) -> Result<(), RepoError> {
-        let lock = format!("{OWN_INDEX}.lock");
-        for left in [OWN_INDEX, &lock, OLD_INDEX] {
-            remove(&self.git_dir.join(left))?;
-        }
-        Ok(())
     }
 
     /// Takes back what was written unless the branch moved, and ends. Returns true if it moved. The index is locked since before, so
     /// no git of a person changed it.
     ///
     /// # Errors
-    /// When that is unknown: the record stays, and so does the lock.
+    /// When that is unknown, or something could not be taken back: the record stays, and so does the lock. It can be repeated.
     pub(in super::super) fn take_back(self) -> Result<bool, RepoError> {
-        // Without the lock, a person may have done anything since.
-        if !self.is_locked() || !self.worktree.is_dir() {
+        // Without the lock, a person may have done anything since. Without the copy, nothing was written.
+        if !self.is_locked()? || !self.old_index().exists() {
             return self.end().map(|()| false);
         }
-        if self.has_moved()? {
-            return self.end().map(|()| true);
+        if !self.worktree.is_dir() {
+            return Err(busy(&self.worktree, CheckoutBusy::Gone));
         }
-        let before = self.git_dir.join(OLD_INDEX);
-        if before.exists() {
-            remove(&self.git_dir.join(format!("{OWN_INDEX}.lock")))?;
-            self.copy_for_git(&before)?;
+        let tip = self.head()?;
+        // While git holds the locks of HEAD and its branch, a git that was left behind cannot move them either.
+        let held = self.hold(&tip)?;
+        let has_moved =
+            tip != self.old && patch_equivalence::is_ancestor(&self.worktree, &self.new, &tip)?;
+        if !has_moved {
+            remove(&lock_of(&self.own_index()))?;
+            copy_index(&self.old_index(), &self.own_index())?;
             self.use_index()?;
-            if let Err(why) = self.restore_files() {
+            restore::files(&self).map_err(|why| {
                 let worktree = self.worktree.display();
-                tracing::warn!(%worktree, %why, "not all files of a landing could be taken back; `git status` shows them");
-            }
+                RepoError::Failed(format!("a landing in {worktree} could not be taken back; the supervisor tries again, and the index stays locked: {why}"))
+            })?;
         }
-        self.end().map(|()| false)
+        drop(held);
+        self.end().map(|()| has_moved)
     }
 
-    fn restore_files(&self) -> Result<(), RepoError> {
-        let mut changes = changes(&self.worktree, &self.old, &self.new)?;
-        let sparse = skipped(&self.worktree)?;
-        changes.retain(|change| !sparse.contains(&change.path));
-        let (before, added): (Vec<Change>, _) = changes.into_iter().partition(|it| it.before);
-        // First, because a file may be in the place of a directory, or the reverse.
-        for change in landed(&self.worktree, &added)? {
-            let file = self.worktree.join(bytes::path(&change.path));
-            remove(&file)?;
-            let above = file.ancestors().skip(1);
-            let above = above.take_while(|dir| *dir != self.worktree);
-            // A directory with anything in it stays.
-            let _rest = above.map_while(|dir| fs::remove_dir(dir).ok()).count();
-        }
-        let before = landed(&self.worktree, &before)?;
-        let list = before
-            .iter()
-            .map(|change| [change.path.as_slice(), b"\0"].concat());
-        let list: Vec<u8> = list.flatten().collect();
-        if list.is_empty() {
-            return Ok(());
-        }
-        // With an index of its own: the other one is locked.
-        self.copy_for_git(&self.git_dir.join("index"))?;
-        self.git()
-            .args(["checkout-index", "-f", "-u", "-z", "--stdin"])
-            .stdin(list)
+    /// Returns the commit of HEAD.
+    fn head(&self) -> Result<Oid, RepoError> {
+        let found = git(&self.worktree)
+            .args(["rev-parse", "--verify", "HEAD^{commit}"])
             .run()?;
-        self.use_index()
+        oid(found.text().trim())
+    }
+
+    /// Keeps HEAD and its branch as they are.
+    fn hold(&self, tip: &Oid) -> Result<Prepared, RepoError> {
+        Prepared::head(git(&self.worktree), tip, tip)?.map_err(|said| {
+            let lock = said.lines().next().unwrap_or_default();
+            let what = format!("a git command, or has a leftover lock ({lock})");
+            busy(&self.worktree, CheckoutBusy::Underway(what))
+        })
+    }
+
+    /// Removes the locks of HEAD and of the branch that the git of this landing left when it was killed.
+    fn remove_ref_locks(&self) -> Result<(), RepoError> {
+        let shared = fs::read(self.git_dir.join("commondir"));
+        let shared = shared.map_or_else(
+            |_| self.git_dir.clone(),
+            |dir| self.git_dir.join(bytes::path(dir.trim_ascii_end())),
+        );
+        let branch = shared.join("refs/heads").join(&self.target);
+        for (lock, content) in [
+            (self.git_dir.join("HEAD.lock"), ""),
+            (lock_of(&branch), self.new.as_str()),
+        ] {
+            // A lock of another process has another content, or is older.
+            let is_own = fs::read(&lock).is_ok_and(|found| {
+                let found = found.trim_ascii_end();
+                found.is_empty() || found == content.as_bytes()
+            });
+            if is_own && self.is_left_behind(&lock)? {
+                remove(&lock)?;
+                tracing::warn!(lock = %lock.display(), "a landing that was interrupted left this lock of git; it is removed");
+            }
+        }
+        Ok(())
     }
 
     /// Returns true while the git of an interrupted landing writes.
     fn is_written(&self) -> bool {
-        let index = self.git_dir.join(OWN_INDEX);
+        let index = self.own_index();
         let Ok(all) = proc::all() else { return true };
         let is_it = |pid: &u32| {
             let used = proc::environment_value(*pid, "GIT_INDEX_FILE");
@@ -272,9 +314,34 @@ impl Unfinished {
         };
         all.iter().any(|(pid, stat)| stat.lives() && is_it(pid))
     }
+
+    /// Returns true if the worktree was removed, and not only moved or unmounted: its repository has it no more.
+    fn is_worktree_gone(&self) -> bool {
+        let linked = self.git_dir.parent().filter(|it| it.ends_with("worktrees"));
+        let repository = linked.and_then(Path::parent);
+        !self.git_dir.is_dir() && repository.is_some_and(Path::is_dir)
+    }
 }
 
-fn remove(file: &Path) -> Result<(), RepoError> {
+/// Copies an index with its time, by which git knows which files it must read.
+pub(super) fn copy_index(index: &Path, copy: &Path) -> Result<(), RepoError> {
+    let copied = fs::copy(index, copy).and_then(|_| {
+        let at = fs::metadata(index)?.modified()?;
+        let copy = File::options().write(true).open(copy)?;
+        copy.set_modified(at)?;
+        copy.sync_all()
+    });
+    copied.map_err(|error| failed("cannot write", copy, &error))
+}
+
+/// Returns git's lock of a file.
+fn lock_of(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".lock");
+    PathBuf::from(name)
+}
+
+pub(super) fn remove(file: &Path) -> Result<(), RepoError> {
     match fs::remove_file(file) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(failed("cannot remove", file, &error))
@@ -283,9 +350,30 @@ fn remove(file: &Path) -> Result<(), RepoError> {
     }
 }
 
-/// Returns true if a landing of this rig did not end.
+/// Lists the records of landings that did not end.
+fn records(repo: &GitRepo) -> Result<Vec<PathBuf>, RepoError> {
+    let dir = repo.repo_dir().join(RECORDS);
+    let fail = |error| failed("cannot read", &dir, &error);
+    let listed = match fs::read_dir(&dir) {
+        Ok(listed) => listed,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(fail(error)),
+    };
+    let mut found = Vec::new();
+    for entry in listed {
+        let entry = entry.map_err(fail)?;
+        let name = entry.file_name();
+        // One that was being written has another name.
+        if name.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// Returns true if a landing of this rig may not have ended.
 pub(in super::super) fn is_interrupted(repo: &GitRepo) -> bool {
-    fs::read_dir(repo.repo_dir().join(RECORDS)).is_ok_and(|mut listed| listed.next().is_some())
+    records(repo).is_ok_and(|found| !found.is_empty())
 }
 
 /// Takes back the landings that did not end, unless their branches moved all the same. To be called in the turn to land.
@@ -293,133 +381,48 @@ pub(in super::super) fn is_interrupted(repo: &GitRepo) -> bool {
 /// # Errors
 /// [`RepoError::CheckoutBusy`] while their git still writes; when a record or a checkout cannot be read or written.
 pub(in super::super) fn recover(repo: &GitRepo) -> Result<(), RepoError> {
-    let records = repo.repo_dir().join(RECORDS);
-    let listed = match fs::read_dir(&records) {
-        Ok(listed) => listed,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed("cannot read", &records, &error)),
-    };
     let mut first = None;
-    for entry in listed {
-        let record = entry.map_err(|error| failed("cannot read", &records, &error))?;
-        let name = record.file_name();
-        // A record that was being written has another name.
-        let is_whole = name.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit);
-        if let Some(why) = is_whole
-            .then(|| recover_one(record.path()))
-            .and_then(Result::err)
-        {
+    for record in records(repo)? {
+        if let Err(why) = recover_one(repo, record) {
             first.get_or_insert(why);
         }
     }
     first.map_or(Ok(()), Err)
 }
 
-fn recover_one(record: PathBuf) -> Result<(), RepoError> {
+fn recover_one(repo: &GitRepo, record: PathBuf) -> Result<(), RepoError> {
     let text = fs::read(&record).map_err(|error| failed("cannot read", &record, &error))?;
-    let read = serde_json::from_slice::<Unfinished>(&text);
-    let mut it =
-        read.map_err(|error| RepoError::Failed(format!("{}: {error}", record.display())))?;
+    let mut it = match serde_json::from_slice::<Unfinished>(&text) {
+        Ok(it) => it,
+        Err(error) => {
+            let aside = repo.repo_dir().join(UNREADABLE);
+            tracing::warn!(record = %record.display(), aside = %aside.display(), %error, "the record of an interrupted landing cannot be read and is set aside; index.lock of the checkout may be the landing's");
+            return fs::rename(&record, &aside)
+                .map_err(|error| failed("cannot move", &record, &error));
+        }
+    };
     it.record = record;
-    if !it.git_dir.is_dir() {
-        // The worktree is gone.
+    it.objects = repo.repo_dir().join("objects");
+    if it.is_worktree_gone() {
         return remove(&it.record);
+    }
+    if !it.git_dir.is_dir() {
+        // Unmounted, perhaps. No landing can begin there.
+        return Ok(());
+    }
+    if !it.worktree.is_dir()
+        && let Some(now) = restore::moved_to(&it.git_dir)
+    {
+        it.worktree = now;
     }
     if it.is_written() {
         let what = "a landing that was interrupted".to_owned();
         return Err(busy(&it.worktree, CheckoutBusy::Underway(what)));
     }
+    it.remove_ref_locks()?;
     let worktree = it.worktree.clone();
     if !it.take_back()? {
         tracing::warn!(worktree = %worktree.display(), "a landing was interrupted; what it had written into the checkout is taken back");
     }
     Ok(())
-}
-
-/// A path that a landing changes.
-struct Change {
-    path: Vec<u8>,
-    /// Set if it is there without the landing.
-    before: bool,
-    /// Its content in the landing, and true for a link.
-    after: Option<(Oid, bool)>,
-}
-
-/// Lists the files and links that a landing changes. Submodules are left as they are.
-fn changes(worktree: &Path, old: &Oid, new: &Oid) -> Result<Vec<Change>, RepoError> {
-    let diff = git(worktree)
-        .args(["diff-tree", "-r", "-z", "--no-renames"])
-        .args([old.as_str(), new.as_str()])
-        .run()?;
-    let mut fields = bytes::split(&diff.stdout);
-    let mut found = Vec::new();
-    // `:<mode> <mode> <id> <id> <status>`, then the path.
-    while let (Some(what), Some(path)) = (fields.next(), fields.next()) {
-        let text = bytes::lossy(what);
-        let words: Vec<&str> = text.trim_start_matches(':').split(' ').collect();
-        let [before, after, _, id, _] = words[..] else {
-            continue;
-        };
-        if [before, after].contains(&"160000") {
-            continue;
-        }
-        let content = Oid::new(id).ok().map(|id| (id, after == "120000"));
-        found.push(Change {
-            path: path.to_vec(),
-            before: before != "000000",
-            after: content.filter(|_| after != "000000"),
-        });
-    }
-    Ok(found)
-}
-
-/// Returns the paths that are not checked out.
-fn skipped(worktree: &Path) -> Result<BTreeSet<Vec<u8>>, RepoError> {
-    let listed = git(worktree).args(["ls-files", "-t", "-z"]).run()?;
-    let skipped = bytes::split(&listed.stdout).filter_map(|line| line.strip_prefix(b"S "));
-    Ok(skipped.map(<[u8]>::to_vec).collect())
-}
-
-/// Returns the changes whose paths are as the landing leaves them; a file that it replaces may be absent.
-fn landed<'c>(worktree: &Path, changes: &'c [Change]) -> Result<Vec<&'c Change>, RepoError> {
-    let (mut found, mut files) = (Vec::new(), Vec::new());
-    for change in changes {
-        let path = worktree.join(bytes::path(&change.path));
-        let is_real = |dir: &Path| fs::symlink_metadata(dir).is_ok_and(|found| found.is_dir());
-        let mut above = path.ancestors().skip(1);
-        let mut above = above.by_ref().take_while(|dir| *dir != worktree);
-        match (fs::symlink_metadata(&path), &change.after) {
-            (Err(error), _) if change.before && error.kind() == ErrorKind::NotFound => {
-                found.push(change);
-            }
-            (Ok(_), _) if !above.all(is_real) => {}
-            (Ok(meta), Some((id, true))) if meta.is_symlink() => {
-                let link = fs::read_link(&path);
-                let link = link.map_err(|error| failed("cannot read", &path, &error))?;
-                let hashed = hash::bytes(hash::Format::of(id), bytes::of(&link));
-                if hashed.is_ok_and(|hashed| hashed == *id) {
-                    found.push(change);
-                }
-            }
-            (Ok(meta), Some((_, false))) if meta.is_file() && !change.path.contains(&b'\n') => {
-                files.push(change);
-            }
-            _ => {}
-        }
-    }
-    let list = files
-        .iter()
-        .map(|change| [change.path.as_slice(), b"\n"].concat());
-    let list: Vec<u8> = list.flatten().collect();
-    let hashed = git(worktree)
-        .args([OsStr::new("hash-object"), OsStr::new("--stdin-paths")])
-        .stdin(list)
-        .run()?;
-    let text = hashed.text();
-    let same = files.iter().zip(text.lines()).filter(|(change, id)| {
-        let after = change.after.as_ref().map(|(after, _)| after.as_str());
-        after == Some(*id)
-    });
-    found.extend(same.map(|(change, _)| *change));
-    Ok(found)
 }

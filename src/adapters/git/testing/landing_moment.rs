@@ -1,15 +1,15 @@
 //! Tests of the moment of a landing in a person's checkout: what comes between its steps, and what interrupts it.
 
 use std::fs;
+use std::time::UNIX_EPOCH;
 
 use super::Rigged;
 use super::checkout::{busy, lands, persons, text};
-use crate::adapters::git::checkout::{Unfinished, look, recover, turn};
+use crate::adapters::git::checkout::look;
 use crate::adapters::git::command::Git;
 use crate::adapters::git::land::land;
 use crate::adapters::git::ref_transaction::Prepared;
 use crate::adapters::git::remote::{delete_branch, push_branch};
-use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
 use crate::testing::program;
@@ -117,115 +117,6 @@ fn landing_keeps_the_orig_head_of_the_person() {
     assert_eq!(rig.in_origin(&orig), before);
 }
 
-/// Writes a landing as git does, in part: the files, and then the index.
-fn half_landed(rig: &Rigged, new: &Oid, with_index: bool) {
-    rig.foreign_push("brought", new);
-    half_landed_from(rig, &rig.base, new, with_index);
-}
-
-fn half_landed_from(rig: &Rigged, old: &Oid, new: &Oid, with_index: bool) {
-    let begun = Unfinished::begin(&rig.repo, &rig.origin(), "main", (old, new)).unwrap();
-    let index = begun.copy_index().unwrap();
-    Git::in_dir(&rig.origin())
-        .env("GIT_INDEX_FILE", index)
-        .args(["read-tree", "-m", "-u", old.as_str(), new.as_str()])
-        .run()
-        .unwrap();
-    if with_index {
-        begun.use_index().unwrap();
-    }
-}
-
-/// The supervisor was killed while git wrote: the person was told to commit the changes, which would have been the landing's.
-#[test]
-fn files_of_an_interrupted_landing_are_taken_back() {
-    for with_index in [true, false] {
-        let rig = Rigged::local();
-        let first = rig.commit(&rig.base, &[("gone", "g\n"), ("dir/x", "x\n")]);
-        lands(&rig, &first);
-        let new = rig.commit(
-            &first,
-            &[("gone", ""), ("file", "landed\n"), ("new/a", "a\n")],
-        );
-        let rig = Rigged {
-            base: first.clone(),
-            ..rig
-        };
-        half_landed(&rig, &new, with_index);
-        assert!(
-            !persons(&rig, &["commit", "-qam", "x"]).ok(),
-            "it is locked"
-        );
-        look(&rig.repo, "main", None).unwrap();
-        assert_eq!(
-            rig.in_origin(&["status", "--porcelain"]),
-            "",
-            "{with_index}"
-        );
-        assert_eq!(text(rig.origin().join("gone")), "g\n");
-        assert_eq!(text(rig.origin().join("file")), "1\n2\n3\n");
-        assert!(!rig.origin().join("new").exists());
-        lands(&rig, &new);
-        lands(&rig, &new);
-        assert_eq!(text(rig.origin().join("new/a")), "a\n");
-    }
-}
-
-#[test]
-fn file_that_a_person_changed_after_an_interrupted_landing_stays() {
-    let rig = Rigged::local();
-    let new = rig.commit(&rig.base, &[("file", "landed\n"), ("more", "m\n")]);
-    half_landed(&rig, &new, false);
-    fs::write(rig.origin().join("more"), "mine\n").unwrap();
-    fs::write(rig.origin().join("file"), "landed and mine\n").unwrap();
-    recover(&rig.repo).unwrap();
-    assert_eq!(text(rig.origin().join("more")), "mine\n");
-    assert_eq!(text(rig.origin().join("file")), "landed and mine\n");
-}
-
-/// The branch moved, and the supervisor was killed before it noted that.
-#[test]
-fn landing_whose_branch_moved_is_not_taken_back() {
-    let rig = Rigged::local();
-    let new = rig.commit(&rig.base, &[("file", "landed\n"), ("more", "m\n")]);
-    lands(&rig, &new);
-    Unfinished::begin(&rig.repo, &rig.origin(), "main", (&rig.base, &new)).unwrap();
-    land(&rig.repo, "main", &rig.base, &new).unwrap();
-    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
-    assert_eq!(text(rig.origin().join("more")), "m\n");
-}
-
-/// An object of git-lfs that is missing stops the filter in the middle of the files.
-#[test]
-fn landing_whose_files_cannot_be_written_is_taken_back() {
-    let rig = Rigged::local();
-    fs::write(
-        rig.origin().join(".git/info/attributes"),
-        "*.big filter=x\n",
-    )
-    .unwrap();
-    for (key, value) in [
-        ("filter.x.smudge", "false"),
-        ("filter.x.clean", "cat"),
-        ("filter.x.required", "true"),
-    ] {
-        rig.in_origin(&["config", key, value]);
-    }
-    let files = [
-        ("a", "a\n"),
-        ("file", "landed\n"),
-        ("m.big", "b\n"),
-        ("z", "z\n"),
-    ];
-    let new = rig.commit(&rig.base, &files);
-    let error = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
-    assert!(matches!(error, RepoError::Remote(_)), "{error}");
-    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
-    assert_eq!(rig.at("main"), Some(rig.base.clone()));
-    rig.in_origin(&["config", "filter.x.smudge", "cat"]);
-    lands(&rig, &new);
-}
-
 /// `git merge` obeyed the options of the branch: with `-s ours`, work was recorded as landed without its files.
 #[test]
 fn settings_of_the_branch_change_no_landing() {
@@ -285,54 +176,6 @@ fn branch_that_is_checked_out_nowhere_waits_for_every_worktree() {
     assert!(!rig.origin().join(".git/index.lock").exists());
 }
 
-/// Links, modes, and files that become directories and the reverse are taken back like others.
-#[test]
-fn kinds_of_files_are_taken_back_as_they_were() {
-    let rig = Rigged::local();
-    let origin = rig.origin();
-    std::os::unix::fs::symlink("file", origin.join("link")).unwrap();
-    fs::create_dir(origin.join("d")).unwrap();
-    fs::write(origin.join("d/in"), "in\n").unwrap();
-    fs::write(origin.join("f"), "f\n").unwrap();
-    rig.in_origin(&["add", "-A"]);
-    assert!(persons(&rig, &["commit", "-qm", "kinds"]).ok());
-    let old = rig.at("main").unwrap();
-    fs::remove_file(origin.join("link")).unwrap();
-    std::os::unix::fs::symlink("elsewhere", origin.join("link")).unwrap();
-    fs::remove_dir_all(origin.join("d")).unwrap();
-    fs::write(origin.join("d"), "a file\n").unwrap();
-    fs::remove_file(origin.join("f")).unwrap();
-    fs::create_dir(origin.join("f")).unwrap();
-    fs::write(origin.join("f/in"), "in\n").unwrap();
-    rig.in_origin(&["add", "-A"]);
-    rig.in_origin(&["checkout", "-q", "-b", "other"]);
-    assert!(persons(&rig, &["commit", "-qm", "kinds"]).ok());
-    let new = rig.at("other").unwrap();
-    rig.in_origin(&["checkout", "-q", "main"]);
-    rig.repo
-        .git()
-        .args(["fetch", "-q", "origin"])
-        .run()
-        .unwrap();
-    for with_index in [true, false] {
-        half_landed_from(&rig, &old, &new, with_index);
-        recover(&rig.repo).unwrap();
-        assert_eq!(
-            rig.in_origin(&["status", "--porcelain"]),
-            "",
-            "{with_index}"
-        );
-        assert_eq!(
-            fs::read_link(origin.join("link")).unwrap().to_str(),
-            Some("file")
-        );
-        assert_eq!(text(origin.join("d/in")), "in\n");
-        assert_eq!(text(origin.join("f")), "f\n");
-    }
-    land(&rig.repo, "main", &old, &new).unwrap();
-    assert_eq!(text(origin.join("f/in")), "in\n");
-}
-
 /// git lists the directory of the repository in place of such a checkout: it had been waited for without end.
 #[test]
 fn checkout_whose_repository_is_elsewhere_moves_too() {
@@ -345,53 +188,18 @@ fn checkout_whose_repository_is_elsewhere_moves_too() {
     assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
 }
 
-/// The person followed git's advice after a crash, and went on.
+/// A look had locked it while it read all files.
 #[test]
-fn nothing_is_taken_back_where_the_person_removed_the_lock() {
+fn look_does_not_lock_the_index_of_the_person() {
     let rig = Rigged::local();
-    let new = rig.commit(&rig.base, &[("file", "landed\n"), ("more", "m\n")]);
-    half_landed(&rig, &new, true);
-    fs::remove_file(rig.origin().join(".git/index.lock")).unwrap();
-    fs::write(rig.origin().join("mine"), "mine\n").unwrap();
-    rig.in_origin(&["add", "-A"]);
-    let staged = rig.in_origin(&["status", "--porcelain"]);
-    recover(&rig.repo).unwrap();
-    assert_eq!(rig.in_origin(&["status", "--porcelain"]), staged);
-    recover(&rig.repo).unwrap();
-}
-
-/// A reload prepares the rig while it lands.
-#[test]
-fn landing_under_way_is_not_taken_back() {
-    let rig = Rigged::local();
-    let new = rig.commit(&rig.base, &[("file", "landed\n")]);
-    let turn = turn(&rig.repo).unwrap();
-    half_landed(&rig, &new, true);
-    let refused = recover(&rig.repo).unwrap_err();
-    assert!(
-        matches!(refused, RepoError::CheckoutBusy { .. }),
-        "{refused}"
-    );
-    drop(turn);
-    recover(&rig.repo).unwrap();
-    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
-}
-
-/// git left its lock of the landing's index, as after a power failure, and the files were taken back in part.
-#[test]
-fn taking_back_can_be_repeated() {
-    let rig = Rigged::local();
-    let new = rig.commit(&rig.base, &[("file", "landed\n"), ("more", "m\n")]);
-    half_landed(&rig, &new, true);
-    let git_dir = rig.origin().join(".git");
-    fs::write(git_dir.join("horde-landing.index.lock"), "").unwrap();
-    fs::copy(git_dir.join("horde-landing.before"), git_dir.join("x")).unwrap();
-    fs::rename(git_dir.join("x"), git_dir.join("index")).unwrap();
-    fs::remove_file(rig.origin().join("more")).unwrap();
-    recover(&rig.repo).unwrap();
-    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
-    for left in ["index.lock", "horde-landing.before", "horde-landing.index"] {
-        assert!(!git_dir.join(left).exists(), "{left}");
-    }
-    lands(&rig, &new);
+    let new = rig.commit(&rig.base, &[("more", "m\n")]);
+    let index = rig.origin().join(".git/index");
+    let file = fs::File::options()
+        .append(true)
+        .open(rig.origin().join("file"))
+        .unwrap();
+    file.set_modified(UNIX_EPOCH).unwrap();
+    let before = fs::read(&index).unwrap();
+    look(&rig.repo, "main", Some((&rig.base, &new))).unwrap();
+    assert_eq!(fs::read(&index).unwrap(), before, "nothing was written");
 }

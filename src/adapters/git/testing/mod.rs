@@ -3,6 +3,8 @@
 mod checkout;
 mod land;
 mod landing_moment;
+mod landing_recovery;
+mod landing_submodule;
 mod push;
 mod remote;
 

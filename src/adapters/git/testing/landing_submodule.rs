@@ -1,0 +1,92 @@
+//! Tests of landings that put a file in the place of a submodule in a person's checkout.
+
+use std::fs;
+
+use super::Rigged;
+use super::checkout::{persons, text};
+use super::landing_recovery::half_landed_from;
+use crate::adapters::git::checkout::recover;
+use crate::adapters::git::command::Git;
+use crate::adapters::git::land::land;
+use crate::domain::ids::Oid;
+use crate::domain::merge::CheckoutBusy;
+use crate::ports::repo::RepoError;
+
+/// Returns a commit on main with a repository of the person in `lib`, as a submodule.
+fn submodule(rig: &Rigged) -> Oid {
+    let lib = rig.origin().join("lib");
+    fs::create_dir(&lib).unwrap();
+    let git = |args: &[&str]| Git::in_dir(&lib).args(args).run().unwrap();
+    git(&["init", "-q"]);
+    git(&[
+        "-c",
+        "user.name=P",
+        "-c",
+        "user.email=p@x",
+        "commit",
+        "-q",
+        "--allow-empty",
+        "-m",
+        "l",
+    ]);
+    rig.in_origin(&["add", "lib"]);
+    assert!(persons(rig, &["commit", "-qm", "lib"]).ok());
+    fs::write(lib.join("work"), "mine\n").unwrap();
+    rig.repo
+        .git()
+        .args(["fetch", "-q", "origin"])
+        .run()
+        .unwrap();
+    rig.at("main").unwrap()
+}
+
+/// Returns a commit that has a file in the place of the submodule.
+fn with_a_file(rig: &Rigged, old: &Oid) -> Oid {
+    let index = rig.path("other-index");
+    let git = |args: &[&str]| {
+        let git = Git::in_dir(&rig.origin()).env("GIT_INDEX_FILE", &index);
+        let git = git.args(["-c", "user.name=P", "-c", "user.email=p@x"]);
+        git.args(args)
+            .stdin("a file\n")
+            .run()
+            .unwrap()
+            .text()
+            .trim()
+            .to_owned()
+    };
+    git(&["read-tree", old.as_str()]);
+    let blob = git(&["hash-object", "-w", "--stdin"]);
+    git(&["update-index", "--cacheinfo", &format!("100644,{blob},lib")]);
+    let tree = git(&["write-tree"]);
+    let new = git(&["commit-tree", "-m", "a file", "-p", old.as_str(), &tree]);
+    git(&["update-ref", "refs/heads/brought", &new]);
+    rig.repo
+        .git()
+        .args(["fetch", "-q", "origin", "brought"])
+        .run()
+        .unwrap();
+    Oid::new(&new).unwrap()
+}
+
+/// git removes the checkout of such a submodule, with the repository in it.
+#[test]
+fn submodule_that_becomes_a_file_waits_while_anything_is_in_it() {
+    let rig = Rigged::local();
+    let old = submodule(&rig);
+    let new = with_a_file(&rig, &old);
+    let refused = land(&rig.repo, "main", &old, &new).unwrap_err();
+    let RepoError::CheckoutBusy { why, .. } = &refused else {
+        panic!("{refused}");
+    };
+    assert!(matches!(why, CheckoutBusy::InTheWay(_)), "{refused}");
+    assert_eq!(text(rig.origin().join("lib/work")), "mine\n");
+    fs::remove_dir_all(rig.origin().join("lib")).unwrap();
+    fs::create_dir(rig.origin().join("lib")).unwrap();
+    half_landed_from(&rig, &old, &new, true);
+    assert_eq!(text(rig.origin().join("lib")), "a file\n");
+    recover(&rig.repo).unwrap();
+    assert!(rig.origin().join("lib").is_dir());
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+    land(&rig.repo, "main", &old, &new).unwrap();
+    assert_eq!(text(rig.origin().join("lib")), "a file\n");
+}
