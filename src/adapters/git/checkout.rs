@@ -335,7 +335,7 @@ fn named(mut names: Vec<String>) -> Option<String> {
 struct Changed {
     all: HashSet<Vec<u8>>,
     added: Vec<Vec<u8>>,
-    /// Those of which the kind changes: a file, a link, a submodule.
+    /// Paths of which the kind changes: a file, a link, a submodule.
     retyped: Vec<Vec<u8>>,
     removed: HashSet<Vec<u8>>,
 }

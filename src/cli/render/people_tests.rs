@@ -145,3 +145,18 @@ fn nuke_tells_what_its_salvage_could_not_read() {
          read and are not in the salvage"
     );
 }
+
+/// The sandbox of a finished raider may hold work about which only a person can decide.
+#[test]
+fn status_marks_a_raider_with_an_open_escalation_about_its_sandbox() {
+    let now = "2026-01-31T12:00:00Z".parse().unwrap();
+    let mut city = city();
+    let ash = &mut city["rigs"][0]["raiders"][0];
+    ash["state"] = json!("completed");
+    ash["escalation"] = json!({"id": "hs-7", "problem": "stash entries remain"});
+    let screen = status::at_time(&city, PLAIN, now);
+    let row = screen.lines().find(|line| line.contains("+1 ")).unwrap();
+    assert!(row.starts_with("!  horde/Ash "), "{screen}");
+    let line = "! horde/Ash: stash entries remain: hd relic show hs-7";
+    assert!(screen.lines().any(|shown| shown == line), "{screen}");
+}

@@ -79,9 +79,9 @@ impl Kind {
 /// A path that a landing changes.
 struct Change {
     path: Vec<u8>,
-    /// What is there without the landing; a link counts as a file.
+    /// The entry without the landing; a link counts as a file.
     before: Kind,
-    /// What the landing puts there, and its content.
+    /// The entry in the landing, and its content.
     after: (Kind, Oid),
 }
 

@@ -353,7 +353,7 @@ fn copy_of_the_index_of_an_earlier_landing_is_never_used() {
     assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
 }
 
-/// What git cannot say is not taken for an answer.
+/// A failure of git is no answer.
 #[test]
 fn landing_stays_recorded_while_head_cannot_be_read() {
     let rig = Rigged::local();
