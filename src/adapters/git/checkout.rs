@@ -4,6 +4,7 @@
 //! bisect.
 
 mod fast_forward;
+mod persons_git;
 mod restore;
 mod unfinished;
 
@@ -251,9 +252,10 @@ impl Worktree {
         if link.is_dir() {
             return Some(link);
         }
-        let text = fs::read_to_string(&link).ok()?;
-        let dir = self.path.join(text.strip_prefix("gitdir: ")?.trim_end());
-        dir.is_dir().then_some(dir)
+        let text = fs::read(&link).ok()?;
+        let dir = text.strip_prefix(b"gitdir: ")?.trim_ascii_end();
+        // The link may be relative, and git lists the real path.
+        fs::canonicalize(self.path.join(bytes::path(dir))).ok()
     }
 }
 
@@ -285,7 +287,7 @@ fn worktrees(checkout: &Path) -> Result<Vec<Worktree>, RepoError> {
     };
     if let Some(main) = found.first_mut()
         && main.git_dir().is_none()
-        && here.git_dir().is_some_and(|dir| dir == main.path)
+        && here.git_dir() == fs::canonicalize(&main.path).ok()
     {
         main.path = here.path;
     }

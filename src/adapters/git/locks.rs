@@ -69,7 +69,8 @@ pub(super) fn is_worked_on(repo: &Path, age: Duration) -> bool {
         .any(|(_, stat)| proc::age(&stat) + Duration::from_secs(1) >= age)
 }
 
-fn works_in(pid: u32, repo: &Path) -> bool {
+/// Returns true if a process is a git that works in a directory, given by its real path.
+pub(super) fn works_in(pid: u32, repo: &Path) -> bool {
     let place = PathBuf::from(format!("/proc/{pid}"));
     let name = fs::read_to_string(place.join("comm")).unwrap_or_default();
     if !name.starts_with("git") {

@@ -13,7 +13,7 @@ use super::super::push::Answer;
 use super::super::ref_transaction::Prepared;
 use super::super::rig::GitRepo;
 use super::unfinished::Unfinished;
-use super::{Changed, Worktree, about, busy, free, worktrees};
+use super::{Changed, Worktree, about, busy, free, persons_git, worktrees};
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
@@ -60,6 +60,10 @@ fn move_alone(
     target: &str,
     (old, new): (&Oid, &Oid),
 ) -> Result<Answer, RepoError> {
+    let all = worktrees(checkout)?;
+    let places: Vec<&Path> = all.iter().map(|it| it.path.as_path()).collect();
+    let busy = |what| busy(checkout, CheckoutBusy::Underway(what));
+    persons_git::settle(&places).map_err(busy)?;
     for worktree in worktrees(checkout)? {
         let begun = worktree.git_dir().is_some_and(|dir| about(&dir, target));
         if begun || worktree.branch.as_deref() == Some(target) {
@@ -72,6 +76,8 @@ fn move_alone(
         .args(["update-ref", "-m", "landed", &name])
         .args([new.as_str(), old.as_str()])
         .output()?;
+    // While the indexes are locked, one that read the branch before it moved fails.
+    persons_git::settle(&places).map_err(busy)?;
     Ok(match moved.ok() {
         true => Answer::Done,
         false => Answer::Stale(moved.stderr.trim().to_owned()),
@@ -118,7 +124,14 @@ fn with_worktree(
     let unfinished = Unfinished::begin(repo, worktree, target, (old, new))?;
     match step_by_step(repo, &unfinished, target, (old, new)) {
         Ok(Answer::Done) => {
-            unfinished.end()?;
+            if let Err(still) = persons_git::settle(&[unfinished.worktree()]) {
+                tracing::debug!(still, "a landing ends beside a git command");
+            }
+            // One that waited for the lock of HEAD may have left the branch: then the files are not the landing's any more.
+            match unfinished.head()? == *old {
+                true => unfinished.take_back().map(drop)?,
+                false => unfinished.end()?,
+            }
             Ok(Answer::Done)
         }
         // git may have moved the branch, and have ended before it said so.
@@ -145,7 +158,8 @@ fn step_by_step(
             return Err(busy(worktree, CheckoutBusy::Underway(what)));
         }
     };
-    // No other process can commit, reset or check another branch out from here on.
+    // No other process can commit, reset or check another branch out from here on, except for one that has begun.
+    settle(worktree)?;
     let head = git(worktree)
         .args(["symbolic-ref", "-q", "HEAD"])
         .output()?;
@@ -177,15 +191,25 @@ fn step_by_step(
         return Err(busy(worktree, CheckoutBusy::Changed(said.to_owned())));
     }
     if !written.ok() {
-        return Err(RepoError::Remote(format!(
-            "the files of a landing cannot be written: {said}"
+        return Err(RepoError::Failed(format!(
+            "the files of a landing cannot be written to {}: {said}",
+            worktree.display()
         )));
     }
     unfinished.use_index()?;
+    settle(worktree)?;
     match change.commit()? {
         Ok(()) => Ok(Answer::Done),
         Err(said) => Ok(Answer::Stale(said)),
     }
+}
+
+/// Waits for git commands of the person that may be about to move the checkout.
+///
+/// # Errors
+/// [`RepoError::CheckoutBusy`] when one does not end.
+fn settle(worktree: &Path) -> Result<(), RepoError> {
+    persons_git::settle(&[worktree]).map_err(|what| busy(worktree, CheckoutBusy::Underway(what)))
 }
 
 /// Returns the worktree at this path, whatever branch it has.

@@ -1,9 +1,8 @@
 //! Takes back the files of a landing in the user's checkout. A file counts as written by the landing only if git finds the landing's
 //! content in it: everything else is the person's and stays.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
-use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -24,36 +23,68 @@ pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
     let mut changes = changes(landing)?;
     let sparse = skipped(worktree)?;
     changes.retain(|change| !sparse.contains(&change.path));
-    let (before, added): (Vec<Change>, _) =
-        changes.into_iter().partition(|it| it.before == Kind::File);
+    // All are read before the first is changed: attributes are among them.
+    let landed = landed(landing, &changes)?;
+    let place = |change: &Change| worktree.join(bytes::path(&change.path));
+    // A person may have saved one while the others were read.
+    let is_same = |change: &Change, seen: &Stamp| stamp(&place(change)) == Some(*seen);
     // First, because a file may be in the place of a directory, or the reverse.
-    for (change, _) in landed(worktree, &added)? {
-        let file = worktree.join(bytes::path(&change.path));
-        remove(&file)?;
-        if change.before == Kind::Submodule {
-            fs::create_dir(&file).map_err(|error| failed("cannot make", &file, &error))?;
+    for (change, seen) in &landed {
+        if change.before.0 != Kind::File && is_same(change, seen) {
+            remove_added(worktree, &place(change), change.before.0)?;
         }
-        let above = file.ancestors().skip(1);
-        let above = above.take_while(|dir| *dir != worktree);
-        // A directory with anything in it stays.
-        let _rest = above.map_while(|dir| fs::remove_dir(dir).ok()).count();
     }
+    let seen = landed
+        .iter()
+        .map(|(change, seen)| (&change.path[..], *seen));
+    let seen: BTreeMap<_, _> = seen.collect();
     // With an index of its own: the other one is locked.
     landing.copy_index_for_git()?;
-    let mut before = landed(worktree, &before)?;
-    // A person may have saved one while the others were read.
-    before.retain(|(change, seen)| stamp(&worktree.join(bytes::path(&change.path))) == *seen);
-    if before.is_empty() {
+    let is_restored = |change: &&Change| match stamp(&place(change)) {
+        None => !is_elsewhere(worktree, &place(change)),
+        Some(_) if change.after.0 == Kind::Submodule => fs::remove_dir(place(change)).is_ok(),
+        Some(now) => seen.get(&change.path[..]) == Some(&now),
+    };
+    let before = changes
+        .iter()
+        .filter(|change| change.before.0 == Kind::File);
+    let restored: Vec<&Change> = before.filter(is_restored).collect();
+    let (attributes, others): (Vec<_>, _) = restored
+        .into_iter()
+        .partition(|change| change.path.ends_with(b".gitattributes"));
+    check_out(landing, &attributes)?;
+    check_out(landing, &others)?;
+    landing.use_index()
+}
+
+/// Removes a file that a landing added, and the directories that are empty without it.
+fn remove_added(worktree: &Path, file: &Path, before: Kind) -> Result<(), RepoError> {
+    remove(file)?;
+    if before == Kind::Submodule {
+        return fs::create_dir(file).map_err(|error| failed("cannot make", file, &error));
+    }
+    let above = file.ancestors().skip(1);
+    let above = above.take_while(|dir| *dir != worktree);
+    // A directory with anything in it stays.
+    let _rest = above.map_while(|dir| fs::remove_dir(dir).ok()).count();
+    Ok(())
+}
+
+/// Writes the files as they were, and notes their times in the landing's copy of the index.
+fn check_out(landing: &Unfinished, files: &[&Change]) -> Result<(), RepoError> {
+    if files.is_empty() {
         return Ok(());
     }
-    let list = before.iter();
-    let list = list.map(|(change, _)| [change.path.as_slice(), b"\0"].concat());
+    let list = files
+        .iter()
+        .flat_map(|change| [&change.path[..], b"\0"].concat());
     landing
         .git()
+        .env("GIT_ATTR_SOURCE", landing.commits().0.as_str())
         .args(["checkout-index", "-f", "-u", "-z", "--stdin"])
-        .stdin(list.flatten().collect::<Vec<u8>>())
-        .run()?;
-    landing.use_index()
+        .stdin(list.collect::<Vec<u8>>())
+        .run()
+        .map(drop)
 }
 
 /// The kind of an entry of a tree.
@@ -79,8 +110,8 @@ impl Kind {
 /// A path that a landing changes.
 struct Change {
     path: Vec<u8>,
-    /// The entry without the landing; a link counts as a file.
-    before: Kind,
+    /// The entry without the landing, and its content; a link counts as a file.
+    before: (Kind, Oid),
     /// The entry in the landing, and its content.
     after: (Kind, Oid),
 }
@@ -100,7 +131,7 @@ fn changes(landing: &Unfinished) -> Result<Vec<Change>, RepoError> {
         let text = bytes::lossy(what);
         let words: Vec<&str> = text.trim_start_matches(':').split(' ').collect();
         let unknown = || RepoError::Failed(format!("git diff-tree printed {text:?}"));
-        let [before, after, _, id, _] = words[..] else {
+        let [before, after, was, id, _] = words[..] else {
             return Err(unknown());
         };
         let (before, after) = (Kind::of(before), Kind::of(after));
@@ -112,11 +143,11 @@ fn changes(landing: &Unfinished) -> Result<Vec<Change>, RepoError> {
             Kind::Link => Kind::File,
             kind => kind,
         };
-        let id = Oid::new(id).map_err(|_| unknown())?;
+        let oid = |id| Oid::new(id).map_err(|_| unknown());
         found.push(Change {
             path: path.to_vec(),
-            before,
-            after: (after, id),
+            before: (before, oid(was)?),
+            after: (after, oid(id)?),
         });
     }
     Ok(found)
@@ -129,32 +160,32 @@ fn skipped(worktree: &Path) -> Result<BTreeSet<Vec<u8>>, RepoError> {
     Ok(skipped.map(<[u8]>::to_vec).collect())
 }
 
-/// A file as it was seen: it is another one when this differs. None when it was absent.
-type Stamp = Option<(u64, u64, u64, i64, i64)>;
+/// A file as it was seen: it is another one when this differs.
+type Stamp = (u64, u64, u64, i64, i64);
 
-fn stamp(path: &Path) -> Stamp {
+/// Returns the stamp of a file; none if it is absent.
+fn stamp(path: &Path) -> Option<Stamp> {
     let stamp = |it: Metadata| (it.dev(), it.ino(), it.len(), it.ctime(), it.ctime_nsec());
     fs::symlink_metadata(path).ok().map(stamp)
 }
 
-/// Returns the changes whose paths are as the landing leaves them; a file that it replaces may be absent.
+/// Returns the changes whose paths are there as the landing leaves them.
 fn landed<'c>(
-    worktree: &Path,
+    landing: &Unfinished,
     changes: &'c [Change],
 ) -> Result<Vec<(&'c Change, Stamp)>, RepoError> {
+    let worktree = landing.worktree();
     let (mut found, mut files) = (Vec::new(), Vec::new());
     for change in changes {
         let path = worktree.join(bytes::path(&change.path));
-        if is_elsewhere(worktree, &path) {
+        let Some(seen) = stamp(&path).filter(|_| !is_elsewhere(worktree, &path)) else {
             continue;
-        }
-        let seen = stamp(&path);
-        match (fs::symlink_metadata(&path), &change.after) {
-            (Err(error), _) if error.kind() == ErrorKind::NotFound => {
-                // An added file that is absent needs nothing.
-                found.extend((change.before == Kind::File).then_some((change, seen)));
-            }
-            (Ok(meta), (Kind::Link, id)) if meta.is_symlink() => {
+        };
+        let Ok(meta) = fs::symlink_metadata(&path) else {
+            continue;
+        };
+        match &change.after {
+            (Kind::Link, id) if meta.is_symlink() => {
                 let link = fs::read_link(&path);
                 let link = link.map_err(|error| failed("cannot read", &path, &error))?;
                 let hashed = hash::bytes(hash::Format::of(id), bytes::of(&link));
@@ -162,18 +193,21 @@ fn landed<'c>(
                     found.push((change, seen));
                 }
             }
-            // A submodule that is not populated is an empty directory.
-            (Ok(meta), (Kind::Submodule, _)) if meta.is_dir() && fs::remove_dir(&path).is_ok() => {
-                found.push((change, None));
-            }
             // One that a person made unreadable is not the landing's.
-            (Ok(meta), (Kind::File, _)) if meta.is_file() && File::open(&path).is_ok() => {
+            (Kind::File | Kind::Absent, _) if meta.is_file() && File::open(&path).is_ok() => {
                 files.push((change, seen));
             }
             _ => {}
         }
     }
-    found.extend(same(worktree, files)?);
+    let ids = hashes(landing, &files)?;
+    for ((change, seen), id) in files.into_iter().zip(ids) {
+        let is_whole = change.after.1.as_str() == id;
+        let is_restored = change.before.1.as_str() == id;
+        if is_whole || !is_restored && is_part(landing, change)? {
+            found.push((change, seen));
+        }
+    }
     Ok(found)
 }
 
@@ -184,29 +218,48 @@ fn is_elsewhere(worktree: &Path, path: &Path) -> bool {
     above.any(|dir| fs::symlink_metadata(dir).is_ok_and(|found| !found.is_dir()))
 }
 
-/// Returns those of the files that have the landing's content, as git stores it.
-fn same<'c>(
-    worktree: &Path,
-    files: Vec<(&'c Change, Stamp)>,
-) -> Result<Vec<(&'c Change, Stamp)>, RepoError> {
+/// Returns the ids of the files' content as git stores it.
+fn hashes(landing: &Unfinished, files: &[(&Change, Stamp)]) -> Result<Vec<String>, RepoError> {
     let list = files.iter().flat_map(|(change, _)| {
         let mut line = quoted(&change.path);
         line.push(b'\n');
         line
     });
-    let hashed = git(worktree)
+    let hashed = git(landing.worktree())
+        .env("GIT_ATTR_SOURCE", landing.commits().1.as_str())
         .args(["hash-object", "--stdin-paths"])
         .stdin(list.collect::<Vec<u8>>())
         .run()?;
-    let text = hashed.text();
-    let ids: Vec<&str> = text.lines().collect();
-    if ids.len() != files.len() {
-        let what = "git hash-object did not name every file".to_owned();
-        return Err(RepoError::Failed(what));
+    let ids: Vec<String> = hashed.text().lines().map(str::to_owned).collect();
+    match ids.len() == files.len() {
+        true => Ok(ids),
+        false => {
+            let what = "git hash-object did not name every file".to_owned();
+            Err(RepoError::Failed(what))
+        }
     }
-    let seen = files.into_iter().zip(ids);
-    let same = seen.filter(|((change, _), id)| change.after.1.as_str() == *id);
-    Ok(same.map(|(file, _)| file).collect())
+}
+
+/// Returns true if a file is the beginning of what git writes there for the landing, or before it: on a full disk git stops in the
+/// middle. Nothing is lost with such a file.
+fn is_part(landing: &Unfinished, change: &Change) -> Result<bool, RepoError> {
+    let path = landing.worktree().join(bytes::path(&change.path));
+    let content = fs::read(&path).map_err(|error| failed("cannot read", &path, &error))?;
+    let (old, new) = landing.commits();
+    for commit in [new, old] {
+        let mut name = format!("{commit}:").into_bytes();
+        name.extend_from_slice(&change.path);
+        let written = landing
+            .git()
+            .env("GIT_ATTR_SOURCE", commit.as_str())
+            .args(["cat-file", "--filters"])
+            .arg(bytes::path(&name))
+            .output()?;
+        if written.ok() && written.stdout.starts_with(&content) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Returns the directory of a linked worktree that was moved, as its repository knows it.

@@ -263,7 +263,7 @@ impl Unfinished {
     }
 
     /// Returns the commit of HEAD.
-    fn head(&self) -> Result<Oid, RepoError> {
+    pub(super) fn head(&self) -> Result<Oid, RepoError> {
         let found = git(&self.worktree)
             .args(["rev-parse", "--verify", "HEAD^{commit}"])
             .run()?;

@@ -12,7 +12,7 @@ use crate::adapters::git::ref_transaction::Prepared;
 use crate::adapters::git::remote::{delete_branch, push_branch};
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
-use crate::testing::program;
+use crate::testing::{eventually, program};
 
 /// Writes the pre-push hook of the person.
 fn pre_push(rig: &Rigged, script: &str) {
@@ -152,6 +152,30 @@ fn no_commit_and_no_checkout_comes_between_the_files_and_the_branch() {
     assert!(prepared().is_err_and(|why| why.contains("but expected")));
 }
 
+/// It takes no lock of the index, and waits for that of HEAD: the new branch had the files of the landing.
+#[test]
+fn switch_of_the_person_to_a_new_branch_comes_before_the_landing_or_after_it() {
+    let rig = Rigged::local();
+    let attributes = rig.origin().join(".git/info/attributes");
+    fs::write(attributes, "*.slow filter=x\n").unwrap();
+    let log = rig.path("log");
+    let switch = "git -c core.filesRefLockTimeout=60000 switch -q -c mine";
+    let switch = format!(
+        "env -u GIT_INDEX_FILE -u GIT_DIR {switch} >'{}' 2>&1 &",
+        log.display()
+    );
+    let filter = rig.path("filter");
+    program::script(&filter, &format!("{switch}\ncat"));
+    rig.in_origin(&["config", "filter.x.smudge", filter.to_str().unwrap()]);
+    let new = rig.commit(&rig.base, &[("file", "landed\n"), ("a.slow", "a\n")]);
+    let (_, why) = busy(&rig, &new);
+    assert!(why.to_string().contains("git switch"), "{why}");
+    let head = || rig.in_origin(&["symbolic-ref", "HEAD"]);
+    eventually("the switch ends", || (head() == "refs/heads/mine").then_some(()));
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+    assert_eq!(rig.at("main"), Some(rig.base.clone()));
+}
+
 /// A person may be in the middle of a checkout of the branch, in a worktree that is still on another one.
 #[test]
 fn branch_that_is_checked_out_nowhere_waits_for_every_worktree() {
@@ -185,6 +209,9 @@ fn checkout_whose_repository_is_elsewhere_moves_too() {
     let new = rig.commit(&rig.base, &[("a", "a\n")]);
     lands(&rig, &new);
     assert_eq!(text(rig.origin().join("a")), "a\n");
+    fs::write(rig.origin().join(".git"), "gitdir: ../apart.git\n").unwrap();
+    let next = rig.commit(&new, &[("b", "b\n")]);
+    land(&rig.repo, "main", &new, &next).unwrap();
     assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
 }
 

@@ -156,7 +156,7 @@ fn landing_whose_files_cannot_be_written_is_taken_back() {
     ];
     let new = rig.commit(&rig.base, &files);
     let error = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
-    assert!(matches!(error, RepoError::Remote(_)), "{error}");
+    assert!(matches!(error, RepoError::Failed(_)), "{error}");
     assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
     assert_eq!(rig.at("main"), Some(rig.base.clone()));
     rig.in_origin(&["config", "filter.x.smudge", "cat"]);
@@ -438,4 +438,42 @@ fn record_that_cannot_be_read_stops_no_landing() {
             .join("horde/landing-unreadable")
             .exists()
     );
+}
+
+/// The disk was full: git had stopped in the middle of one file, and an attempt to take back in the middle of another.
+#[test]
+fn files_that_were_written_in_part_are_taken_back() {
+    let rig = Rigged::local();
+    let first = rig.commit(&rig.base, &[("gone", "gone\n"), ("changed", "old old\n")]);
+    lands(&rig, &first);
+    let files = [("gone", ""), ("changed", "new new\n"), ("added", "added\n")];
+    let new = rig.commit(&first, &files);
+    rig.foreign_push("brought", &new);
+    half_landed_from(&rig, &first, &new, true);
+    for (name, part) in [("gone", ""), ("changed", "new"), ("added", "ad")] {
+        fs::write(rig.origin().join(name), part).unwrap();
+    }
+    recover(&rig.repo).unwrap();
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+    assert_eq!(text(rig.origin().join("gone")), "gone\n");
+    assert!(!rig.origin().join("added").exists());
+}
+
+/// git had found another content in the files as soon as the attributes were taken back.
+#[test]
+fn files_of_a_landing_that_brings_attributes_are_taken_back() {
+    let rig = Rigged::local();
+    let files = [
+        (".gitattributes", "*.txt text eol=crlf\n"),
+        ("a.txt", "a\nb\n"),
+    ];
+    let first = rig.commit(&rig.base, &[("a.txt", "a\n")]);
+    lands(&rig, &first);
+    let new = rig.commit(&first, &files);
+    rig.foreign_push("brought", &new);
+    half_landed_from(&rig, &first, &new, true);
+    assert_eq!(text(rig.origin().join("a.txt")), "a\r\nb\r\n");
+    recover(&rig.repo).unwrap();
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+    assert_eq!(text(rig.origin().join("a.txt")), "a\n");
 }
