@@ -346,3 +346,29 @@ fn death_of_a_member_leaves_the_timer_to_its_group() {
     let _actions = child.step(Event::Turn, &member);
     assert_eq!((letter(child.phase()), child.cause()), ('S', Cause::Group));
 }
+
+/// The wait goes on, whichever timer ends it.
+#[test]
+fn group_does_not_change_since_when_a_member_waits() {
+    let (id, policy) = (agent(), policy());
+    let later = Facts {
+        now: Timestamp::UNIX_EPOCH + SECOND * 60,
+        ..facts(&id, &policy)
+    };
+    let own = Due::Timer(OWN);
+    for (phase, event) in [
+        (Phase::Quarantined { due: own }, Event::AwaitTurn),
+        (Phase::Quarantined { due: Due::Group }, Event::Alone),
+        (
+            Phase::Backoff {
+                until: None,
+                due: own,
+            },
+            Event::AwaitTurn,
+        ),
+    ] {
+        let mut child = in_phase(phase);
+        let _actions = child.step(event, &later);
+        assert_eq!(child.since(), Timestamp::UNIX_EPOCH, "{:?}", child.phase());
+    }
+}

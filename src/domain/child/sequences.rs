@@ -154,7 +154,11 @@ impl<'a> World<'a> {
                     self.step(Event::DrainDue(Some(*drain)));
                 }
             }
-            Act::Pass(seconds) => self.facts.mono += Duration::from_secs(seconds),
+            Act::Pass(seconds) => {
+                let passed = Duration::from_secs(seconds);
+                self.facts.mono += passed;
+                self.facts.now += passed;
+            }
             Act::Account(parked) => self.facts.parked = parked.then_some(Cause::RateLimit),
             Act::Depends(may_start) => self.facts.may_start = may_start,
             Act::Restart(restart) => self.facts.restart = restart,
@@ -240,6 +244,10 @@ impl<'a> World<'a> {
             }
         }
         self.is_attended(&event, &before);
+        let begins = |action: &Action| matches!(action, Action::Spawn { .. });
+        let is_same = self.child.state() == before.state() && !actions.iter().any(begins);
+        let kept = self.child.since() == before.since();
+        assert!(kept || !is_same, "{event:?} in {before:?}");
     }
 
     /// A child that is wanted has a session, a start under way, a timer or a turn; one that is not has none of them.

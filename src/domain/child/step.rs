@@ -26,7 +26,7 @@ impl Child {
         if phase == Phase::Gone {
             return Vec::new();
         }
-        let before = (phase.state(), phase.token());
+        let before = phase.state();
         let mut step = Step {
             memory: &mut self.memory,
             facts,
@@ -34,7 +34,8 @@ impl Child {
         };
         self.phase = step.after(phase, event);
         let actions = step.actions;
-        if (self.phase.state(), self.phase.token()) != before {
+        let begins = |action: &Action| matches!(action, Action::Spawn { .. });
+        if self.phase.state() != before || actions.iter().any(begins) {
             self.since = facts.now;
         }
         actions
