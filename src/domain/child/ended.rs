@@ -102,27 +102,24 @@ impl Step<'_> {
         }
     }
 
+    /// The journal comes first: a caller that is answered finds the end in it.
     fn has_left(&mut self, to: Leave) -> Phase {
+        let (kind, cause) = match to {
+            Leave::Rest(cause @ Cause::Suspended) => (EventType::AgentSuspended, cause),
+            Leave::Gone(cause @ Cause::Drained) => (EventType::AgentDrained, cause),
+            Leave::Rest(cause) | Leave::Gone(cause) => (EventType::AgentStopped, cause),
+        };
+        self.push(Action::JournalEnd(kind, cause));
         self.push(Action::AnswerEnd(Ok(())));
         match to {
-            Leave::Rest(cause) => {
+            Leave::Rest(_) => {
                 self.no_session("it was suspended or stopped");
-                let kind = match cause {
-                    Cause::Suspended => EventType::AgentSuspended,
-                    _ => EventType::AgentStopped,
-                };
-                self.push(Action::JournalEnd(kind, cause));
                 self.push(Action::Look);
                 Phase::Resting(Rest::Order(cause))
             }
-            Leave::Gone(cause) => {
+            Leave::Gone(_) => {
                 self.no_session("it was ended");
                 self.push(Action::Leave);
-                let kind = match cause {
-                    Cause::Drained => EventType::AgentDrained,
-                    _ => EventType::AgentStopped,
-                };
-                self.push(Action::JournalEnd(kind, cause));
                 if matches!(cause, Cause::Removed | Cause::Drained) {
                     self.push(Action::Look);
                 }
@@ -383,6 +380,9 @@ impl Step<'_> {
     /// Answers the end of its actor during the supervisor's stop: the session ended, or was left running on purpose.
     pub(super) fn shut_down(&mut self, phase: Phase, was_up: bool, is_kept: bool) -> Phase {
         self.memory.unseen = None;
+        if was_up && !is_kept {
+            self.push(Action::JournalEnd(EventType::AgentStopped, Cause::Shutdown));
+        }
         self.push(Action::AnswerEnd(match is_kept {
             true => Err(EndRefused::Undead {
                 id: self.facts.id.clone(),
@@ -390,9 +390,6 @@ impl Step<'_> {
             }),
             false => Ok(()),
         }));
-        if was_up && !is_kept {
-            self.push(Action::JournalEnd(EventType::AgentStopped, Cause::Shutdown));
-        }
         match phase {
             Phase::Leaving {
                 to: Leave::Rest(cause),

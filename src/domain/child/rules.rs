@@ -347,6 +347,33 @@ fn death_of_a_member_leaves_the_timer_to_its_group() {
     assert_eq!((letter(child.phase()), child.cause()), ('S', Cause::Group));
 }
 
+/// A caller that is answered reads the end in the journal.
+#[test]
+fn end_is_journalled_before_its_callers_are_answered() {
+    let (id, policy) = (agent(), policy());
+    let facts = facts(&id, &policy);
+    let shut = Event::ShutDown {
+        was_up: true,
+        is_kept: false,
+    };
+    for (order, end) in [
+        (Event::Rest(Cause::Operator), Event::Exited(None)),
+        (Event::End(Cause::Operator), Event::Exited(None)),
+        (Event::End(Cause::Operator), shut),
+    ] {
+        let mut child = in_phase(Phase::Running { up_at: facts.mono });
+        let _actions = child.step(order, &facts);
+        let actions = child.step(end, &facts);
+        let first = actions
+            .iter()
+            .position(|action| matches!(action, Action::JournalEnd(..)));
+        let answer = actions
+            .iter()
+            .position(|action| matches!(action, Action::AnswerEnd(_)));
+        assert!(first.is_some() && first < answer, "{actions:?}");
+    }
+}
+
 /// The wait goes on, whichever timer ends it.
 #[test]
 fn group_does_not_change_since_when_a_member_waits() {

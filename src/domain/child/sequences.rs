@@ -244,6 +244,7 @@ impl<'a> World<'a> {
             }
         }
         self.is_attended(&event, &before);
+        answers_last(&actions);
         let begins = |action: &Action| matches!(action, Action::Spawn { .. });
         let is_same = self.child.state() == before.state() && !actions.iter().any(begins);
         let kept = self.child.since() == before.since();
@@ -282,6 +283,14 @@ impl<'a> World<'a> {
         }
         self.child.phase()
     }
+}
+
+/// A caller that is told of an end finds it in the journal.
+fn answers_last(actions: &[Action]) {
+    let answers = |action: &Action| matches!(action, Action::AnswerEnd(_));
+    let journals = |action: &Action| matches!(action, Action::Journal(..) | Action::JournalEnd(..));
+    let mut after = actions.iter().skip_while(|action| !answers(action));
+    assert!(!after.any(journals), "{actions:?}");
 }
 
 /// A quarantined child starts only when its own timer fires, when its turn comes after that, and by an order.
