@@ -137,7 +137,7 @@ pub enum Due {
 pub enum Rest {
     /// By an order: of an operator, of a suspension, or because its account is parked.
     Order(Cause),
-    /// By its restart type, or because the start that an operator tried has failed.
+    /// By its restart type.
     Over,
 }
 
@@ -383,8 +383,8 @@ struct Memory {
     homeless: bool,
     /// Why the start was put off: the run state was unknown, or nothing could be written.
     unseen: Option<String>,
-    /// Set when an operator tried to start a resting child: if that fails, it rests again.
-    tried: bool,
+    /// The rest of a child that an operator tries to start: if that fails, it rests again for the same reason.
+    tried: Option<Rest>,
     /// The mark of the drain of a draining member: it ends in its own time and is not started again.
     drain: Option<Token>,
     last_token: u64,
@@ -480,5 +480,7 @@ impl Phase {
 mod rules;
 #[cfg(test)]
 mod sequences;
+#[cfg(test)]
+mod starts;
 #[cfg(test)]
 mod tests;

@@ -86,13 +86,13 @@ impl Root {
                 Phase::Quarantined { .. } | Phase::Backoff { .. } | Phase::Blocked => !changed,
                 // It came to rest by its restart type.
                 Phase::Resting(Rest::Over) => !changed || new.restart != RestartType::Permanent,
+                Phase::Resting(Rest::Order(cause)) => *cause == Cause::Operator,
                 Phase::New
                 | Phase::Starting { .. }
                 | Phase::Running { .. }
                 | Phase::Replacing { .. }
                 | Phase::Leaving { .. }
                 | Phase::Finished
-                | Phase::Resting(Rest::Order(_))
                 | Phase::Gone => false,
             };
             if stays {

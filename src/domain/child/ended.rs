@@ -223,7 +223,9 @@ impl Step<'_> {
     /// every caller has stopped waiting: then the start goes on.
     fn answer_operators(&mut self, exit: Option<&ChildExit>) {
         let failed = exit.is_some_and(ChildExit::is_failed_start);
-        self.memory.tried &= self.facts.operator_waits && failed;
+        self.memory
+            .tried
+            .take_if(|_| !self.facts.operator_waits || !failed);
         if let Some(exit) = exit {
             self.push(Action::AnswerWake(Err(exit.to_string())));
         }
@@ -235,9 +237,9 @@ impl Step<'_> {
         self.push(Action::PutOff(exit.to_string()));
         self.memory.unseen = Some(exit.to_string());
         self.answer_operators(Some(exit));
-        match std::mem::take(&mut self.memory.tried) {
-            true => Phase::Resting(Rest::Over),
-            false => self.back_off(PUT_OFF),
+        match self.memory.tried.take() {
+            Some(rest) => Phase::Resting(rest),
+            None => self.back_off(PUT_OFF),
         }
     }
 
@@ -248,9 +250,9 @@ impl Step<'_> {
             self.push(Action::Homeless(why.clone()));
         }
         self.answer_operators(Some(&ChildExit::Homeless(why)));
-        match std::mem::take(&mut self.memory.tried) {
-            true => Phase::Resting(Rest::Over),
-            false => self.back_off(self.facts.patrol),
+        match self.memory.tried.take() {
+            Some(rest) => Phase::Resting(rest),
+            None => self.back_off(self.facts.patrol),
         }
     }
 
@@ -266,7 +268,8 @@ impl Step<'_> {
         let restart = self.facts.restart;
         let (cause, how) = ChildExit::judge(exit.as_ref(), planned);
         let by_person = cause == Cause::EndedByPerson;
-        let rests = std::mem::take(&mut self.memory.tried) || rests(restart, how.as_ref());
+        let over = rests(restart, how.as_ref()).then_some(Rest::Over);
+        let rest = self.memory.tried.take().or(over);
         let good = how.as_ref();
         let good = good.filter(|how| restart != RestartType::Permanent && is_good(how));
         let cause = match good {
@@ -283,14 +286,16 @@ impl Step<'_> {
             cause,
             by_person,
             is_good,
-            rests,
+            rests: rest.is_some(),
             quarantine: None,
         });
-        if rests {
-            self.push(Action::Died(death));
-            return Phase::Resting(Rest::Over);
+        match rest {
+            Some(rest) => {
+                self.push(Action::Died(death));
+                Phase::Resting(rest)
+            }
+            None => self.answer_death(up_at, death),
         }
-        self.answer_death(up_at, death)
     }
 
     /// Answers a death after which the child does not rest.
@@ -366,7 +371,7 @@ impl Step<'_> {
         memory.parks = if soon { before + 1 } else { 0 };
         let parks = memory.parks;
         memory.cause = cause;
-        memory.unseen = None;
+        (memory.tried, memory.unseen) = (None, None);
         self.push(Action::AnswerUp(Ok(())));
         self.no_session("its account is parked");
         if parks == MOST_PARKS {

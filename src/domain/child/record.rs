@@ -23,7 +23,7 @@ impl Child {
             parks: 0,
             homeless: false,
             unseen: None,
-            tried: false,
+            tried: None,
             drain: None,
             last_token: u64::from(serial) << 32,
         };

@@ -183,30 +183,6 @@ fn failed_start_that_a_caller_waits_for_is_no_death_and_leaves_nothing() {
 }
 
 #[test]
-fn operator_who_could_not_start_a_resting_child_leaves_it_at_rest() {
-    let (id, policy) = (agent(), policy());
-    let waits = Facts {
-        operator_waits: true,
-        ..facts(&id, &policy)
-    };
-    let gave_up = facts(&id, &policy);
-    for (facts, before, expected) in [
-        (&waits, Rest::Order(Cause::Operator), 'O'),
-        (&gave_up, Rest::Order(Cause::Operator), 'W'),
-    ] {
-        for exit in [
-            ChildExit::StartFailed("no".into()),
-            ChildExit::Unseen("no".into()),
-        ] {
-            let mut child = in_phase(Phase::Resting(before));
-            let _actions = child.step(Event::Woken(Cause::Operator), facts);
-            let _actions = child.step(Event::Exited(Some(exit)), facts);
-            assert_eq!(letter(child.phase()), expected);
-        }
-    }
-}
-
-#[test]
 fn start_that_cannot_see_its_session_is_retried_without_limit_and_is_no_death() {
     let (id, policy) = (raider(), policy());
     let facts = facts(&id, &policy);

@@ -223,7 +223,10 @@ impl Step<'_> {
             Presence::Absent => {}
         }
         let memory = &mut *self.memory;
-        memory.tried = phase.state() == ChildState::Stopped;
+        memory.tried = match phase {
+            Phase::Resting(rest) => Some(rest),
+            _ => None,
+        };
         memory.deaths.clear();
         (memory.unattended, memory.on_trial, memory.crashed) = (false, false, false);
         memory.cause = cause;
@@ -306,8 +309,8 @@ impl Step<'_> {
             | Phase::Gone => return phase,
         };
         let memory = &mut *self.memory;
-        (memory.tried, memory.crashed, memory.homeless) = (false, false, false);
-        memory.unseen = None;
+        (memory.crashed, memory.homeless) = (false, false);
+        (memory.tried, memory.unseen) = (None, None);
         self.push(Action::AnswerUp(Ok(())));
         self.push(Action::AnswerWake(Ok(())));
         phase
@@ -315,6 +318,7 @@ impl Step<'_> {
 
     /// Ends a session that may run in any phase; none follows.
     pub(super) fn leave(&mut self, to: Leave) -> Phase {
+        self.memory.tried = None;
         let sweep = self.token();
         self.push(Action::EndSession(sweep));
         Phase::Leaving { to, sweep }
