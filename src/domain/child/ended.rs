@@ -39,6 +39,8 @@ impl Step<'_> {
             | Phase::Gone => return phase,
         };
         self.memory.unseen = None;
+        // A start that is put off does not count the death of the session before it: the next start does.
+        self.memory.unattended &= exit.as_ref().is_some_and(ChildExit::is_put_off);
         let is_draining = self.memory.drain.is_some();
         match by {
             Some(Successor::Group) => self.ended_for_group(up_at, exit),
@@ -109,6 +111,7 @@ impl Step<'_> {
             Leave::Gone(cause @ Cause::Drained) => (EventType::AgentDrained, cause),
             Leave::Rest(cause) | Leave::Gone(cause) => (EventType::AgentStopped, cause),
         };
+        self.memory.unattended = false;
         self.push(Action::JournalEnd(kind, cause));
         self.push(Action::AnswerEnd(Ok(())));
         match to {
@@ -371,7 +374,7 @@ impl Step<'_> {
         memory.parks = if soon { before + 1 } else { 0 };
         let parks = memory.parks;
         memory.cause = cause;
-        (memory.tried, memory.unseen) = (None, None);
+        (memory.unattended, memory.tried, memory.unseen) = (false, None, None);
         self.push(Action::AnswerUp(Ok(())));
         self.no_session("its account is parked");
         if parks == MOST_PARKS {

@@ -1,6 +1,6 @@
 //! A start that is put off, or that an operator tries.
 
-use super::tests::{agent, facts, in_phase, letter, policy};
+use super::tests::{agent, cycle, died, facts, in_phase, letter, policy};
 use super::*;
 
 /// Otherwise a parked child would never go on, and a stopped one would start when its configuration changes.
@@ -59,4 +59,77 @@ fn try_that_a_stop_ended_is_over() {
         let _actions = child.step(Event::Exited(Some(failed)), &facts);
         assert_eq!(letter(child.phase()), 'W');
     }
+}
+
+#[test]
+fn death_without_a_supervisor_is_not_forgotten_when_a_start_is_put_off() {
+    let (id, policy) = (agent(), policy());
+    let facts = facts(&id, &policy);
+    let why = || "why".to_owned();
+    for exit in [
+        ChildExit::Unseen(why()),
+        ChildExit::Unwritable(why()),
+        ChildExit::Homeless(why()),
+    ] {
+        let mut child = in_phase(Phase::Blocked);
+        child.restore(DeathWindow::default(), true);
+        assert!(counts_on_start(&mut child, Event::Ready, &facts));
+        let _actions = child.step(Event::Exited(Some(exit)), &facts);
+        let again = due(&child);
+        assert!(counts_on_start(&mut child, again, &facts));
+        let _actions = child.step(Event::Exited(died()), &facts);
+        let counted = due(&child);
+        assert!(!counts_on_start(&mut child, counted, &facts));
+        assert_eq!(child.deaths().count(&policy, facts.mono), 1);
+    }
+}
+
+/// A session that came up, or was ended on purpose, had no such death.
+#[test]
+fn session_that_is_up_or_was_ended_did_not_die_without_a_supervisor() {
+    let (id, policy) = (agent(), policy());
+    let facts = facts(&id, &policy);
+    let rest = || Event::Rest(Cause::Suspended);
+    for (events, then) in [
+        (vec![Event::Up(facts.mono), cycle(Cause::Operator)], None),
+        (vec![rest()], Some(Event::Resumed)),
+        (vec![Event::AwaitTurn], None),
+    ] {
+        let mut child = in_phase(Phase::Blocked);
+        child.restore(DeathWindow::default(), true);
+        assert!(counts_on_start(&mut child, Event::Ready, &facts));
+        for event in events {
+            let _actions = child.step(event, &facts);
+        }
+        let last = match then {
+            Some(event) => {
+                let _actions = child.step(Event::Exited(None), &facts);
+                event
+            }
+            None => Event::Exited(None),
+        };
+        assert!(!counts_on_start(&mut child, last, &facts));
+    }
+}
+
+/// Returns the end of the wait of a child.
+fn due(child: &Child) -> Event {
+    match child.phase() {
+        Phase::Backoff {
+            due: Due::Timer(due),
+            ..
+        } => Event::Due(*due),
+        phase => panic!("{phase:?}"),
+    }
+}
+
+/// Takes the step, which is to start the child. Returns true when the start counts a session that does not run as
+/// dead.
+fn counts_on_start(child: &mut Child, event: Event, facts: &Facts<'_>) -> bool {
+    let actions = child.step(event, facts);
+    let spawn = actions.iter().find_map(|action| match action {
+        Action::Spawn { unattended, .. } => Some(*unattended),
+        _ => None,
+    });
+    spawn.unwrap_or_else(|| panic!("no start: {actions:?}"))
 }

@@ -126,10 +126,9 @@ impl Step<'_> {
             return Phase::Blocked;
         }
         let token = self.token();
-        let unattended = std::mem::take(&mut self.memory.unattended);
         self.push(Action::Spawn {
             token,
-            unattended,
+            unattended: self.memory.unattended,
             crashed: self.memory.crashed,
         });
         Phase::Starting { token }
@@ -309,7 +308,7 @@ impl Step<'_> {
             | Phase::Gone => return phase,
         };
         let memory = &mut *self.memory;
-        (memory.crashed, memory.homeless) = (false, false);
+        (memory.unattended, memory.crashed, memory.homeless) = (false, false, false);
         (memory.tried, memory.unseen) = (None, None);
         self.push(Action::AnswerUp(Ok(())));
         self.push(Action::AnswerWake(Ok(())));
