@@ -196,7 +196,6 @@ impl Root {
     }
 
     async fn converge(&mut self, me: &ActorRef<RootMsg>, look: &Look) {
-        self.dissolve(me).await;
         for (id, spec) in &look.specs {
             match id {
                 ChildId::Agent(_) => self.respec(me, spec).await,

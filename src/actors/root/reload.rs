@@ -56,6 +56,8 @@ impl Root {
             world.directory.conditions.look_again();
         }
         self.world = Arc::clone(&world);
+        // At once: the restart of a changed group under the same name would forget the members that have left it.
+        self.dissolve(me).await;
         self.switch_history(old.city.daemon.restart.outlives());
         self.change_rigs(me, &old).await;
         self.ask_pools(me);

@@ -261,6 +261,31 @@ async fn removed_group_leaves_no_member_waiting() {
     assert!(all_run(&town));
 }
 
+/// A member that leaves the group while that restarts still starts, although another member dies before the look that
+/// applies the change.
+#[tokio::test(start_paused = true)]
+async fn member_that_leaves_its_group_during_a_restart_is_not_forgotten() {
+    let town = group(Strategy::OneForAll).start().await;
+    let [a, b, _] = sessions(&town);
+    for _ in 0..3 {
+        town.parts.sessions.crash(&b, 9);
+        town.settle().await;
+    }
+    assert!(!all_run(&town), "it backs off");
+    // Time stands still until the lists are released.
+    town.parts.sessions.hold_lists(true);
+    town.reconfigure(|city| city.groups[0].members.truncate(2))
+        .await;
+    town.wake(&agent("a")).await.unwrap();
+    let before = town.starts(&a);
+    town.parts.sessions.crash(&a, 9);
+    town.until("it starts again", || town.starts(&a) > before)
+        .await;
+    town.parts.sessions.hold_lists(false);
+    town.pass(SECOND * 60).await;
+    assert!(all_run(&town));
+}
+
 /// The others wait with a quarantined member: its release releases them, too.
 #[tokio::test(start_paused = true)]
 async fn release_of_a_quarantined_member_releases_its_group() {
