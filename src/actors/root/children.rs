@@ -29,7 +29,8 @@ impl Root {
         if slot.is_some_and(|slot| slot.child.is_starting(token)) {
             let exit = ChildExit::Broken(why);
             self.child_ended(me, id, Some(exit.into())).await;
-            self.settled(me, id).await;
+            // A next start waits for this write in the store's queue.
+            let _behind = self.keep(id);
         }
     }
 
@@ -73,7 +74,6 @@ impl Root {
         // The start has happened: nothing waits for this write.
         let _behind = self.keep(id);
         self.announce_drain(me, id);
-        self.up_together(me, id).await;
         self.unblock(me).await;
     }
 
@@ -119,15 +119,9 @@ impl Root {
             .map(|(id, _)| id.clone());
         if let Some(id) = ended {
             self.child_ended(me, &id, error).await;
-            self.settled(me, &id).await;
+            // A next start waits for this write in the store's queue.
+            let _behind = self.keep(&id);
         }
-    }
-
-    /// Continues a group restart after a child's session or actor ended and its own consequences are done.
-    pub(super) async fn settled(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
-        // A next start waits for this write in the store's queue.
-        let _behind = self.keep(id);
-        self.go_on_together(me, id).await;
     }
 
     /// Handles the end of a child's actor.
@@ -181,7 +175,7 @@ impl Root {
                 .await;
             self.stopped_one(me);
         }
-        self.settled(me, id).await;
+        let _behind = self.keep(id);
     }
 
     /// Requests a look: a change of the desired state was not acted on while the child was ending or starting.

@@ -17,7 +17,7 @@ use ractor::ActorRef;
 use super::slot::{Slot, answer};
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildState;
-use crate::domain::child::{Event, Phase, Rest, Turn};
+use crate::domain::child::{Event, Turn};
 use crate::domain::city::Group;
 use crate::domain::ids::{AgentName, ChildId};
 
@@ -189,32 +189,22 @@ impl Root {
         }
     }
 
-    /// Continues when a member came up in its turn.
-    pub(super) async fn up_together(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
-        let Some(group) = self.group_of(id) else {
-            return;
-        };
-        if let Some(together) = self.together.get_mut(&group)
-            && together.awaited.as_ref() == Some(id)
-        {
-            together.awaited = None;
-            self.advance(me, &group).await;
-        }
-    }
-
-    /// Continues a restart that waited for a child whose session or actor ended, unless the child is to come back.
+    /// Continues a restart that waits for this child no longer: it came up in its turn, or has no session and is not
+    /// about to start.
     pub(super) async fn go_on_together(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        use ChildState::{Backoff, Ending, Finished, Starting, Stopped};
         let Some(group) = self.group_of(id) else {
             return;
         };
-        let slot = self.slots.get(id);
-        let back = slot.is_some_and(|slot| !slot.child.is_at_rest());
-        if let Some(together) = self.together.get_mut(&group)
-            && !back
-        {
-            together.awaited.take_if(|awaited| awaited == id);
-            // A member that does not come back is not waited for.
-            together.due |= together.culprit == *id;
+        let state = self.slots.get(id).map(|slot| slot.child.state());
+        let Some(together) = self.together.get_mut(&group) else {
+            return;
+        };
+        let comes = matches!(state, Some(Backoff | Ending | Starting));
+        let is_gone = matches!(state, None | Some(Finished | Stopped));
+        let was_awaited = (together.awaited).take_if(|awaited| awaited == id && !comes);
+        together.due |= is_gone && together.culprit == *id;
+        if was_awaited.is_some() || is_gone {
             self.advance(me, &group).await;
         }
     }
@@ -254,22 +244,10 @@ impl Root {
             if slot.has_actor() || slot.child.is_at_rest() {
                 continue;
             }
-            self.step(me, &id, Event::Turn).await;
-            // A temporary member rests. One that waits for a dependency, which may be a later member of this group, is
-            // not waited for.
-            let next = |slot: &Slot| {
-                matches!(
-                    slot.child.phase(),
-                    Phase::Blocked | Phase::Resting(Rest::Over)
-                )
-            };
-            if self.slots.get(&id).is_some_and(next) {
-                continue;
-            }
-            if let Some(together) = self.together.get_mut(group) {
-                together.awaited = Some(id);
-            }
-            return;
+            together.awaited = Some(id.clone());
+            // This goes on if the member does not start: a temporary one rests, another one is parked or waits for a
+            // dependency, which may be a later member of this group.
+            return self.step(me, &id, Event::Turn).await;
         }
     }
 

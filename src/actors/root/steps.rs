@@ -33,6 +33,7 @@ impl Root {
             if self.slots.get(id).is_some_and(is_gone) {
                 self.slots.remove(id);
             }
+            self.go_on_together(me, id).await;
         })
     }
 
