@@ -3,7 +3,8 @@
 //! ```text
 //!  a member died ─► affected members end, the last first ─► its delay has passed ─► they start, the
 //!                                                                         first first, each when
-//!  another dies meanwhile: counted, and the restart begins again          the one before is up
+//!  another dies meanwhile: counted, and the restart begins again          the one before is up, or
+//!                                                                         cannot start
 //! ```
 //!
 //! Only the member that died has its death counted. While it is quarantined the others wait with it: they are not meant

@@ -82,12 +82,12 @@ pub enum RootMsg {
         /// The result.
         result: Result<Stopped, EndRefused>,
     },
-    /// The wait of a child is over.
-    Retry {
+    /// An event of a child that matters only while the supervisor does not stop.
+    Step {
         /// The child.
         id: ChildId,
-        /// The timer's mark.
-        token: Token,
+        /// The event.
+        event: Event,
     },
     /// Restart one infrastructure actor.
     Reinfra {
@@ -130,15 +130,6 @@ pub enum RootMsg {
     },
     /// The result of a look; empty when the world could not be observed.
     Planned(Box<Look>),
-    /// The actor of a child could not be spawned: a death of the child.
-    Unspawned {
-        /// The child.
-        id: ChildId,
-        /// The mark of that start.
-        token: Token,
-        /// The error.
-        why: String,
-    },
     /// When something is due for the accounts next.
     AccountsDue(Option<jiff::Timestamp>),
     /// A pass of the stop is over, or its deadline has passed.
@@ -274,7 +265,10 @@ impl Actor for RootActor {
         match msg {
             RootMsg::Mail(mail) => root.read(&me, mail).await,
             RootMsg::Swept { id, token, result } => root.swept(&me, &id, token, result).await,
-            RootMsg::Retry { id, token } => root.retry(&me, &id, token).await,
+            RootMsg::Step { id, event } if root.stopping.is_none() => {
+                root.step(&me, &id, event).await;
+            }
+            RootMsg::Step { .. } => {}
             RootMsg::Reinfra { name, epoch } => root.reinfra(&me, &name, epoch).await,
             RootMsg::Patrol(epoch) => root.patrol(&me, epoch),
             RootMsg::AccountsDue(next) => root.arm_accounts(&me, next),
@@ -285,7 +279,6 @@ impl Actor for RootActor {
                 root.pool_sized(&me, &agent, epoch, size);
             }
             RootMsg::Planned(look) => root.apply(&me, *look).await,
-            RootMsg::Unspawned { id, token, why } => root.unspawned(&me, &id, token, why).await,
             RootMsg::StopDue(pass) => root.stop_due(&me, pass),
         }
         Ok(())

@@ -77,7 +77,7 @@ impl Root {
             (Cause::Charged, Some(harness)) => accounts::forget(&self.world, id, harness),
             _ => {}
         }
-        let child = Child::new(cause, self.world.clock.now(), self.serial());
+        let child = Child::new(Rest::Over, cause, self.world.clock.now(), self.serial());
         let mut slot = Slot::new(spec.clone(), child);
         self.restore(&mut slot);
         self.slots.insert(id.clone(), slot);
@@ -175,7 +175,14 @@ impl Root {
     ) {
         let known = self.slots.contains_key(&id);
         if let Some(spec) = self.configured(&id).filter(|_| !known) {
-            let child = Child::at_rest(cause, self.world.clock.now(), self.serial());
+            // After a failed start it rests as before.
+            let rest = match &id {
+                ChildId::Agent(agent) if self.resting.contains(agent) => {
+                    Rest::Order(Cause::Operator)
+                }
+                ChildId::Agent(_) | ChildId::Raider(_) => Rest::Over,
+            };
+            let child = Child::new(rest, cause, self.world.clock.now(), self.serial());
             self.slots.insert(id.clone(), Slot::new(spec, child));
             self.forgive(&id);
         }

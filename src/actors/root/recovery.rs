@@ -416,8 +416,7 @@ fn tended(slot: &Slot) -> Tended {
                 .and_then(|session| session.fingerprint.clone()),
             draining: slot.child.is_draining(),
         },
-        Phase::New
-        | Phase::Blocked
+        Phase::Blocked
         | Phase::Starting { .. }
         | Phase::Replacing {
             by: Successor::Fresh { .. },

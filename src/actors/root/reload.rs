@@ -89,13 +89,7 @@ impl Root {
                 // It came to rest by its restart type.
                 Phase::Resting(Rest::Over) => !changed || new.restart != RestartType::Permanent,
                 Phase::Resting(Rest::Order(cause)) => *cause == Cause::Operator,
-                Phase::New
-                | Phase::Starting { .. }
-                | Phase::Running { .. }
-                | Phase::Replacing { .. }
-                | Phase::Leaving { .. }
-                | Phase::Finished
-                | Phase::Gone => false,
+                _ => false,
             };
             if stays {
                 held.insert(name.clone());

@@ -29,14 +29,8 @@ impl Step<'_> {
                 self.memory.unseen = None;
                 return self.left(to, exit);
             }
-            // It has no actor: this is the end of an earlier one.
-            Phase::New
-            | Phase::Blocked
-            | Phase::Backoff { .. }
-            | Phase::Quarantined { .. }
-            | Phase::Finished
-            | Phase::Resting(_)
-            | Phase::Gone => return phase,
+            // This is the end of an earlier actor.
+            absent => return absent,
         };
         self.memory.unseen = None;
         // A start that is put off does not count the death of the session before it: the next start does.
@@ -53,10 +47,7 @@ impl Step<'_> {
                 tail,
                 progress,
             }) => match exit {
-                Some(ChildExit::Homeless(why)) => self.homeless(why),
-                Some(exit @ (ChildExit::Unseen(_) | ChildExit::Unwritable(_))) => {
-                    self.put_off(&exit)
-                }
+                Some(exit) if exit.is_put_off() => self.put_off(&exit),
                 exit => self.cycled(up_at, exit, cause, (tail, progress)),
             },
             None => self.fell(up_at, exit),
@@ -77,11 +68,7 @@ impl Step<'_> {
                 | ChildExit::StartFailed(_)
                 | ChildExit::Homeless(_)
                 | ChildExit::Broken(_),
-            ) => {
-                let sweep = self.token();
-                self.push(Action::Sweep(sweep));
-                Phase::Leaving { to, sweep }
-            }
+            ) => self.leave(to),
             Some(ChildExit::Died { .. } | ChildExit::Finished | ChildExit::Ended(_)) | None => {
                 self.has_left(to)
             }
@@ -206,8 +193,7 @@ impl Step<'_> {
                 self.no_session(exit.error().unwrap_or_default());
                 Phase::Gone
             }
-            Some(ChildExit::Homeless(why)) => self.homeless(why),
-            Some(exit @ (ChildExit::Unseen(_) | ChildExit::Unwritable(_))) => self.put_off(&exit),
+            Some(exit) if exit.is_put_off() => self.put_off(&exit),
             Some(ChildExit::Finished) => {
                 // Callers that wait for it get success and need not unwind.
                 self.push(Action::AnswerUp(Ok(())));
@@ -234,28 +220,27 @@ impl Step<'_> {
         }
     }
 
-    /// Retries a start later when the session's state is unknown or the store cannot be written. Not a death, and no
-    /// reason to start a second session; retried without limit.
+    /// Retries a start later when the session's state is unknown, the store cannot be written, or the sandbox is missing
+    /// and may be repaired. Not a death, and no reason to start a second session; retried without limit.
     fn put_off(&mut self, exit: &ChildExit) -> Phase {
-        self.push(Action::PutOff(exit.to_string()));
-        self.memory.unseen = Some(exit.to_string());
+        let why = exit.to_string();
+        let wait = match exit {
+            ChildExit::Homeless(_) => {
+                if !std::mem::replace(&mut self.memory.homeless, true) {
+                    self.push(Action::Homeless(why));
+                }
+                self.facts.patrol
+            }
+            _ => {
+                self.push(Action::PutOff(why.clone()));
+                self.memory.unseen = Some(why);
+                PUT_OFF
+            }
+        };
         self.answer_operators(Some(exit));
         match self.memory.tried.take() {
             Some(rest) => Phase::Resting(rest),
-            None => self.back_off(PUT_OFF),
-        }
-    }
-
-    /// Puts off the start of a child whose sandbox is missing. Not a death: the child waits until the sandbox is there
-    /// again, for example after a repair.
-    fn homeless(&mut self, why: String) -> Phase {
-        if !std::mem::replace(&mut self.memory.homeless, true) {
-            self.push(Action::Homeless(why.clone()));
-        }
-        self.answer_operators(Some(&ChildExit::Homeless(why)));
-        match self.memory.tried.take() {
-            Some(rest) => Phase::Resting(rest),
-            None => self.back_off(self.facts.patrol),
+            None => self.back_off(wait),
         }
     }
 
@@ -404,17 +389,7 @@ impl Step<'_> {
                 ..
             } => Phase::Resting(Rest::Order(cause)),
             Phase::Resting(_) | Phase::Gone => phase,
-            Phase::New
-            | Phase::Blocked
-            | Phase::Starting { .. }
-            | Phase::Running { .. }
-            | Phase::Replacing { .. }
-            | Phase::Leaving {
-                to: Leave::Gone(_), ..
-            }
-            | Phase::Backoff { .. }
-            | Phase::Quarantined { .. }
-            | Phase::Finished => Phase::Resting(Rest::Over),
+            _ => Phase::Resting(Rest::Over),
         }
     }
 }

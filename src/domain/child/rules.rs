@@ -28,7 +28,7 @@ fn adoption_waits_for_no_account_no_dependency_and_no_quarantine() {
         is_suspended: true,
         ..facts(&id, &policy)
     };
-    let mut child = in_phase(Phase::New);
+    let mut child = in_phase(Phase::Resting(Rest::Over));
     child.hold(&policy, facts.mono + SECOND, facts.mono, None);
     let _actions = child.step(Event::Wanted(Cause::Adopted), &facts);
     assert_eq!(letter(child.phase()), 'S');
@@ -69,9 +69,11 @@ fn failed_spawns_are_deaths() {
     let (id, policy) = (agent(), policy());
     let facts = facts(&id, &policy);
     let mut child = in_phase(Phase::Starting { token: OWN });
-    assert!(child.is_starting(OWN) && !child.is_starting(OLD));
+    let late = Event::Unspawned(OLD, "no memory".into());
+    assert_eq!(child.step(late, &facts), []);
     for expected in ['W', 'W', 'Q'] {
-        let broken = Event::Exited(Some(ChildExit::Broken("no memory".into())));
+        let token = child.phase().token().unwrap();
+        let broken = Event::Unspawned(token, "no memory".into());
         let _actions = child.step(broken, &facts);
         assert_eq!(letter(child.phase()), expected);
         if let Phase::Backoff {

@@ -113,7 +113,7 @@ struct World<'a> {
 impl<'a> World<'a> {
     fn new(id: &'a ChildId, policy: &'a RestartPolicy) -> Self {
         Self {
-            child: Child::new(Cause::Config, Timestamp::UNIX_EPOCH, 0),
+            child: Child::new(Rest::Over, Cause::Config, Timestamp::UNIX_EPOCH, 0),
             serial: 0,
             facts: facts(id, policy),
             has_actor: false,
@@ -128,7 +128,7 @@ impl<'a> World<'a> {
         if *self.child.phase() == Phase::Gone {
             // It is wanted again: a record of the same name, while timers and sweeps of the earlier one are under way.
             self.serial += 1;
-            self.child = Child::new(Cause::Config, self.facts.now, self.serial);
+            self.child = Child::new(Rest::Over, Cause::Config, self.facts.now, self.serial);
         }
         match act {
             Act::Order(Event::OutOfAccount { .. }) if !self.child.is_wanted_up() => {}
@@ -230,10 +230,6 @@ impl<'a> World<'a> {
                     is_release(before.phase(), &event);
                 }
                 Action::EndSession(token) if !self.has_actor => self.sweeps.insert(0, *token),
-                Action::Sweep(token) => {
-                    assert!(!self.has_actor, "{event:?} in {before:?}");
-                    self.sweeps.insert(0, *token);
-                }
                 Action::Arm { token, after } => {
                     let at = self.facts.mono + *after;
                     self.timers.insert(0, (*token, at));
@@ -267,7 +263,7 @@ impl<'a> World<'a> {
                 !self.has_actor && is_armed(due)
             }
             Phase::Blocked => !self.has_actor,
-            Phase::New | Phase::Finished | Phase::Resting(_) | Phase::Gone => !self.has_actor,
+            Phase::Finished | Phase::Resting(_) | Phase::Gone => !self.has_actor,
         };
         assert!(holds, "{event:?} in {before:?} led to {phase:?}");
     }

@@ -7,8 +7,8 @@ use super::super::city::RestartType;
 use super::super::event::EventType;
 use super::super::restart::Mono;
 use super::{
-    Action, Child, ChildState, Due, Event, Facts, Leave, Memory, Phase, Presence, Rest, Successor,
-    Token, Turn,
+    Action, Child, ChildExit, ChildState, Due, Event, Facts, Leave, Memory, Phase, Presence, Rest,
+    Successor, Token, Turn,
 };
 
 /// A step under way.
@@ -55,6 +55,13 @@ impl Step<'_> {
                 phase => phase,
             },
             Event::Due(token) => self.due(phase, token),
+            Event::Unspawned(token, why) => {
+                let is_own = phase.token() == Some(token);
+                match is_own && phase.presence() == Presence::Coming {
+                    true => self.exited(phase, Some(ChildExit::Broken(why))),
+                    false => phase,
+                }
+            }
             Event::Up(at) => self.up(phase, at),
             Event::Exited(exit) => self.exited(phase, exit),
             Event::OutOfAccount { cause, text } => self.out_of_account(phase, cause, text),
@@ -185,10 +192,10 @@ impl Step<'_> {
                 self.push(Action::AnswerUp(Ok(())));
                 return phase;
             }
-            Presence::Absent => self.memory.cause = cause,
+            Presence::Waiting | Presence::Resting => self.memory.cause = cause,
         }
         let held = self.memory.deaths.quarantined_until(self.facts.mono);
-        let is_new = phase == Phase::New;
+        let is_new = phase == Phase::Resting(Rest::Over);
         if is_new && self.memory.on_trial && cause == Cause::Recovered && held.is_none() {
             // Its quarantine ended while no supervisor ran: this start is the promised trial.
             self.memory.cause = Cause::WindowPassed;
@@ -203,8 +210,6 @@ impl Step<'_> {
         match held.filter(|_| is_new && cause != Cause::Adopted) {
             Some(until) => {
                 self.no_session("it died too often, and is in quarantine");
-                // Stamps in the future are corrected by this write.
-                self.push(Action::Keep);
                 let due = self.wait(until.saturating_sub(self.facts.mono));
                 Phase::Quarantined { due }
             }
@@ -219,7 +224,7 @@ impl Step<'_> {
                 self.push(Action::AnswerWake(Ok(())));
                 return phase;
             }
-            Presence::Absent => {}
+            Presence::Waiting | Presence::Resting => {}
         }
         let memory = &mut *self.memory;
         memory.tried = match phase {
@@ -253,15 +258,7 @@ impl Step<'_> {
             Phase::Backoff { .. } | Phase::Quarantined { .. } => true,
             // It came to rest by its earlier restart type.
             Phase::Resting(Rest::Over) => self.facts.restart == RestartType::Permanent,
-            Phase::New
-            | Phase::Blocked
-            | Phase::Starting { .. }
-            | Phase::Running { .. }
-            | Phase::Replacing { .. }
-            | Phase::Leaving { .. }
-            | Phase::Finished
-            | Phase::Resting(Rest::Order(_))
-            | Phase::Gone => false,
+            _ => false,
         };
         if !waits || self.facts.turn == Turn::Member {
             return phase;
@@ -299,13 +296,7 @@ impl Step<'_> {
                 start: None,
             },
             Phase::Leaving { .. } => phase,
-            Phase::New
-            | Phase::Blocked
-            | Phase::Backoff { .. }
-            | Phase::Quarantined { .. }
-            | Phase::Finished
-            | Phase::Resting(_)
-            | Phase::Gone => return phase,
+            absent => return absent,
         };
         let memory = &mut *self.memory;
         (memory.unattended, memory.crashed, memory.homeless) = (false, false, false);
@@ -354,25 +345,15 @@ impl Step<'_> {
     }
 
     fn cycle(&mut self, phase: Phase, by: Successor, cause: Cause) -> Phase {
-        let phase = match phase {
-            Phase::Starting { token } => Phase::Replacing {
-                by,
-                up_at: None,
-                start: Some(token),
-            },
-            Phase::Running { up_at } => Phase::Replacing {
-                by,
-                up_at: Some(up_at),
-                start: None,
-            },
-            phase => return phase,
-        };
+        if !matches!(phase, Phase::Starting { .. } | Phase::Running { .. }) {
+            return phase;
+        }
         self.push(Action::EndActor);
         match cause {
             Cause::Idle => self.push(Action::Journal(EventType::AgentIdleKilled, cause)),
             Cause::Drift => self.push(Action::Journal(EventType::AgentDrifted, cause)),
             _ => {}
         }
-        phase
+        phase.replaced(by)
     }
 }

@@ -10,7 +10,7 @@ use crate::actors::mail::{ChildState, RootMail};
 use crate::actors::root::RootMsg;
 use crate::actors::store::StoreHandle;
 use crate::domain::automation::Automation;
-use crate::domain::child::Token;
+use crate::domain::child::{Event, Token};
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
 use crate::domain::gates::Gate;
@@ -316,12 +316,9 @@ async fn failed_spawns_of_a_child_end_in_quarantine() {
     // The mark of a start is the child's own affair: one of these is it, and all others are void.
     let fail = || {
         for mark in 0..64 {
-            let (id, why) = (id.clone(), "no memory".to_owned());
-            let failed = RootMsg::Unspawned {
-                id,
-                token: Token(mark),
-                why,
-            };
+            let event = Event::Unspawned(Token(mark), "no memory".to_owned());
+            let id = id.clone();
+            let failed = RootMsg::Step { id, event };
             town.send_to_root(failed).unwrap();
         }
     };
