@@ -11,8 +11,8 @@
 //!          Ready ──► Starting            Finished, Resting
 //! ```
 //!
-//! A wait carries the token of its timer, a start its own token, and the end of a session that of its sweep: a late
-//! answer to an earlier one has another token, and changes nothing.
+//! A wait, a start and the end of a session have the token of the step that began them: a late answer to an earlier one
+//! has another token, and changes nothing.
 
 mod ended;
 mod exit;
@@ -333,6 +333,8 @@ pub struct Facts<'a> {
     pub now: Timestamp,
     /// The monotonic clock.
     pub mono: Mono,
+    /// The mark of what this step begins. No other step has it, of any child.
+    pub token: Token,
     /// A random number in 0..1, for the jitter of a back-off.
     pub random: f64,
     /// The restart policy in force.
@@ -384,7 +386,6 @@ struct Memory {
     tried: Option<Rest>,
     /// The mark of the drain of a draining member: it ends in its own time and is not started again.
     drain: Option<Token>,
-    last_token: u64,
 }
 
 /// A child.

@@ -18,7 +18,7 @@ use ractor::ActorRef;
 use super::slot::{Slot, answer};
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildState;
-use crate::domain::child::{Event, Turn};
+use crate::domain::child::{Event, Token, Turn};
 use crate::domain::city::Group;
 use crate::domain::ids::{AgentName, ChildId};
 
@@ -36,7 +36,8 @@ pub(super) struct Together {
     awaited: Option<ChildId>,
     /// Set when the restart delay of the death has passed.
     due: bool,
-    epoch: u64,
+    /// The mark of its timers.
+    token: Token,
 }
 
 impl Together {
@@ -61,9 +62,8 @@ impl Root {
         let Some((group, affected)) = self.affected(name) else {
             return;
         };
-        // A fresh epoch: timers of earlier restarts become void.
-        self.group_epoch += 1;
-        let epoch = self.group_epoch;
+        // Timers of earlier restarts become void.
+        let token = self.token();
         let members: Vec<_> = affected.into_iter().map(ChildId::Agent).collect();
         for id in &members {
             let Some(slot) = self.slots.get_mut(id) else {
@@ -87,11 +87,11 @@ impl Root {
             starting,
             awaited: None,
             due: false,
-            epoch,
+            token,
         };
         self.together.insert(name.clone(), together);
         let group = name.clone();
-        let _timer = me.send_after(delay, move || RootMsg::GroupDue { group, epoch });
+        let _timer = me.send_after(delay, move || RootMsg::GroupDue { group, token });
         self.stop_next(me, &name).await;
     }
 
@@ -181,9 +181,9 @@ impl Root {
     }
 
     /// Continues when the restart delay of the death has passed.
-    pub(super) async fn group_due(&mut self, me: &ActorRef<RootMsg>, group: &str, epoch: u64) {
+    pub(super) async fn group_due(&mut self, me: &ActorRef<RootMsg>, group: &str, token: Token) {
         if let Some(together) = self.together.get_mut(group)
-            && together.epoch == epoch
+            && together.token == token
         {
             together.due = true;
             self.advance(me, group).await;
@@ -236,8 +236,8 @@ impl Root {
                 // A group restart never ends a member's quarantine: the restart waits until it expires.
                 together.starting.push_front(id);
                 together.due = false;
-                let (group, epoch) = (group.to_owned(), together.epoch);
-                let due = move || RootMsg::GroupDue { group, epoch };
+                let (group, token) = (group.to_owned(), together.token);
+                let due = move || RootMsg::GroupDue { group, token };
                 let _timer = me.send_after(until.saturating_sub(mono), due);
                 return;
             }

@@ -109,22 +109,22 @@ pub enum RootMsg {
     GroupDue {
         /// The group.
         group: String,
-        /// A timer of an earlier epoch is void.
-        epoch: u64,
+        /// The mark of that restart.
+        token: Token,
     },
     /// Time to ask how many members a pool needs.
     PoolDue {
         /// The pool.
         agent: AgentName,
-        /// A timer of an earlier epoch is void.
-        epoch: u64,
+        /// The mark under which it is asked.
+        token: Token,
     },
     /// The answer of a pool's check.
     PoolSized {
         /// The pool.
         agent: AgentName,
-        /// An answer to an earlier epoch's question is void.
-        epoch: u64,
+        /// The mark of the question.
+        token: Token,
         /// The number of members, or why the check failed.
         size: Result<u32, String>,
     },
@@ -172,8 +172,8 @@ pub struct Root {
     rig_infra: RigInfra,
     left: Arc<Survivors>,
     slots: BTreeMap<ChildId, Slot>,
-    /// The number of slots made so far.
-    made: u32,
+    /// The last of the marks by which a late message is told from one that is waited for.
+    last_token: u64,
     /// Agents that an operator stopped: they rest until they are started again.
     resting: BTreeSet<AgentName>,
     /// Children that an operator suspended, as of the last look.
@@ -196,7 +196,6 @@ pub struct Root {
     reconciling: bool,
     /// Group restarts under way.
     together: BTreeMap<String, Together>,
-    group_epoch: u64,
     pools: Pools,
     histories: Histories,
     /// Set when the control socket answers.
@@ -228,7 +227,7 @@ impl Actor for RootActor {
             rig_infra: args.rig_infra,
             left: args.left,
             slots: BTreeMap::new(),
-            made: 0,
+            last_token: 0,
             resting: Default::default(),
             suspended: Default::default(),
             patrol_epoch: 0,
@@ -241,7 +240,6 @@ impl Actor for RootActor {
             look_again: false,
             reconciling: false,
             together: BTreeMap::new(),
-            group_epoch: 0,
             pools: Pools::default(),
             histories: Histories::default(),
             ready: false,
@@ -273,10 +271,10 @@ impl Actor for RootActor {
             RootMsg::Patrol(epoch) => root.patrol(&me, epoch),
             RootMsg::AccountsDue(next) => root.arm_accounts(&me, next),
             RootMsg::Unsaid { id, words } => root.unsaid(&id, words),
-            RootMsg::GroupDue { group, epoch } => root.group_due(&me, &group, epoch).await,
-            RootMsg::PoolDue { agent, epoch } => root.pool_due(&me, agent, epoch),
-            RootMsg::PoolSized { agent, epoch, size } => {
-                root.pool_sized(&me, &agent, epoch, size);
+            RootMsg::GroupDue { group, token } => root.group_due(&me, &group, token).await,
+            RootMsg::PoolDue { agent, token } => root.pool_due(&me, agent, token),
+            RootMsg::PoolSized { agent, token, size } => {
+                root.pool_sized(&me, &agent, token, size);
             }
             RootMsg::Planned(look) => root.apply(&me, *look).await,
             RootMsg::StopDue(pass) => root.stop_due(&me, pass),

@@ -39,8 +39,14 @@ impl Root {
         })
     }
 
+    /// Returns a mark that nothing had before.
+    pub(super) fn token(&mut self) -> Token {
+        self.last_token += 1;
+        Token(self.last_token)
+    }
+
     fn decide(&mut self, id: &ChildId, event: Event) -> Vec<Action> {
-        let world = Arc::clone(&self.world);
+        let (world, token) = (Arc::clone(&self.world), self.token());
         let Some(slot) = self.slots.get(id) else {
             return Vec::new();
         };
@@ -51,6 +57,7 @@ impl Root {
             id,
             now: world.clock.now(),
             mono: world.clock.mono(),
+            token,
             random: (world.random)(),
             policy: &world.city.daemon.restart,
             patrol: world.city.daemon.patrol_interval,

@@ -16,14 +16,14 @@ impl Step<'_> {
         match phase.presence() {
             Presence::Leaving => phase,
             Presence::Coming | Presence::Up => {
-                let token = self.token();
+                let token = self.facts.token;
                 self.memory.drain = Some(token);
                 self.push(Action::ArmDrain(token));
                 phase
             }
             // It died since the look: there is nothing to finish.
             Presence::Waiting | Presence::Resting => {
-                self.memory.drain = Some(self.token());
+                self.memory.drain = Some(self.facts.token);
                 self.leave(Leave::Gone(Cause::Drained))
             }
         }
@@ -69,7 +69,7 @@ impl Step<'_> {
         }
         let mono = self.facts.mono;
         let until = self.memory.deaths.quarantined_until(mono).unwrap_or(mono);
-        let token = self.token();
+        let token = self.facts.token;
         let after = until.saturating_sub(mono);
         self.push(Action::Arm { token, after });
         Phase::Quarantined {

@@ -7,10 +7,9 @@ use super::super::restart::{DeathWindow, Mono, RestartPolicy};
 use super::{Child, ChildState, Memory, Phase, Presence, Rest, Successor, Token};
 
 impl Child {
-    /// Makes a child that rests. The tokens of another record of the same child have another `serial`, so what was armed
-    /// for that one changes nothing here.
+    /// Makes a child that rests.
     #[must_use]
-    pub fn new(rest: Rest, cause: Cause, now: Timestamp, serial: u32) -> Self {
+    pub fn new(rest: Rest, cause: Cause, now: Timestamp) -> Self {
         let memory = Memory {
             cause,
             deaths: DeathWindow::default(),
@@ -25,7 +24,6 @@ impl Child {
             unseen: None,
             tried: None,
             drain: None,
-            last_token: u64::from(serial) << 32,
         };
         Self {
             phase: Phase::Resting(rest),

@@ -275,7 +275,11 @@ fn drain_ends_by_its_own_timer_and_by_no_earlier_one() {
     let mut child = in_phase(Phase::Running { up_at: facts.mono });
     let first = child.step(Event::Drain, &facts);
     let _actions = child.step(Event::KeepOn, &facts);
-    let second = child.step(Event::Drain, &facts);
+    let later = Facts {
+        token: Token(facts.token.0 + 1),
+        ..facts.clone()
+    };
+    let second = child.step(Event::Drain, &later);
     for (drain, expected) in [(first, 'R'), (second, 'g')] {
         let [Action::ArmDrain(token)] = drain[..] else {
             panic!("{drain:?}");

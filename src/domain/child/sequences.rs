@@ -97,8 +97,6 @@ fn act() -> impl Strategy<Value = Act> {
 /// The root and the world around one child.
 struct World<'a> {
     child: Child,
-    /// The number of its record.
-    serial: u32,
     facts: Facts<'a>,
     /// Set while it has an actor, and with it a session or a start of one.
     has_actor: bool,
@@ -113,8 +111,7 @@ struct World<'a> {
 impl<'a> World<'a> {
     fn new(id: &'a ChildId, policy: &'a RestartPolicy) -> Self {
         Self {
-            child: Child::new(Rest::Over, Cause::Config, Timestamp::UNIX_EPOCH, 0),
-            serial: 0,
+            child: Child::new(Rest::Over, Cause::Config, Timestamp::UNIX_EPOCH),
             facts: facts(id, policy),
             has_actor: false,
             timers: Vec::new(),
@@ -127,8 +124,7 @@ impl<'a> World<'a> {
     fn act(&mut self, act: Act) {
         if *self.child.phase() == Phase::Gone {
             // It is wanted again: a record of the same name, while timers and sweeps of the earlier one are under way.
-            self.serial += 1;
-            self.child = Child::new(Rest::Over, Cause::Config, self.facts.now, self.serial);
+            self.child = Child::new(Rest::Over, Cause::Config, self.facts.now);
         }
         match act {
             Act::Order(Event::OutOfAccount { .. }) if !self.child.is_wanted_up() => {}
@@ -221,6 +217,7 @@ impl<'a> World<'a> {
 
     fn step(&mut self, event: Event) {
         let before = self.child.clone();
+        self.facts.token.0 += 1;
         let actions = self.child.step(event.clone(), &self.facts);
         for action in &actions {
             match action {

@@ -106,11 +106,6 @@ impl Step<'_> {
         self.actions.push(action);
     }
 
-    pub(super) fn token(&mut self) -> Token {
-        self.memory.last_token += 1;
-        Token(self.memory.last_token)
-    }
-
     /// Tells the callers that wait for the session that there will be none.
     pub(super) fn no_session(&mut self, why: &str) {
         self.push(Action::AnswerUp(Err(why.to_owned())));
@@ -132,7 +127,7 @@ impl Step<'_> {
             self.push(Action::AnswerWake(Ok(())));
             return Phase::Blocked;
         }
-        let token = self.token();
+        let token = self.facts.token;
         self.push(Action::Spawn {
             token,
             unattended: self.memory.unattended,
@@ -161,7 +156,7 @@ impl Step<'_> {
 
     /// Backs off for this time.
     pub(super) fn back_off(&mut self, wait: Duration) -> Phase {
-        let token = self.token();
+        let token = self.facts.token;
         self.push(Action::Arm { token, after: wait });
         Phase::Backoff {
             until: self.facts.now.checked_add(wait).ok(),
@@ -175,7 +170,7 @@ impl Step<'_> {
             self.push(Action::RestartGroup(wait));
             return Due::Group;
         }
-        let token = self.token();
+        let token = self.facts.token;
         self.push(Action::Arm { token, after: wait });
         Due::Timer(token)
     }
@@ -309,7 +304,7 @@ impl Step<'_> {
     /// Ends a session that may run in any phase; none follows.
     pub(super) fn leave(&mut self, to: Leave) -> Phase {
         self.memory.tried = None;
-        let sweep = self.token();
+        let sweep = self.facts.token;
         self.push(Action::EndSession(sweep));
         Phase::Leaving { to, sweep }
     }

@@ -39,6 +39,7 @@ pub(super) fn facts<'a>(id: &'a ChildId, policy: &'a RestartPolicy) -> Facts<'a>
         id,
         now: Timestamp::UNIX_EPOCH,
         mono: SECOND * 10_000,
+        token: Token(OWN.0 + 1),
         random: 0.0,
         policy,
         patrol: SECOND * 30,
@@ -54,8 +55,7 @@ pub(super) fn facts<'a>(id: &'a ChildId, policy: &'a RestartPolicy) -> Facts<'a>
 }
 
 pub(super) fn in_phase(phase: Phase) -> Child {
-    let mut child = Child::new(Rest::Over, Cause::Config, Timestamp::UNIX_EPOCH, 0);
-    child.memory.last_token = OWN.0;
+    let child = Child::new(Rest::Over, Cause::Config, Timestamp::UNIX_EPOCH);
     Child { phase, ..child }
 }
 
