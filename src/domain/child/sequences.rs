@@ -238,6 +238,15 @@ impl<'a> World<'a> {
         }
         self.is_attended(&event, &before);
         answers_last(&actions);
+        let marked = |action: &&Action| {
+            matches!(
+                action,
+                Action::Spawn { .. } | Action::Arm { .. } | Action::EndSession(_)
+            )
+        };
+        // They have the same mark.
+        let marked = actions.iter().filter(marked).count();
+        assert!(marked <= 1, "{event:?} in {before:?}: {actions:?}");
         let begins = |action: &Action| matches!(action, Action::Spawn { .. });
         let is_same = self.child.state() == before.state() && !actions.iter().any(begins);
         let kept = self.child.since() == before.since();
