@@ -4,15 +4,15 @@
 //! ```text
 //!                          ┌─────────── Replacing ◄── Cycle, AwaitTurn ──┐
 //!                          ▼  Exited                                     │
-//!  New ── Wanted ──► Starting ── Up ──► Running ─────────────────────────┤
+//!  new ── Wanted ──► Starting ── Up ──► Running ─────────────────────────┤
 //!            │         ▲    └── Exited ──┬──┘                            │ End, Remove, Rest
 //!            │         │ Due, Turn,      ▼                               ▼
 //!         Blocked      └── Woken ◄── Backoff, Quarantined            Leaving ── Exited, Swept ──► Gone, Resting
 //!          Ready ──► Starting            Finished, Resting
 //! ```
 //!
-//! A wait carries the token of its timer, a start its own token, and the end of a session that of its sweep: a late
-//! answer to an earlier one has another token, and changes nothing.
+//! A wait, a start and the end of a session have the token of the step that began them: a late answer to an earlier one
+//! has another token, and changes nothing.
 
 mod ended;
 mod exit;
@@ -48,8 +48,6 @@ pub struct Token(pub u64);
 /// The phase of a child, with what is valid in it only.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Phase {
-    /// Nothing was decided about it yet.
-    New,
     /// It waits for the agents that it depends on.
     Blocked,
     /// Its session is being started or adopted.
@@ -92,7 +90,7 @@ pub enum Phase {
     },
     /// Its session ended after the agent reported that it is finished.
     Finished,
-    /// It has no session, by an order or by its restart type.
+    /// It has no session: by an order, by its restart type, or because it is new.
     Resting(Rest),
     /// It is forgotten: its record is dropped.
     Gone,
@@ -137,7 +135,7 @@ pub enum Due {
 pub enum Rest {
     /// By an order: of an operator, of a suspension, or because its account is parked.
     Order(Cause),
-    /// By its restart type, or because the start that an operator tried has failed.
+    /// By its restart type, or because nothing was decided about it yet.
     Over,
 }
 
@@ -177,6 +175,8 @@ pub enum Event {
     Ready,
     /// The timer with this token has fired.
     Due(Token),
+    /// Its actor could not be spawned for the start with this token.
+    Unspawned(Token, String),
     /// Its session came up at that time.
     Up(Mono),
     /// Its actor ended; without a reason where it was told to stop.
@@ -240,10 +240,9 @@ pub enum Action {
     },
     /// Tell its actor to end the session.
     EndActor,
-    /// Tell its actor to end the session; where there is none, sweep.
+    /// Tell its actor to end the session; where there is none, end any session that it may still have:
+    /// [`Event::Swept`].
     EndSession(Token),
-    /// End any session that it may still have, without its actor.
-    Sweep(Token),
     /// Arm a timer: [`Event::Due`].
     Arm {
         /// Its token.
@@ -285,8 +284,6 @@ pub enum Action {
     SettleParks,
     /// Unblock the relic of a raider that an operator starts.
     Unblock,
-    /// Store its death history.
-    Keep,
     /// Keep the death history of a child that may come back.
     Leave,
     /// Tell the witness that a raider has finished.
@@ -336,6 +333,8 @@ pub struct Facts<'a> {
     pub now: Timestamp,
     /// The monotonic clock.
     pub mono: Mono,
+    /// The mark of what this step begins. No other step has it, of any child.
+    pub token: Token,
     /// A random number in 0..1, for the jitter of a back-off.
     pub random: f64,
     /// The restart policy in force.
@@ -383,11 +382,10 @@ struct Memory {
     homeless: bool,
     /// Why the start was put off: the run state was unknown, or nothing could be written.
     unseen: Option<String>,
-    /// Set when an operator tried to start a resting child: if that fails, it rests again.
-    tried: bool,
+    /// The rest of a child that an operator tries to start: if that fails, it rests again for the same reason.
+    tried: Option<Rest>,
     /// The mark of the drain of a draining member: it ends in its own time and is not started again.
     drain: Option<Token>,
-    last_token: u64,
 }
 
 /// A child.
@@ -401,8 +399,10 @@ pub struct Child {
 /// The presence of a child's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
-    /// It has no actor.
-    Absent,
+    /// It has no actor, and no order or restart type keeps it from a start.
+    Waiting,
+    /// It has no actor, and rests.
+    Resting,
     /// Its session is being started.
     Coming,
     /// Its session is up.
@@ -416,23 +416,13 @@ impl Phase {
     #[must_use]
     pub fn state(&self) -> ChildState {
         match self {
-            Self::New | Self::Starting { .. } => ChildState::Starting,
-            Self::Replacing {
-                by: Successor::Fresh { .. },
-                up_at: None,
-                ..
-            } => ChildState::Starting,
-            Self::Running { .. } => ChildState::Running,
-            Self::Replacing {
-                by: Successor::Fresh { .. },
-                up_at: Some(_),
-                ..
-            } => ChildState::Running,
             Self::Replacing {
                 by: Successor::Group,
                 ..
             }
             | Self::Leaving { .. } => ChildState::Ending,
+            Self::Starting { .. } | Self::Replacing { up_at: None, .. } => ChildState::Starting,
+            Self::Running { .. } | Self::Replacing { up_at: Some(_), .. } => ChildState::Running,
             Self::Blocked => ChildState::Blocked,
             Self::Backoff { .. } => ChildState::Backoff,
             Self::Quarantined { .. } => ChildState::Quarantined,
@@ -446,13 +436,10 @@ impl Phase {
             Self::Starting { .. } | Self::Replacing { up_at: None, .. } => Presence::Coming,
             Self::Running { .. } | Self::Replacing { up_at: Some(_), .. } => Presence::Up,
             Self::Leaving { .. } => Presence::Leaving,
-            Self::New
-            | Self::Blocked
-            | Self::Backoff { .. }
-            | Self::Quarantined { .. }
-            | Self::Finished
-            | Self::Resting(_)
-            | Self::Gone => Presence::Absent,
+            Self::Blocked | Self::Backoff { .. } | Self::Quarantined { .. } | Self::Finished => {
+                Presence::Waiting
+            }
+            Self::Resting(_) | Self::Gone => Presence::Resting,
         }
     }
 
@@ -466,13 +453,23 @@ impl Phase {
                 Due::Timer(token) => Some(*token),
                 Due::Group => None,
             },
-            Self::New
-            | Self::Blocked
+            Self::Blocked
             | Self::Running { .. }
             | Self::Finished
             | Self::Resting(_)
             | Self::Gone => None,
         }
+    }
+
+    /// Returns the phase in which its session is replaced; the phase itself where it has no session to replace.
+    fn replaced(self, by: Successor) -> Self {
+        let (up_at, start) = match self {
+            Self::Starting { token } => (None, Some(token)),
+            Self::Running { up_at } => (Some(up_at), None),
+            Self::Replacing { up_at, start, .. } => (up_at, start),
+            phase => return phase,
+        };
+        Self::Replacing { by, up_at, start }
     }
 }
 
@@ -480,5 +477,7 @@ impl Phase {
 mod rules;
 #[cfg(test)]
 mod sequences;
+#[cfg(test)]
+mod starts;
 #[cfg(test)]
 mod tests;

@@ -17,22 +17,6 @@ use crate::domain::ids::{ChildId, Generation};
 use crate::ports::sessions::{SessionEvent, Stopped};
 
 impl Root {
-    /// Handles the failed spawn of a child's actor, unless that start is over.
-    pub(super) async fn unspawned(
-        &mut self,
-        me: &ActorRef<RootMsg>,
-        id: &ChildId,
-        token: Token,
-        why: String,
-    ) {
-        let slot = self.slots.get(id);
-        if slot.is_some_and(|slot| slot.child.is_starting(token)) {
-            let exit = ChildExit::Broken(why);
-            self.child_ended(me, id, Some(exit.into())).await;
-            self.settled(me, id).await;
-        }
-    }
-
     /// Handles a session that is up, unless `actor` is not the actor of the child's slot.
     pub(super) async fn up(
         &mut self,
@@ -70,10 +54,7 @@ impl Root {
         if drifted {
             self.look_soon();
         }
-        // The start has happened: nothing waits for this write.
-        let _behind = self.keep(id);
         self.announce_drain(me, id);
-        self.up_together(me, id).await;
         self.unblock(me).await;
     }
 
@@ -119,15 +100,7 @@ impl Root {
             .map(|(id, _)| id.clone());
         if let Some(id) = ended {
             self.child_ended(me, &id, error).await;
-            self.settled(me, &id).await;
         }
-    }
-
-    /// Continues a group restart after a child's session or actor ended and its own consequences are done.
-    pub(super) async fn settled(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
-        // A next start waits for this write in the store's queue.
-        let _behind = self.keep(id);
-        self.go_on_together(me, id).await;
     }
 
     /// Handles the end of a child's actor.
@@ -181,20 +154,12 @@ impl Root {
                 .await;
             self.stopped_one(me);
         }
-        self.settled(me, id).await;
     }
 
     /// Requests a look: a change of the desired state was not acted on while the child was ending or starting.
     pub(super) fn look_soon(&self) {
         if self.stopping.is_none() {
             self.world.directory.tell_root(RootMail::Look);
-        }
-    }
-
-    /// Handles the timer of a child's wait.
-    pub(super) async fn retry(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, token: Token) {
-        if self.stopping.is_none() {
-            self.step(me, id, Event::Due(token)).await;
         }
     }
 

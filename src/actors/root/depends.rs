@@ -37,8 +37,11 @@ impl Root {
         pool.is_some_and(|pool| pool.member_number(name).is_some())
     }
 
-    /// Starts the blocked children whose dependencies are up by now.
+    /// Starts the blocked children whose dependencies are up by now, unless the supervisor stops.
     pub(super) async fn unblock(&mut self, me: &ActorRef<RootMsg>) {
+        if self.stopping.is_some() {
+            return;
+        }
         let blocked = |(id, slot): (&ChildId, &Slot)| {
             let waits = *slot.child.phase() == Phase::Blocked;
             (waits && self.may_start(id)).then(|| id.clone())

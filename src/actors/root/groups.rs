@@ -3,7 +3,8 @@
 //! ```text
 //!  a member died ─► affected members end, the last first ─► its delay has passed ─► they start, the
 //!                                                                         first first, each when
-//!  another dies meanwhile: counted, and the restart begins again          the one before is up
+//!  another dies meanwhile: counted, and the restart begins again          the one before is up, or
+//!                                                                         cannot start
 //! ```
 //!
 //! Only the member that died has its death counted. While it is quarantined the others wait with it: they are not meant
@@ -17,7 +18,7 @@ use ractor::ActorRef;
 use super::slot::{Slot, answer};
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildState;
-use crate::domain::child::{Event, Phase, Rest, Turn};
+use crate::domain::child::{Event, Token, Turn};
 use crate::domain::city::Group;
 use crate::domain::ids::{AgentName, ChildId};
 
@@ -35,7 +36,8 @@ pub(super) struct Together {
     awaited: Option<ChildId>,
     /// Set when the restart delay of the death has passed.
     due: bool,
-    epoch: u64,
+    /// The mark of its timers.
+    token: Token,
 }
 
 impl Together {
@@ -60,9 +62,8 @@ impl Root {
         let Some((group, affected)) = self.affected(name) else {
             return;
         };
-        // A fresh epoch: timers of earlier restarts become void.
-        self.group_epoch += 1;
-        let epoch = self.group_epoch;
+        // Timers of earlier restarts become void.
+        let token = self.token();
         let members: Vec<_> = affected.into_iter().map(ChildId::Agent).collect();
         for id in &members {
             let Some(slot) = self.slots.get_mut(id) else {
@@ -86,11 +87,11 @@ impl Root {
             starting,
             awaited: None,
             due: false,
-            epoch,
+            token,
         };
         self.together.insert(name.clone(), together);
         let group = name.clone();
-        let _timer = me.send_after(delay, move || RootMsg::GroupDue { group, epoch });
+        let _timer = me.send_after(delay, move || RootMsg::GroupDue { group, token });
         self.stop_next(me, &name).await;
     }
 
@@ -180,41 +181,31 @@ impl Root {
     }
 
     /// Continues when the restart delay of the death has passed.
-    pub(super) async fn group_due(&mut self, me: &ActorRef<RootMsg>, group: &str, epoch: u64) {
+    pub(super) async fn group_due(&mut self, me: &ActorRef<RootMsg>, group: &str, token: Token) {
         if let Some(together) = self.together.get_mut(group)
-            && together.epoch == epoch
+            && together.token == token
         {
             together.due = true;
             self.advance(me, group).await;
         }
     }
 
-    /// Continues when a member came up in its turn.
-    pub(super) async fn up_together(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
-        let Some(group) = self.group_of(id) else {
-            return;
-        };
-        if let Some(together) = self.together.get_mut(&group)
-            && together.awaited.as_ref() == Some(id)
-        {
-            together.awaited = None;
-            self.advance(me, &group).await;
-        }
-    }
-
-    /// Continues a restart that waited for a child whose session or actor ended, unless the child is to come back.
+    /// Continues a restart that waits for this child no longer: it came up in its turn, or has no session and is not
+    /// about to start.
     pub(super) async fn go_on_together(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+        use ChildState::{Backoff, Ending, Finished, Starting, Stopped};
         let Some(group) = self.group_of(id) else {
             return;
         };
-        let slot = self.slots.get(id);
-        let back = slot.is_some_and(|slot| !slot.child.is_at_rest());
-        if let Some(together) = self.together.get_mut(&group)
-            && !back
-        {
-            together.awaited.take_if(|awaited| awaited == id);
-            // A member that does not come back is not waited for.
-            together.due |= together.culprit == *id;
+        let state = self.slots.get(id).map(|slot| slot.child.state());
+        let Some(together) = self.together.get_mut(&group) else {
+            return;
+        };
+        let comes = matches!(state, Some(Backoff | Ending | Starting));
+        let is_gone = matches!(state, None | Some(Finished | Stopped));
+        let was_awaited = (together.awaited).take_if(|awaited| awaited == id && !comes);
+        together.due |= is_gone && together.culprit == *id;
+        if was_awaited.is_some() || is_gone {
             self.advance(me, &group).await;
         }
     }
@@ -245,8 +236,8 @@ impl Root {
                 // A group restart never ends a member's quarantine: the restart waits until it expires.
                 together.starting.push_front(id);
                 together.due = false;
-                let (group, epoch) = (group.to_owned(), together.epoch);
-                let due = move || RootMsg::GroupDue { group, epoch };
+                let (group, token) = (group.to_owned(), together.token);
+                let due = move || RootMsg::GroupDue { group, token };
                 let _timer = me.send_after(until.saturating_sub(mono), due);
                 return;
             }
@@ -254,22 +245,10 @@ impl Root {
             if slot.has_actor() || slot.child.is_at_rest() {
                 continue;
             }
-            self.step(me, &id, Event::Turn).await;
-            // A temporary member rests. One that waits for a dependency, which may be a later member of this group, is
-            // not waited for.
-            let next = |slot: &Slot| {
-                matches!(
-                    slot.child.phase(),
-                    Phase::Blocked | Phase::Resting(Rest::Over)
-                )
-            };
-            if self.slots.get(&id).is_some_and(next) {
-                continue;
-            }
-            if let Some(together) = self.together.get_mut(group) {
-                together.awaited = Some(id);
-            }
-            return;
+            together.awaited = Some(id.clone());
+            // This goes on if the member does not start: a temporary one rests, another one is parked or waits for a
+            // dependency, which may be a later member of this group.
+            return self.step(me, &id, Event::Turn).await;
         }
     }
 

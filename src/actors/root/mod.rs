@@ -82,12 +82,12 @@ pub enum RootMsg {
         /// The result.
         result: Result<Stopped, EndRefused>,
     },
-    /// The wait of a child is over.
-    Retry {
+    /// An event of a child that matters only while the supervisor does not stop.
+    Step {
         /// The child.
         id: ChildId,
-        /// The timer's mark.
-        token: Token,
+        /// The event.
+        event: Event,
     },
     /// Restart one infrastructure actor.
     Reinfra {
@@ -109,36 +109,27 @@ pub enum RootMsg {
     GroupDue {
         /// The group.
         group: String,
-        /// A timer of an earlier epoch is void.
-        epoch: u64,
+        /// The mark of that restart.
+        token: Token,
     },
     /// Time to ask how many members a pool needs.
     PoolDue {
         /// The pool.
         agent: AgentName,
-        /// A timer of an earlier epoch is void.
-        epoch: u64,
+        /// The mark under which it is asked.
+        token: Token,
     },
     /// The answer of a pool's check.
     PoolSized {
         /// The pool.
         agent: AgentName,
-        /// An answer to an earlier epoch's question is void.
-        epoch: u64,
+        /// The mark of the question.
+        token: Token,
         /// The number of members, or why the check failed.
         size: Result<u32, String>,
     },
     /// The result of a look; empty when the world could not be observed.
     Planned(Box<Look>),
-    /// The actor of a child could not be spawned: a death of the child.
-    Unspawned {
-        /// The child.
-        id: ChildId,
-        /// The mark of that start.
-        token: Token,
-        /// The error.
-        why: String,
-    },
     /// When something is due for the accounts next.
     AccountsDue(Option<jiff::Timestamp>),
     /// A pass of the stop is over, or its deadline has passed.
@@ -181,8 +172,8 @@ pub struct Root {
     rig_infra: RigInfra,
     left: Arc<Survivors>,
     slots: BTreeMap<ChildId, Slot>,
-    /// The number of slots made so far.
-    made: u32,
+    /// The last of the marks by which a late message is told from one that is waited for.
+    last_token: u64,
     /// Agents that an operator stopped: they rest until they are started again.
     resting: BTreeSet<AgentName>,
     /// Children that an operator suspended, as of the last look.
@@ -205,7 +196,6 @@ pub struct Root {
     reconciling: bool,
     /// Group restarts under way.
     together: BTreeMap<String, Together>,
-    group_epoch: u64,
     pools: Pools,
     histories: Histories,
     /// Set when the control socket answers.
@@ -237,7 +227,7 @@ impl Actor for RootActor {
             rig_infra: args.rig_infra,
             left: args.left,
             slots: BTreeMap::new(),
-            made: 0,
+            last_token: 0,
             resting: Default::default(),
             suspended: Default::default(),
             patrol_epoch: 0,
@@ -250,7 +240,6 @@ impl Actor for RootActor {
             look_again: false,
             reconciling: false,
             together: BTreeMap::new(),
-            group_epoch: 0,
             pools: Pools::default(),
             histories: Histories::default(),
             ready: false,
@@ -274,18 +263,20 @@ impl Actor for RootActor {
         match msg {
             RootMsg::Mail(mail) => root.read(&me, mail).await,
             RootMsg::Swept { id, token, result } => root.swept(&me, &id, token, result).await,
-            RootMsg::Retry { id, token } => root.retry(&me, &id, token).await,
+            RootMsg::Step { id, event } if root.stopping.is_none() => {
+                root.step(&me, &id, event).await;
+            }
+            RootMsg::Step { .. } => {}
             RootMsg::Reinfra { name, epoch } => root.reinfra(&me, &name, epoch).await,
             RootMsg::Patrol(epoch) => root.patrol(&me, epoch),
             RootMsg::AccountsDue(next) => root.arm_accounts(&me, next),
             RootMsg::Unsaid { id, words } => root.unsaid(&id, words),
-            RootMsg::GroupDue { group, epoch } => root.group_due(&me, &group, epoch).await,
-            RootMsg::PoolDue { agent, epoch } => root.pool_due(&me, agent, epoch),
-            RootMsg::PoolSized { agent, epoch, size } => {
-                root.pool_sized(&me, &agent, epoch, size);
+            RootMsg::GroupDue { group, token } => root.group_due(&me, &group, token).await,
+            RootMsg::PoolDue { agent, token } => root.pool_due(&me, agent, token),
+            RootMsg::PoolSized { agent, token, size } => {
+                root.pool_sized(&me, &agent, token, size);
             }
             RootMsg::Planned(look) => root.apply(&me, *look).await,
-            RootMsg::Unspawned { id, token, why } => root.unspawned(&me, &id, token, why).await,
             RootMsg::StopDue(pass) => root.stop_due(&me, pass),
         }
         Ok(())

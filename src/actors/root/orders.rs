@@ -77,17 +77,10 @@ impl Root {
             (Cause::Charged, Some(harness)) => accounts::forget(&self.world, id, harness),
             _ => {}
         }
-        let child = Child::new(cause, self.world.clock.now(), self.serial());
+        let child = Child::new(Rest::Over, cause, self.world.clock.now());
         let mut slot = Slot::new(spec.clone(), child);
         self.restore(&mut slot);
         self.slots.insert(id.clone(), slot);
-    }
-
-    /// Returns the number of the next slot.
-    fn serial(&mut self) -> u32 {
-        let serial = self.made;
-        self.made = serial.wrapping_add(1);
-        serial
     }
 
     pub(super) async fn end(
@@ -175,7 +168,14 @@ impl Root {
     ) {
         let known = self.slots.contains_key(&id);
         if let Some(spec) = self.configured(&id).filter(|_| !known) {
-            let child = Child::at_rest(cause, self.world.clock.now(), self.serial());
+            // After a failed start it rests as before.
+            let rest = match &id {
+                ChildId::Agent(agent) if self.resting.contains(agent) => {
+                    Rest::Order(Cause::Operator)
+                }
+                ChildId::Agent(_) | ChildId::Raider(_) => Rest::Over,
+            };
+            let child = Child::new(rest, cause, self.world.clock.now());
             self.slots.insert(id.clone(), Slot::new(spec, child));
             self.forgive(&id);
         }

@@ -11,6 +11,7 @@ use ractor::ActorRef;
 use super::super::effects;
 use super::super::mail::PoolView;
 use super::{Root, RootMsg};
+use crate::domain::child::Token;
 use crate::domain::city::Agent;
 use crate::domain::ids::AgentName;
 
@@ -18,14 +19,13 @@ use crate::domain::ids::AgentName;
 #[derive(Default)]
 pub(super) struct Pools {
     known: BTreeMap<AgentName, Sized>,
-    /// Grows with each pool that begins to be asked, of any name: answers to questions of an earlier epoch are void.
-    epoch: u64,
 }
 
 struct Sized {
     /// The number of members that the check wants; none until the first check has come back.
     size: Option<u32>,
-    epoch: u64,
+    /// The mark under which it is asked: answers to earlier questions are void.
+    token: Token,
     check: Option<String>,
     interval: Duration,
     /// When the last check came back.
@@ -82,8 +82,7 @@ impl Root {
             let size = known.and_then(|known| known.size);
             let (checked, failed) =
                 known.map_or((None, None), |known| (known.checked, known.failed.clone()));
-            self.pools.epoch += 1;
-            let epoch = self.pools.epoch;
+            let token = self.token();
             let sized = Sized {
                 // Without a check the size is known at once.
                 size: if pool.check.is_none() {
@@ -91,7 +90,7 @@ impl Root {
                 } else {
                     size
                 },
-                epoch,
+                token,
                 check: pool.check.clone(),
                 interval: pool.check_interval,
                 checked,
@@ -99,25 +98,25 @@ impl Root {
             };
             self.pools.known.insert(agent.name.clone(), sized);
             if pool.check.is_some() {
-                self.ask_pool(me, agent, epoch);
+                self.ask_pool(me, agent, token);
             }
         }
     }
 
-    pub(super) fn pool_due(&mut self, me: &ActorRef<RootMsg>, name: AgentName, epoch: u64) {
+    pub(super) fn pool_due(&mut self, me: &ActorRef<RootMsg>, name: AgentName, token: Token) {
         let city = Arc::clone(&self.world.city);
         let current = self
             .pools
             .known
             .get(&name)
-            .is_some_and(|pool| pool.epoch == epoch);
+            .is_some_and(|pool| pool.token == token);
         let agent = city.agents.iter().find(|agent| agent.name == name);
         if let (true, Some(agent), None) = (current, agent, &self.stopping) {
-            self.ask_pool(me, agent, epoch);
+            self.ask_pool(me, agent, token);
         }
     }
 
-    fn ask_pool(&self, me: &ActorRef<RootMsg>, agent: &Agent, epoch: u64) {
+    fn ask_pool(&self, me: &ActorRef<RootMsg>, agent: &Agent, token: Token) {
         let (world, me, agent) = (Arc::clone(&self.world), me.clone(), agent.clone());
         tokio::spawn(async move {
             let name = agent.name.clone();
@@ -126,7 +125,7 @@ impl Root {
             let size = asked.await.unwrap_or_else(|panic| Err(panic.to_string()));
             let agent = name;
             // The root lives as long as the process.
-            let _gone = me.cast(RootMsg::PoolSized { agent, epoch, size });
+            let _gone = me.cast(RootMsg::PoolSized { agent, token, size });
         });
     }
 
@@ -134,7 +133,7 @@ impl Root {
         &mut self,
         me: &ActorRef<RootMsg>,
         name: &AgentName,
-        epoch: u64,
+        token: Token,
         size: Result<u32, String>,
     ) {
         let mut agents = self.world.city.agents.iter();
@@ -146,7 +145,7 @@ impl Root {
             .pools
             .known
             .get_mut(name)
-            .filter(|sized| sized.epoch == epoch)
+            .filter(|sized| sized.token == token)
         else {
             return;
         };
@@ -174,7 +173,7 @@ impl Root {
         let agent = name.clone();
         let _timer = me.send_after(pool.check_interval, move || RootMsg::PoolDue {
             agent,
-            epoch,
+            token,
         });
         if changed && self.stopping.is_none() {
             self.set_out(me);

@@ -196,7 +196,6 @@ impl Root {
     }
 
     async fn converge(&mut self, me: &ActorRef<RootMsg>, look: &Look) {
-        self.dissolve(me).await;
         for (id, spec) in &look.specs {
             match id {
                 ChildId::Agent(_) => self.respec(me, spec).await,
@@ -417,8 +416,7 @@ fn tended(slot: &Slot) -> Tended {
                 .and_then(|session| session.fingerprint.clone()),
             draining: slot.child.is_draining(),
         },
-        Phase::New
-        | Phase::Blocked
+        Phase::Blocked
         | Phase::Starting { .. }
         | Phase::Replacing {
             by: Successor::Fresh { .. },

@@ -56,6 +56,8 @@ impl Root {
             world.directory.conditions.look_again();
         }
         self.world = Arc::clone(&world);
+        // At once: the restart of a changed group under the same name would forget the members that have left it.
+        self.dissolve(me).await;
         self.switch_history(old.city.daemon.restart.outlives());
         self.change_rigs(me, &old).await;
         self.ask_pools(me);
@@ -86,14 +88,8 @@ impl Root {
                 Phase::Quarantined { .. } | Phase::Backoff { .. } | Phase::Blocked => !changed,
                 // It came to rest by its restart type.
                 Phase::Resting(Rest::Over) => !changed || new.restart != RestartType::Permanent,
-                Phase::New
-                | Phase::Starting { .. }
-                | Phase::Running { .. }
-                | Phase::Replacing { .. }
-                | Phase::Leaving { .. }
-                | Phase::Finished
-                | Phase::Resting(Rest::Order(_))
-                | Phase::Gone => false,
+                Phase::Resting(Rest::Order(cause)) => *cause == Cause::Operator,
+                _ => false,
             };
             if stays {
                 held.insert(name.clone());

@@ -125,15 +125,7 @@ impl Slot {
                 to: Leave::Rest(cause),
                 ..
             } => (None, Some(Rest::Order(*cause))),
-            Phase::New
-            | Phase::Blocked
-            | Phase::Starting { .. }
-            | Phase::Running { .. }
-            | Phase::Replacing { .. }
-            | Phase::Leaving { .. }
-            | Phase::Quarantined { .. }
-            | Phase::Finished
-            | Phase::Gone => (None, None),
+            _ => (None, None),
         };
         let parked = match rest {
             Some(Rest::Order(cause @ (Cause::RateLimit | Cause::Login))) => Some(cause),

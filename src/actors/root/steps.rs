@@ -18,6 +18,7 @@ use crate::domain::ids::ChildId;
 
 impl Root {
     /// Gives an event to a child, and carries out what follows from it. An event of a child without slot is dropped.
+    /// The history is stored after it: a later start waits for this write in the store's queue.
     pub(super) fn step<'a>(
         &'a mut self,
         me: &'a ActorRef<RootMsg>,
@@ -33,11 +34,19 @@ impl Root {
             if self.slots.get(id).is_some_and(is_gone) {
                 self.slots.remove(id);
             }
+            let _behind = self.keep(id);
+            self.go_on_together(me, id).await;
         })
     }
 
+    /// Returns a mark that nothing had before.
+    pub(super) fn token(&mut self) -> Token {
+        self.last_token += 1;
+        Token(self.last_token)
+    }
+
     fn decide(&mut self, id: &ChildId, event: Event) -> Vec<Action> {
-        let world = Arc::clone(&self.world);
+        let (world, token) = (Arc::clone(&self.world), self.token());
         let Some(slot) = self.slots.get(id) else {
             return Vec::new();
         };
@@ -48,6 +57,7 @@ impl Root {
             id,
             now: world.clock.now(),
             mono: world.clock.mono(),
+            token,
             random: (world.random)(),
             policy: &world.city.daemon.restart,
             patrol: world.city.daemon.patrol_interval,
@@ -75,9 +85,9 @@ impl Root {
             } => self.spawn(me, id, token, (unattended, crashed)).await,
             Action::Arm { token, after } => {
                 let id = id.clone();
-                let _timer = me.send_after(after, move || RootMsg::Retry { id, token });
+                let event = Event::Due(token);
+                let _timer = me.send_after(after, move || RootMsg::Step { id, event });
             }
-            Action::Sweep(token) => self.sweep(me, id, token, None),
             Action::ArmDrain(token) => self.arm_drain(me, id, token),
             Action::KeepOn => self.tell_to_stay(me, id),
             Action::RestartGroup(delay) => self.restart_together(me, id, delay).await,
@@ -98,8 +108,6 @@ impl Root {
             ),
             Action::CallAboutParks(text) => self.call_about_parks(id, &text),
             Action::SettleParks => self.settle_parks(id),
-            // No start waits for this write.
-            Action::Keep => drop(self.keep(id)),
             Action::Leave => self.leave(id),
             Action::Finished => {
                 if let ChildId::Raider(raider) = id {
@@ -167,28 +175,22 @@ impl Root {
                 let (id, why) = (id.clone(), error.to_string());
                 tracing::error!(child = %id, why, "the actor of a child could not be spawned");
                 // The root lives as long as the process.
-                let _gone = me.cast(RootMsg::Unspawned { id, token, why });
+                let event = Event::Unspawned(token, why);
+                let _gone = me.cast(RootMsg::Step { id, event });
             }
         }
     }
 
-    /// Has its actor end the session of a child; where there is none, ends a session that may still run.
+    /// Has its actor end the session of a child. Where there is none, ends a session that the child may still have: the
+    /// one that is meant, else any that does not belong to a later incarnation.
     fn end_session(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, token: Token) {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
         let meant = slot.meant.take();
-        if !slot.send(ChildMsg::End(slot.grace())) {
-            self.sweep(me, id, token, meant);
-        }
-    }
-
-    /// Ends a session that a child without an actor may still have, if it matches `meant`; otherwise any, unless it
-    /// belongs to a later incarnation.
-    fn sweep(&self, me: &ActorRef<RootMsg>, id: &ChildId, token: Token, meant: Option<ChildRef>) {
-        let Some(slot) = self.slots.get(id) else {
+        if slot.send(ChildMsg::End(slot.grace())) {
             return;
-        };
+        }
         let meant = meant.unwrap_or_else(|| ChildRef::of(&slot.spec));
         let (world, me) = (Arc::clone(&self.world), me.clone());
         let (id, grace) = (id.clone(), slot.grace());

@@ -29,16 +29,12 @@ impl Step<'_> {
                 self.memory.unseen = None;
                 return self.left(to, exit);
             }
-            // It has no actor: this is the end of an earlier one.
-            Phase::New
-            | Phase::Blocked
-            | Phase::Backoff { .. }
-            | Phase::Quarantined { .. }
-            | Phase::Finished
-            | Phase::Resting(_)
-            | Phase::Gone => return phase,
+            // This is the end of an earlier actor.
+            absent => return absent,
         };
         self.memory.unseen = None;
+        // A start that is put off does not count the death of the session before it: the next start does.
+        self.memory.unattended &= exit.as_ref().is_some_and(ChildExit::is_put_off);
         let is_draining = self.memory.drain.is_some();
         match by {
             Some(Successor::Group) => self.ended_for_group(up_at, exit),
@@ -51,10 +47,7 @@ impl Step<'_> {
                 tail,
                 progress,
             }) => match exit {
-                Some(ChildExit::Homeless(why)) => self.homeless(why),
-                Some(exit @ (ChildExit::Unseen(_) | ChildExit::Unwritable(_))) => {
-                    self.put_off(&exit)
-                }
+                Some(exit) if exit.is_put_off() => self.put_off(&exit),
                 exit => self.cycled(up_at, exit, cause, (tail, progress)),
             },
             None => self.fell(up_at, exit),
@@ -75,11 +68,7 @@ impl Step<'_> {
                 | ChildExit::StartFailed(_)
                 | ChildExit::Homeless(_)
                 | ChildExit::Broken(_),
-            ) => {
-                let sweep = self.token();
-                self.push(Action::Sweep(sweep));
-                Phase::Leaving { to, sweep }
-            }
+            ) => self.leave(to),
             Some(ChildExit::Died { .. } | ChildExit::Finished | ChildExit::Ended(_)) | None => {
                 self.has_left(to)
             }
@@ -102,27 +91,25 @@ impl Step<'_> {
         }
     }
 
+    /// The journal comes first: a caller that is answered finds the end in it.
     fn has_left(&mut self, to: Leave) -> Phase {
+        let (kind, cause) = match to {
+            Leave::Rest(cause @ Cause::Suspended) => (EventType::AgentSuspended, cause),
+            Leave::Gone(cause @ Cause::Drained) => (EventType::AgentDrained, cause),
+            Leave::Rest(cause) | Leave::Gone(cause) => (EventType::AgentStopped, cause),
+        };
+        self.memory.unattended = false;
+        self.push(Action::JournalEnd(kind, cause));
         self.push(Action::AnswerEnd(Ok(())));
         match to {
-            Leave::Rest(cause) => {
+            Leave::Rest(_) => {
                 self.no_session("it was suspended or stopped");
-                let kind = match cause {
-                    Cause::Suspended => EventType::AgentSuspended,
-                    _ => EventType::AgentStopped,
-                };
-                self.push(Action::JournalEnd(kind, cause));
                 self.push(Action::Look);
                 Phase::Resting(Rest::Order(cause))
             }
-            Leave::Gone(cause) => {
+            Leave::Gone(_) => {
                 self.no_session("it was ended");
                 self.push(Action::Leave);
-                let kind = match cause {
-                    Cause::Drained => EventType::AgentDrained,
-                    _ => EventType::AgentStopped,
-                };
-                self.push(Action::JournalEnd(kind, cause));
                 if matches!(cause, Cause::Removed | Cause::Drained) {
                     self.push(Action::Look);
                 }
@@ -206,8 +193,7 @@ impl Step<'_> {
                 self.no_session(exit.error().unwrap_or_default());
                 Phase::Gone
             }
-            Some(ChildExit::Homeless(why)) => self.homeless(why),
-            Some(exit @ (ChildExit::Unseen(_) | ChildExit::Unwritable(_))) => self.put_off(&exit),
+            Some(exit) if exit.is_put_off() => self.put_off(&exit),
             Some(ChildExit::Finished) => {
                 // Callers that wait for it get success and need not unwind.
                 self.push(Action::AnswerUp(Ok(())));
@@ -226,34 +212,35 @@ impl Step<'_> {
     /// every caller has stopped waiting: then the start goes on.
     fn answer_operators(&mut self, exit: Option<&ChildExit>) {
         let failed = exit.is_some_and(ChildExit::is_failed_start);
-        self.memory.tried &= self.facts.operator_waits && failed;
+        self.memory
+            .tried
+            .take_if(|_| !self.facts.operator_waits || !failed);
         if let Some(exit) = exit {
             self.push(Action::AnswerWake(Err(exit.to_string())));
         }
     }
 
-    /// Retries a start later when the session's state is unknown or the store cannot be written. Not a death, and no
-    /// reason to start a second session; retried without limit.
+    /// Retries a start later when the session's state is unknown, the store cannot be written, or the sandbox is missing
+    /// and may be repaired. Not a death, and no reason to start a second session; retried without limit.
     fn put_off(&mut self, exit: &ChildExit) -> Phase {
-        self.push(Action::PutOff(exit.to_string()));
-        self.memory.unseen = Some(exit.to_string());
+        let why = exit.to_string();
+        let wait = match exit {
+            ChildExit::Homeless(_) => {
+                if !std::mem::replace(&mut self.memory.homeless, true) {
+                    self.push(Action::Homeless(why));
+                }
+                self.facts.patrol
+            }
+            _ => {
+                self.push(Action::PutOff(why.clone()));
+                self.memory.unseen = Some(why);
+                PUT_OFF
+            }
+        };
         self.answer_operators(Some(exit));
-        match std::mem::take(&mut self.memory.tried) {
-            true => Phase::Resting(Rest::Over),
-            false => self.back_off(PUT_OFF),
-        }
-    }
-
-    /// Puts off the start of a child whose sandbox is missing. Not a death: the child waits until the sandbox is there
-    /// again, for example after a repair.
-    fn homeless(&mut self, why: String) -> Phase {
-        if !std::mem::replace(&mut self.memory.homeless, true) {
-            self.push(Action::Homeless(why.clone()));
-        }
-        self.answer_operators(Some(&ChildExit::Homeless(why)));
-        match std::mem::take(&mut self.memory.tried) {
-            true => Phase::Resting(Rest::Over),
-            false => self.back_off(self.facts.patrol),
+        match self.memory.tried.take() {
+            Some(rest) => Phase::Resting(rest),
+            None => self.back_off(wait),
         }
     }
 
@@ -269,7 +256,8 @@ impl Step<'_> {
         let restart = self.facts.restart;
         let (cause, how) = ChildExit::judge(exit.as_ref(), planned);
         let by_person = cause == Cause::EndedByPerson;
-        let rests = std::mem::take(&mut self.memory.tried) || rests(restart, how.as_ref());
+        let over = rests(restart, how.as_ref()).then_some(Rest::Over);
+        let rest = self.memory.tried.take().or(over);
         let good = how.as_ref();
         let good = good.filter(|how| restart != RestartType::Permanent && is_good(how));
         let cause = match good {
@@ -286,14 +274,16 @@ impl Step<'_> {
             cause,
             by_person,
             is_good,
-            rests,
+            rests: rest.is_some(),
             quarantine: None,
         });
-        if rests {
-            self.push(Action::Died(death));
-            return Phase::Resting(Rest::Over);
+        match rest {
+            Some(rest) => {
+                self.push(Action::Died(death));
+                Phase::Resting(rest)
+            }
+            None => self.answer_death(up_at, death),
         }
-        self.answer_death(up_at, death)
     }
 
     /// Answers a death after which the child does not rest.
@@ -369,7 +359,7 @@ impl Step<'_> {
         memory.parks = if soon { before + 1 } else { 0 };
         let parks = memory.parks;
         memory.cause = cause;
-        memory.unseen = None;
+        (memory.unattended, memory.tried, memory.unseen) = (false, None, None);
         self.push(Action::AnswerUp(Ok(())));
         self.no_session("its account is parked");
         if parks == MOST_PARKS {
@@ -383,6 +373,9 @@ impl Step<'_> {
     /// Answers the end of its actor during the supervisor's stop: the session ended, or was left running on purpose.
     pub(super) fn shut_down(&mut self, phase: Phase, was_up: bool, is_kept: bool) -> Phase {
         self.memory.unseen = None;
+        if was_up && !is_kept {
+            self.push(Action::JournalEnd(EventType::AgentStopped, Cause::Shutdown));
+        }
         self.push(Action::AnswerEnd(match is_kept {
             true => Err(EndRefused::Undead {
                 id: self.facts.id.clone(),
@@ -390,26 +383,13 @@ impl Step<'_> {
             }),
             false => Ok(()),
         }));
-        if was_up && !is_kept {
-            self.push(Action::JournalEnd(EventType::AgentStopped, Cause::Shutdown));
-        }
         match phase {
             Phase::Leaving {
                 to: Leave::Rest(cause),
                 ..
             } => Phase::Resting(Rest::Order(cause)),
             Phase::Resting(_) | Phase::Gone => phase,
-            Phase::New
-            | Phase::Blocked
-            | Phase::Starting { .. }
-            | Phase::Running { .. }
-            | Phase::Replacing { .. }
-            | Phase::Leaving {
-                to: Leave::Gone(_), ..
-            }
-            | Phase::Backoff { .. }
-            | Phase::Quarantined { .. }
-            | Phase::Finished => Phase::Resting(Rest::Over),
+            _ => Phase::Resting(Rest::Over),
         }
     }
 }

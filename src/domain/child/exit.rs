@@ -90,16 +90,15 @@ impl ChildExit {
 
     /// Returns true when it never had a session.
     pub(super) fn is_failed_start(&self) -> bool {
-        match self {
-            Self::Unseen(_) | Self::Unwritable(_) | Self::StartFailed(_) | Self::Homeless(_) => {
-                true
-            }
-            Self::Died { .. }
-            | Self::Finished
-            | Self::Ended(_)
-            | Self::Undead(_)
-            | Self::Broken(_) => false,
-        }
+        self.is_put_off() || matches!(self, Self::StartFailed(_))
+    }
+
+    /// Returns true when the start is no failure of the child: it is retried later, and is no death.
+    pub(super) fn is_put_off(&self) -> bool {
+        matches!(
+            self,
+            Self::Unseen(_) | Self::Unwritable(_) | Self::Homeless(_)
+        )
     }
 }
 

@@ -4,7 +4,7 @@ use super::super::cause::Cause;
 use super::super::city::RestartType;
 use super::super::event::EventType;
 use super::step::Step;
-use super::{Action, Due, Leave, Phase, Presence, Rest, Successor};
+use super::{Action, ChildState, Due, Leave, Phase, Presence, Rest, Successor};
 
 impl Step<'_> {
     /// Drains a member of a pool. A member that is being started is told when it is up.
@@ -16,69 +16,42 @@ impl Step<'_> {
         match phase.presence() {
             Presence::Leaving => phase,
             Presence::Coming | Presence::Up => {
-                let token = self.token();
+                let token = self.facts.token;
                 self.memory.drain = Some(token);
                 self.push(Action::ArmDrain(token));
                 phase
             }
             // It died since the look: there is nothing to finish.
-            Presence::Absent => {
-                self.memory.drain = Some(self.token());
+            Presence::Waiting | Presence::Resting => {
+                self.memory.drain = Some(self.facts.token);
                 self.leave(Leave::Gone(Cause::Drained))
             }
         }
     }
 
     pub(super) fn await_turn(&mut self, phase: Phase) -> Phase {
-        let by = Successor::Group;
-        let phase = match phase {
-            Phase::Starting { token } => Phase::Replacing {
-                by,
-                up_at: None,
-                start: Some(token),
+        match (&phase, phase.presence()) {
+            (Phase::Quarantined { .. }, _) => Phase::Quarantined { due: Due::Group },
+            (_, Presence::Waiting) => Phase::Backoff {
+                until: None,
+                due: Due::Group,
             },
-            Phase::Running { up_at } => Phase::Replacing {
-                by,
-                up_at: Some(up_at),
-                start: None,
-            },
-            Phase::Replacing {
-                by: Successor::Fresh { .. },
-                up_at,
-                start,
-            } => Phase::Replacing { by, up_at, start },
-            Phase::New | Phase::Blocked | Phase::Backoff { .. } | Phase::Finished => {
-                return Phase::Backoff {
-                    until: None,
-                    due: Due::Group,
-                };
+            (Phase::Replacing { by, .. }, _) if *by == Successor::Group => phase,
+            (_, Presence::Coming | Presence::Up) => {
+                self.push(Action::EndActor);
+                phase.replaced(Successor::Group)
             }
-            Phase::Quarantined { .. } => return Phase::Quarantined { due: Due::Group },
-            Phase::Replacing {
-                by: Successor::Group,
-                ..
-            }
-            | Phase::Leaving { .. }
-            | Phase::Resting(_)
-            | Phase::Gone => return phase,
-        };
-        self.push(Action::EndActor);
-        phase
+            (_, Presence::Leaving | Presence::Resting) => phase,
+        }
     }
 
     pub(super) fn turn(&mut self, phase: Phase) -> Phase {
-        match phase {
-            Phase::New | Phase::Blocked | Phase::Backoff { .. } | Phase::Finished => {}
-            Phase::Quarantined { .. } => {
-                let event = Action::Journal(EventType::AgentUnquarantined, Cause::WindowPassed);
-                self.push(event);
-            }
-            Phase::Starting { .. }
-            | Phase::Running { .. }
-            | Phase::Replacing { .. }
-            | Phase::Leaving { .. }
-            | Phase::Resting(_)
-            | Phase::Gone => return phase,
+        if phase.presence() != Presence::Waiting {
+            return phase;
+        }
+        if phase.state() == ChildState::Quarantined {
+            let event = Action::Journal(EventType::AgentUnquarantined, Cause::WindowPassed);
+            self.push(event);
         }
         if self.facts.restart == RestartType::Temporary {
             return Phase::Resting(Rest::Over);
@@ -88,24 +61,19 @@ impl Step<'_> {
     }
 
     pub(super) fn alone(&mut self, phase: Phase) -> Phase {
-        match phase {
-            Phase::Quarantined { .. } => {
-                let mono = self.facts.mono;
-                let until = self.memory.deaths.quarantined_until(mono).unwrap_or(mono);
-                let token = self.token();
-                let after = until.saturating_sub(mono);
-                self.push(Action::Arm { token, after });
-                Phase::Quarantined {
-                    due: Due::Timer(token),
-                }
-            }
-            Phase::New | Phase::Blocked | Phase::Backoff { .. } | Phase::Finished => self.start(),
-            Phase::Starting { .. }
-            | Phase::Running { .. }
-            | Phase::Replacing { .. }
-            | Phase::Leaving { .. }
-            | Phase::Resting(_)
-            | Phase::Gone => phase,
+        if phase.presence() != Presence::Waiting {
+            return phase;
+        }
+        if phase.state() != ChildState::Quarantined {
+            return self.start();
+        }
+        let mono = self.facts.mono;
+        let until = self.memory.deaths.quarantined_until(mono).unwrap_or(mono);
+        let token = self.facts.token;
+        let after = until.saturating_sub(mono);
+        self.push(Action::Arm { token, after });
+        Phase::Quarantined {
+            due: Due::Timer(token),
         }
     }
 }

@@ -7,10 +7,9 @@ use super::super::restart::{DeathWindow, Mono, RestartPolicy};
 use super::{Child, ChildState, Memory, Phase, Presence, Rest, Successor, Token};
 
 impl Child {
-    /// Makes a child about which nothing was decided yet. The tokens of another record of the same child have another
-    /// `serial`, so what was armed for that one changes nothing here.
+    /// Makes a child that rests.
     #[must_use]
-    pub fn new(cause: Cause, now: Timestamp, serial: u32) -> Self {
+    pub fn new(rest: Rest, cause: Cause, now: Timestamp) -> Self {
         let memory = Memory {
             cause,
             deaths: DeathWindow::default(),
@@ -23,24 +22,13 @@ impl Child {
             parks: 0,
             homeless: false,
             unseen: None,
-            tried: false,
+            tried: None,
             drain: None,
-            last_token: u64::from(serial) << 32,
         };
         Self {
-            phase: Phase::New,
+            phase: Phase::Resting(rest),
             since: now,
             memory,
-        }
-    }
-
-    /// Makes a child that has rested since before this supervisor started.
-    #[must_use]
-    pub fn at_rest(cause: Cause, now: Timestamp, serial: u32) -> Self {
-        let phase = Phase::Resting(Rest::Over);
-        Self {
-            phase,
-            ..Self::new(cause, now, serial)
         }
     }
 
@@ -124,12 +112,6 @@ impl Child {
         )
     }
 
-    /// Returns true while the start with this token is not over.
-    #[must_use]
-    pub fn is_starting(&self, token: Token) -> bool {
-        self.phase.presence() == Presence::Coming && self.phase.token() == Some(token)
-    }
-
     /// Returns true while it waits for the sweep with this token.
     #[must_use]
     pub fn is_swept_by(&self, token: Token) -> bool {
@@ -145,13 +127,14 @@ impl Child {
     /// Returns true when it has no session because of an order or its restart type, or loses it for that.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
-        self.is_leaving() || self.state() == ChildState::Stopped
+        matches!(self.phase.presence(), Presence::Leaving | Presence::Resting)
     }
 
     /// Returns true when a session was to run and has not come to a planned end.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.phase.presence() != Presence::Absent || self.memory.unattended
+        let is_absent = matches!(self.phase.presence(), Presence::Waiting | Presence::Resting);
+        !is_absent || self.memory.unattended
     }
 
     /// Returns true when a session was up and has not come to a planned end.

@@ -28,7 +28,7 @@ fn adoption_waits_for_no_account_no_dependency_and_no_quarantine() {
         is_suspended: true,
         ..facts(&id, &policy)
     };
-    let mut child = in_phase(Phase::New);
+    let mut child = in_phase(Phase::Resting(Rest::Over));
     child.hold(&policy, facts.mono + SECOND, facts.mono, None);
     let _actions = child.step(Event::Wanted(Cause::Adopted), &facts);
     assert_eq!(letter(child.phase()), 'S');
@@ -69,9 +69,11 @@ fn failed_spawns_are_deaths() {
     let (id, policy) = (agent(), policy());
     let facts = facts(&id, &policy);
     let mut child = in_phase(Phase::Starting { token: OWN });
-    assert!(child.is_starting(OWN) && !child.is_starting(OLD));
+    let late = Event::Unspawned(OLD, "no memory".into());
+    assert_eq!(child.step(late, &facts), []);
     for expected in ['W', 'W', 'Q'] {
-        let broken = Event::Exited(Some(ChildExit::Broken("no memory".into())));
+        let token = child.phase().token().unwrap();
+        let broken = Event::Unspawned(token, "no memory".into());
         let _actions = child.step(broken, &facts);
         assert_eq!(letter(child.phase()), expected);
         if let Phase::Backoff {
@@ -183,30 +185,6 @@ fn failed_start_that_a_caller_waits_for_is_no_death_and_leaves_nothing() {
 }
 
 #[test]
-fn operator_who_could_not_start_a_resting_child_leaves_it_at_rest() {
-    let (id, policy) = (agent(), policy());
-    let waits = Facts {
-        operator_waits: true,
-        ..facts(&id, &policy)
-    };
-    let gave_up = facts(&id, &policy);
-    for (facts, before, expected) in [
-        (&waits, Rest::Order(Cause::Operator), 'O'),
-        (&gave_up, Rest::Order(Cause::Operator), 'W'),
-    ] {
-        for exit in [
-            ChildExit::StartFailed("no".into()),
-            ChildExit::Unseen("no".into()),
-        ] {
-            let mut child = in_phase(Phase::Resting(before));
-            let _actions = child.step(Event::Woken(Cause::Operator), facts);
-            let _actions = child.step(Event::Exited(Some(exit)), facts);
-            assert_eq!(letter(child.phase()), expected);
-        }
-    }
-}
-
-#[test]
 fn start_that_cannot_see_its_session_is_retried_without_limit_and_is_no_death() {
     let (id, policy) = (raider(), policy());
     let facts = facts(&id, &policy);
@@ -297,7 +275,11 @@ fn drain_ends_by_its_own_timer_and_by_no_earlier_one() {
     let mut child = in_phase(Phase::Running { up_at: facts.mono });
     let first = child.step(Event::Drain, &facts);
     let _actions = child.step(Event::KeepOn, &facts);
-    let second = child.step(Event::Drain, &facts);
+    let later = Facts {
+        token: Token(facts.token.0 + 1),
+        ..facts.clone()
+    };
+    let second = child.step(Event::Drain, &later);
     for (drain, expected) in [(first, 'R'), (second, 'g')] {
         let [Action::ArmDrain(token)] = drain[..] else {
             panic!("{drain:?}");
@@ -345,4 +327,57 @@ fn death_of_a_member_leaves_the_timer_to_its_group() {
     assert_eq!(actions, [Action::HastenGroup]);
     let _actions = child.step(Event::Turn, &member);
     assert_eq!((letter(child.phase()), child.cause()), ('S', Cause::Group));
+}
+
+/// A caller that is answered reads the end in the journal.
+#[test]
+fn end_is_journalled_before_its_callers_are_answered() {
+    let (id, policy) = (agent(), policy());
+    let facts = facts(&id, &policy);
+    let shut = Event::ShutDown {
+        was_up: true,
+        is_kept: false,
+    };
+    for (order, end) in [
+        (Event::Rest(Cause::Operator), Event::Exited(None)),
+        (Event::End(Cause::Operator), Event::Exited(None)),
+        (Event::End(Cause::Operator), shut),
+    ] {
+        let mut child = in_phase(Phase::Running { up_at: facts.mono });
+        let _actions = child.step(order, &facts);
+        let actions = child.step(end, &facts);
+        let first = actions
+            .iter()
+            .position(|action| matches!(action, Action::JournalEnd(..)));
+        let answer = actions
+            .iter()
+            .position(|action| matches!(action, Action::AnswerEnd(_)));
+        assert!(first.is_some() && first < answer, "{actions:?}");
+    }
+}
+
+/// The wait goes on, whichever timer ends it.
+#[test]
+fn group_does_not_change_since_when_a_member_waits() {
+    let (id, policy) = (agent(), policy());
+    let later = Facts {
+        now: Timestamp::UNIX_EPOCH + SECOND * 60,
+        ..facts(&id, &policy)
+    };
+    let own = Due::Timer(OWN);
+    for (phase, event) in [
+        (Phase::Quarantined { due: own }, Event::AwaitTurn),
+        (Phase::Quarantined { due: Due::Group }, Event::Alone),
+        (
+            Phase::Backoff {
+                until: None,
+                due: own,
+            },
+            Event::AwaitTurn,
+        ),
+    ] {
+        let mut child = in_phase(phase);
+        let _actions = child.step(event, &later);
+        assert_eq!(child.since(), Timestamp::UNIX_EPOCH, "{:?}", child.phase());
+    }
 }

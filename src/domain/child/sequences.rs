@@ -97,8 +97,6 @@ fn act() -> impl Strategy<Value = Act> {
 /// The root and the world around one child.
 struct World<'a> {
     child: Child,
-    /// The number of its record.
-    serial: u32,
     facts: Facts<'a>,
     /// Set while it has an actor, and with it a session or a start of one.
     has_actor: bool,
@@ -113,8 +111,7 @@ struct World<'a> {
 impl<'a> World<'a> {
     fn new(id: &'a ChildId, policy: &'a RestartPolicy) -> Self {
         Self {
-            child: Child::new(Cause::Config, Timestamp::UNIX_EPOCH, 0),
-            serial: 0,
+            child: Child::new(Rest::Over, Cause::Config, Timestamp::UNIX_EPOCH),
             facts: facts(id, policy),
             has_actor: false,
             timers: Vec::new(),
@@ -127,8 +124,7 @@ impl<'a> World<'a> {
     fn act(&mut self, act: Act) {
         if *self.child.phase() == Phase::Gone {
             // It is wanted again: a record of the same name, while timers and sweeps of the earlier one are under way.
-            self.serial += 1;
-            self.child = Child::new(Cause::Config, self.facts.now, self.serial);
+            self.child = Child::new(Rest::Over, Cause::Config, self.facts.now);
         }
         match act {
             Act::Order(Event::OutOfAccount { .. }) if !self.child.is_wanted_up() => {}
@@ -154,7 +150,11 @@ impl<'a> World<'a> {
                     self.step(Event::DrainDue(Some(*drain)));
                 }
             }
-            Act::Pass(seconds) => self.facts.mono += Duration::from_secs(seconds),
+            Act::Pass(seconds) => {
+                let passed = Duration::from_secs(seconds);
+                self.facts.mono += passed;
+                self.facts.now += passed;
+            }
             Act::Account(parked) => self.facts.parked = parked.then_some(Cause::RateLimit),
             Act::Depends(may_start) => self.facts.may_start = may_start,
             Act::Restart(restart) => self.facts.restart = restart,
@@ -217,6 +217,7 @@ impl<'a> World<'a> {
 
     fn step(&mut self, event: Event) {
         let before = self.child.clone();
+        self.facts.token.0 += 1;
         let actions = self.child.step(event.clone(), &self.facts);
         for action in &actions {
             match action {
@@ -226,10 +227,6 @@ impl<'a> World<'a> {
                     is_release(before.phase(), &event);
                 }
                 Action::EndSession(token) if !self.has_actor => self.sweeps.insert(0, *token),
-                Action::Sweep(token) => {
-                    assert!(!self.has_actor, "{event:?} in {before:?}");
-                    self.sweeps.insert(0, *token);
-                }
                 Action::Arm { token, after } => {
                     let at = self.facts.mono + *after;
                     self.timers.insert(0, (*token, at));
@@ -240,6 +237,20 @@ impl<'a> World<'a> {
             }
         }
         self.is_attended(&event, &before);
+        answers_last(&actions);
+        let marked = |action: &&Action| {
+            matches!(
+                action,
+                Action::Spawn { .. } | Action::Arm { .. } | Action::EndSession(_)
+            )
+        };
+        // They have the same mark.
+        let marked = actions.iter().filter(marked).count();
+        assert!(marked <= 1, "{event:?} in {before:?}: {actions:?}");
+        let begins = |action: &Action| matches!(action, Action::Spawn { .. });
+        let is_same = self.child.state() == before.state() && !actions.iter().any(begins);
+        let kept = self.child.since() == before.since();
+        assert!(kept || !is_same, "{event:?} in {before:?}");
     }
 
     /// A child that is wanted has a session, a start under way, a timer or a turn; one that is not has none of them.
@@ -258,7 +269,7 @@ impl<'a> World<'a> {
                 !self.has_actor && is_armed(due)
             }
             Phase::Blocked => !self.has_actor,
-            Phase::New | Phase::Finished | Phase::Resting(_) | Phase::Gone => !self.has_actor,
+            Phase::Finished | Phase::Resting(_) | Phase::Gone => !self.has_actor,
         };
         assert!(holds, "{event:?} in {before:?} led to {phase:?}");
     }
@@ -274,6 +285,14 @@ impl<'a> World<'a> {
         }
         self.child.phase()
     }
+}
+
+/// A caller that is told of an end finds it in the journal.
+fn answers_last(actions: &[Action]) {
+    let answers = |action: &Action| matches!(action, Action::AnswerEnd(_));
+    let journals = |action: &Action| matches!(action, Action::Journal(..) | Action::JournalEnd(..));
+    let mut after = actions.iter().skip_while(|action| !answers(action));
+    assert!(!after.any(journals), "{actions:?}");
 }
 
 /// A quarantined child starts only when its own timer fires, when its turn comes after that, and by an order.

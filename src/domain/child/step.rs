@@ -7,8 +7,8 @@ use super::super::city::RestartType;
 use super::super::event::EventType;
 use super::super::restart::Mono;
 use super::{
-    Action, Child, ChildState, Due, Event, Facts, Leave, Memory, Phase, Presence, Rest, Successor,
-    Token, Turn,
+    Action, Child, ChildExit, ChildState, Due, Event, Facts, Leave, Memory, Phase, Presence, Rest,
+    Successor, Token, Turn,
 };
 
 /// A step under way.
@@ -26,7 +26,7 @@ impl Child {
         if phase == Phase::Gone {
             return Vec::new();
         }
-        let before = (phase.state(), phase.token());
+        let before = phase.state();
         let mut step = Step {
             memory: &mut self.memory,
             facts,
@@ -34,7 +34,8 @@ impl Child {
         };
         self.phase = step.after(phase, event);
         let actions = step.actions;
-        if (self.phase.state(), self.phase.token()) != before {
+        let begins = |action: &Action| matches!(action, Action::Spawn { .. });
+        if self.phase.state() != before || actions.iter().any(begins) {
             self.since = facts.now;
         }
         actions
@@ -54,6 +55,13 @@ impl Step<'_> {
                 phase => phase,
             },
             Event::Due(token) => self.due(phase, token),
+            Event::Unspawned(token, why) => {
+                let is_own = phase.token() == Some(token);
+                match is_own && phase.presence() == Presence::Coming {
+                    true => self.exited(phase, Some(ChildExit::Broken(why))),
+                    false => phase,
+                }
+            }
             Event::Up(at) => self.up(phase, at),
             Event::Exited(exit) => self.exited(phase, exit),
             Event::OutOfAccount { cause, text } => self.out_of_account(phase, cause, text),
@@ -98,11 +106,6 @@ impl Step<'_> {
         self.actions.push(action);
     }
 
-    pub(super) fn token(&mut self) -> Token {
-        self.memory.last_token += 1;
-        Token(self.memory.last_token)
-    }
-
     /// Tells the callers that wait for the session that there will be none.
     pub(super) fn no_session(&mut self, why: &str) {
         self.push(Action::AnswerUp(Err(why.to_owned())));
@@ -124,11 +127,10 @@ impl Step<'_> {
             self.push(Action::AnswerWake(Ok(())));
             return Phase::Blocked;
         }
-        let token = self.token();
-        let unattended = std::mem::take(&mut self.memory.unattended);
+        let token = self.facts.token;
         self.push(Action::Spawn {
             token,
-            unattended,
+            unattended: self.memory.unattended,
             crashed: self.memory.crashed,
         });
         Phase::Starting { token }
@@ -154,7 +156,7 @@ impl Step<'_> {
 
     /// Backs off for this time.
     pub(super) fn back_off(&mut self, wait: Duration) -> Phase {
-        let token = self.token();
+        let token = self.facts.token;
         self.push(Action::Arm { token, after: wait });
         Phase::Backoff {
             until: self.facts.now.checked_add(wait).ok(),
@@ -168,7 +170,7 @@ impl Step<'_> {
             self.push(Action::RestartGroup(wait));
             return Due::Group;
         }
-        let token = self.token();
+        let token = self.facts.token;
         self.push(Action::Arm { token, after: wait });
         Due::Timer(token)
     }
@@ -185,10 +187,10 @@ impl Step<'_> {
                 self.push(Action::AnswerUp(Ok(())));
                 return phase;
             }
-            Presence::Absent => self.memory.cause = cause,
+            Presence::Waiting | Presence::Resting => self.memory.cause = cause,
         }
         let held = self.memory.deaths.quarantined_until(self.facts.mono);
-        let is_new = phase == Phase::New;
+        let is_new = phase == Phase::Resting(Rest::Over);
         if is_new && self.memory.on_trial && cause == Cause::Recovered && held.is_none() {
             // Its quarantine ended while no supervisor ran: this start is the promised trial.
             self.memory.cause = Cause::WindowPassed;
@@ -203,8 +205,6 @@ impl Step<'_> {
         match held.filter(|_| is_new && cause != Cause::Adopted) {
             Some(until) => {
                 self.no_session("it died too often, and is in quarantine");
-                // Stamps in the future are corrected by this write.
-                self.push(Action::Keep);
                 let due = self.wait(until.saturating_sub(self.facts.mono));
                 Phase::Quarantined { due }
             }
@@ -219,10 +219,13 @@ impl Step<'_> {
                 self.push(Action::AnswerWake(Ok(())));
                 return phase;
             }
-            Presence::Absent => {}
+            Presence::Waiting | Presence::Resting => {}
         }
         let memory = &mut *self.memory;
-        memory.tried = phase.state() == ChildState::Stopped;
+        memory.tried = match phase {
+            Phase::Resting(rest) => Some(rest),
+            _ => None,
+        };
         memory.deaths.clear();
         (memory.unattended, memory.on_trial, memory.crashed) = (false, false, false);
         memory.cause = cause;
@@ -250,15 +253,7 @@ impl Step<'_> {
             Phase::Backoff { .. } | Phase::Quarantined { .. } => true,
             // It came to rest by its earlier restart type.
             Phase::Resting(Rest::Over) => self.facts.restart == RestartType::Permanent,
-            Phase::New
-            | Phase::Blocked
-            | Phase::Starting { .. }
-            | Phase::Running { .. }
-            | Phase::Replacing { .. }
-            | Phase::Leaving { .. }
-            | Phase::Finished
-            | Phase::Resting(Rest::Order(_))
-            | Phase::Gone => false,
+            _ => false,
         };
         if !waits || self.facts.turn == Turn::Member {
             return phase;
@@ -296,17 +291,11 @@ impl Step<'_> {
                 start: None,
             },
             Phase::Leaving { .. } => phase,
-            Phase::New
-            | Phase::Blocked
-            | Phase::Backoff { .. }
-            | Phase::Quarantined { .. }
-            | Phase::Finished
-            | Phase::Resting(_)
-            | Phase::Gone => return phase,
+            absent => return absent,
         };
         let memory = &mut *self.memory;
-        (memory.tried, memory.crashed, memory.homeless) = (false, false, false);
-        memory.unseen = None;
+        (memory.unattended, memory.crashed, memory.homeless) = (false, false, false);
+        (memory.tried, memory.unseen) = (None, None);
         self.push(Action::AnswerUp(Ok(())));
         self.push(Action::AnswerWake(Ok(())));
         phase
@@ -314,7 +303,8 @@ impl Step<'_> {
 
     /// Ends a session that may run in any phase; none follows.
     pub(super) fn leave(&mut self, to: Leave) -> Phase {
-        let sweep = self.token();
+        self.memory.tried = None;
+        let sweep = self.facts.token;
         self.push(Action::EndSession(sweep));
         Phase::Leaving { to, sweep }
     }
@@ -350,25 +340,15 @@ impl Step<'_> {
     }
 
     fn cycle(&mut self, phase: Phase, by: Successor, cause: Cause) -> Phase {
-        let phase = match phase {
-            Phase::Starting { token } => Phase::Replacing {
-                by,
-                up_at: None,
-                start: Some(token),
-            },
-            Phase::Running { up_at } => Phase::Replacing {
-                by,
-                up_at: Some(up_at),
-                start: None,
-            },
-            phase => return phase,
-        };
+        if !matches!(phase, Phase::Starting { .. } | Phase::Running { .. }) {
+            return phase;
+        }
         self.push(Action::EndActor);
         match cause {
             Cause::Idle => self.push(Action::Journal(EventType::AgentIdleKilled, cause)),
             Cause::Drift => self.push(Action::Journal(EventType::AgentDrifted, cause)),
             _ => {}
         }
-        phase
+        phase.replaced(by)
     }
 }

@@ -39,6 +39,7 @@ pub(super) fn facts<'a>(id: &'a ChildId, policy: &'a RestartPolicy) -> Facts<'a>
         id,
         now: Timestamp::UNIX_EPOCH,
         mono: SECOND * 10_000,
+        token: Token(OWN.0 + 1),
         random: 0.0,
         policy,
         patrol: SECOND * 30,
@@ -54,8 +55,7 @@ pub(super) fn facts<'a>(id: &'a ChildId, policy: &'a RestartPolicy) -> Facts<'a>
 }
 
 pub(super) fn in_phase(phase: Phase) -> Child {
-    let mut child = Child::new(Cause::Config, Timestamp::UNIX_EPOCH, 0);
-    child.memory.last_token = OWN.0;
+    let child = Child::new(Rest::Over, Cause::Config, Timestamp::UNIX_EPOCH);
     Child { phase, ..child }
 }
 
@@ -79,7 +79,6 @@ fn phases() -> Vec<Phase> {
     let backoff = |due| Phase::Backoff { until: None, due };
     let quarantined = |due| Phase::Quarantined { due };
     vec![
-        Phase::New,
         Phase::Blocked,
         Phase::Starting { token: OWN },
         Phase::Running { up_at },
@@ -103,7 +102,6 @@ fn phases() -> Vec<Phase> {
 /// Returns the letter of a phase in the table.
 pub(super) fn letter(phase: &Phase) -> char {
     match phase {
-        Phase::New => 'N',
         Phase::Blocked => 'B',
         Phase::Starting { .. } => 'S',
         Phase::Running { .. } => 'R',
@@ -163,44 +161,46 @@ fn table() -> Vec<(Event, &'static str)> {
     };
     let stopped = crate::domain::facts::Stopped::Killed;
     vec![
-        //                                    NBSRFFGrgWwQqEooOX
-        (Event::Wanted(Cause::Config),       "SS.......SSSSSSSS."),
-        (Event::Woken(Cause::Operator),      "SS.......SSSSSSSS."),
-        (Event::Resumed,                     "..............S..."),
-        (Event::Respecified,                 ".........SSSS...S."),
-        (Event::Ready,                       ".S................"),
-        (Event::Due(OWN),                    ".........S.S......"),
-        (Event::Due(OLD),                    ".................."),
-        (Event::Up(SECOND),                  "..R..............."),
-        (Event::Exited(None),                "..WWSSSoX........."),
-        (Event::Exited(died()),              "..WWSSSoX........."),
-        (exited(Ended(stopped)),             "..WWSSSoX........."),
-        (exited(Unseen(why())),              "..WWWWSrg........."),
-        (exited(Unwritable(why())),          "..WWWWSrg........."),
-        (exited(Homeless(why())),            "..WWWWSrg........."),
-        (exited(StartFailed(why())),         "..WWSSSrg........."),
-        (exited(Finished),                   "..EESSSoX........."),
-        (exited(Undead(why())),              "..WWWWWoX........."),
-        (exited(Broken(why())),              "..WWSSWrg........."),
-        (out,                                "..oo.............."),
-        (shut(false),                        "OOOOOOOoOOOOOO...."),
-        (shut(true),                         "OOOOOOOoOOOOOO...."),
-        (Event::Swept(OWN, Ok(())),          ".......oX........."),
-        (Event::Swept(OWN, Err(refused())),  ".......oX........."),
-        (Event::Swept(OLD, Ok(())),          ".................."),
-        (Event::Swept(OLD, Err(refused())),  ".................."),
-        (Event::End(Cause::Operator),        "ggggggggggggggggg."),
-        (Event::Remove(Cause::Removed),      "ggggggggggggggggg."),
-        (Event::Rest(Cause::Operator),       "rrrrrrrrgrrrrrrrr."),
-        (Event::Rest(Cause::Suspended),      "rrrrrrr..rrrrr..r."),
-        (cycle(Cause::Operator),             "..FF.............."),
-        (cycle(Cause::Drift),                "..FF.............."),
-        (Event::Drain,                       "gg.......ggggg..g."),
-        (Event::KeepOn,                      ".................."),
-        (Event::DrainDue(None),              ".................."),
-        (Event::AwaitTurn,                   "wwGGGG...wwqqw...."),
-        (Event::Turn,                        "SS.......SSSSS...."),
-        (Event::Alone,                       "SS.......SSQQS...."),
+        //                                    BSRFFGrgWwQqEooOX
+        (Event::Wanted(Cause::Config),       "S.......SSSSSSSS."),
+        (Event::Woken(Cause::Operator),      "S.......SSSSSSSS."),
+        (Event::Resumed,                     ".............S..."),
+        (Event::Respecified,                 "........SSSS...S."),
+        (Event::Ready,                       "S................"),
+        (Event::Due(OWN),                    "........S.S......"),
+        (Event::Due(OLD),                    "................."),
+        (Event::Unspawned(OWN, why()),       ".W.S............."),
+        (Event::Unspawned(OLD, why()),       "................."),
+        (Event::Up(SECOND),                  ".R..............."),
+        (Event::Exited(None),                ".WWSSSoX........."),
+        (Event::Exited(died()),              ".WWSSSoX........."),
+        (exited(Ended(stopped)),             ".WWSSSoX........."),
+        (exited(Unseen(why())),              ".WWWWSrg........."),
+        (exited(Unwritable(why())),          ".WWWWSrg........."),
+        (exited(Homeless(why())),            ".WWWWSrg........."),
+        (exited(StartFailed(why())),         ".WWSSSrg........."),
+        (exited(Finished),                   ".EESSSoX........."),
+        (exited(Undead(why())),              ".WWWWWoX........."),
+        (exited(Broken(why())),              ".WWSSWrg........."),
+        (out,                                ".oo.............."),
+        (shut(false),                        "OOOOOOoOOOOOO...."),
+        (shut(true),                         "OOOOOOoOOOOOO...."),
+        (Event::Swept(OWN, Ok(())),          "......oX........."),
+        (Event::Swept(OWN, Err(refused())),  "......oX........."),
+        (Event::Swept(OLD, Ok(())),          "................."),
+        (Event::Swept(OLD, Err(refused())),  "................."),
+        (Event::End(Cause::Operator),        "gggggggggggggggg."),
+        (Event::Remove(Cause::Removed),      "gggggggggggggggg."),
+        (Event::Rest(Cause::Operator),       "rrrrrrrgrrrrrrrr."),
+        (Event::Rest(Cause::Suspended),      "rrrrrr..rrrrr..r."),
+        (cycle(Cause::Operator),             ".FF.............."),
+        (cycle(Cause::Drift),                ".FF.............."),
+        (Event::Drain,                       "g.......ggggg..g."),
+        (Event::KeepOn,                      "................."),
+        (Event::DrainDue(None),              "................."),
+        (Event::AwaitTurn,                   "wGGGG...wwqqw...."),
+        (Event::Turn,                        "S.......SSSSS...."),
+        (Event::Alone,                       "S.......SSQQS...."),
     ]
 }
 

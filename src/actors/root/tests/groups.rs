@@ -3,10 +3,13 @@
 use crate::actors::mail::RootMail;
 use std::time::Duration;
 
+use crate::actors::accounts;
 use crate::actors::mail::ChildState;
+use crate::domain::account::{Trouble, Why};
 use crate::domain::city::{Group, RestartType, Strategy};
 use crate::domain::event::EventType;
-use crate::domain::ids::{AgentName, SessionId};
+use crate::domain::ids::{AgentName, HarnessName, SessionId};
+use crate::ports::sessions::StartError;
 use crate::testing::world::{Scenario, Town, agent};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -226,6 +229,58 @@ async fn member_that_waits_for_another_agent_does_not_delay_its_group() {
     assert!(town.runs(&a) && town.runs(&b) && town.runs(&c));
 }
 
+/// Parks the account of the first harness.
+fn park(town: &Town) -> HarnessName {
+    let harness = town.world.city.harnesses.keys().next().cloned().unwrap();
+    let trouble = Trouble {
+        why: Why::RateLimited,
+        text: "at your limit".to_owned(),
+        until: None,
+        fresh: false,
+    };
+    accounts::report_trouble(&town.world, &agent("a"), &harness, trouble);
+    harness
+}
+
+/// A group whose first member uses an account.
+async fn with_account() -> Town {
+    let town = group(Strategy::OneForAll);
+    let town = town.with(|city| city.agents[0].harness = city.harnesses.keys().next().cloned());
+    town.start().await
+}
+
+/// A member whose account is parked delays no other member. It starts when its account is open.
+#[tokio::test(start_paused = true)]
+async fn parked_member_does_not_delay_its_group() {
+    let town = with_account().await;
+    let [a, b, c] = sessions(&town);
+    let harness = park(&town);
+    town.parts.sessions.crash(&b, 9);
+    town.pass(SECOND * 5).await;
+    assert_eq!(town.state(&agent("a")).await, Some(ChildState::Stopped));
+    assert!(!town.runs(&a) && town.runs(&b) && town.runs(&c));
+    assert!(accounts::unpark(&town.world, &harness));
+    town.pass(SECOND * 300).await;
+    assert!(all_run(&town));
+}
+
+/// The same when its account is parked while its start is put off.
+#[tokio::test(start_paused = true)]
+async fn member_that_is_parked_while_its_group_waits_for_it_does_not_delay_its_group() {
+    let town = with_account().await;
+    let [a, b, c] = sessions(&town);
+    let full = StartError::Unwritable("no space left".into());
+    town.parts.sessions.refuse_start(&a, full);
+    town.parts.sessions.crash(&b, 9);
+    town.pass(SECOND * 2).await;
+    assert_eq!(town.state(&agent("a")).await, Some(ChildState::Backoff));
+    assert!(!town.runs(&b) && !town.runs(&c), "they wait for their turn");
+    park(&town);
+    town.pass(SECOND * 10).await;
+    assert_eq!(town.state(&agent("a")).await, Some(ChildState::Stopped));
+    assert!(town.runs(&b) && town.runs(&c));
+}
+
 fn all_run(town: &Town) -> bool {
     sessions(town).iter().all(|id| town.runs(id))
 }
@@ -258,6 +313,31 @@ async fn removed_group_leaves_no_member_waiting() {
     };
     tokio::join!(town.reload(|city| city.groups.clear()), then);
     town.pass(SECOND * 5).await;
+    assert!(all_run(&town));
+}
+
+/// A member that leaves the group while that restarts still starts, although another member dies before the look that
+/// applies the change.
+#[tokio::test(start_paused = true)]
+async fn member_that_leaves_its_group_during_a_restart_is_not_forgotten() {
+    let town = group(Strategy::OneForAll).start().await;
+    let [a, b, _] = sessions(&town);
+    for _ in 0..3 {
+        town.parts.sessions.crash(&b, 9);
+        town.settle().await;
+    }
+    assert!(!all_run(&town), "it backs off");
+    // Time stands still until the lists are released.
+    town.parts.sessions.hold_lists(true);
+    town.reconfigure(|city| city.groups[0].members.truncate(2))
+        .await;
+    town.wake(&agent("a")).await.unwrap();
+    let before = town.starts(&a);
+    town.parts.sessions.crash(&a, 9);
+    town.until("it starts again", || town.starts(&a) > before)
+        .await;
+    town.parts.sessions.hold_lists(false);
+    town.pass(SECOND * 60).await;
     assert!(all_run(&town));
 }
 

@@ -6,12 +6,13 @@ use std::time::Duration;
 use crate::actors::ask;
 use crate::actors::mail::agent_spec;
 use crate::actors::mail::{ChildRef, ChildState};
+use crate::actors::records::operator_orders;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::session::child::ChildMsg;
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
-use crate::domain::ids::{ChildId, Incarnation};
-use crate::ports::sessions::Sessions;
+use crate::domain::ids::{AgentName, ChildId, Incarnation};
+use crate::ports::sessions::{Sessions, StartError};
 use crate::testing::world::{Scenario, Town, agent};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -27,6 +28,36 @@ async fn ends(town: &Town, id: &ChildId) {
     town.end(id).await.unwrap();
     assert!(!town.runs(&town.session(id)));
     assert!(town.view(id).await.is_none(), "forgotten");
+}
+
+/// A failed start leaves a stopped agent stopped, in a supervisor that never started it, too.
+#[tokio::test(start_paused = true)]
+async fn stopped_agent_whose_start_failed_is_not_started_by_an_edit() {
+    for is_new in [false, true] {
+        let (mut town, id) = mayor().await;
+        let session = town.session(&id);
+        town.rest(&id).await.unwrap();
+        if is_new {
+            town.store(|txn| {
+                operator_orders::update(txn, &|said| {
+                    said.resting.insert(AgentName::new("mayor").unwrap());
+                })
+            })
+            .await;
+            let clock = town.world.clock.clone();
+            let parts = town.crash().await;
+            let again = Scenario::new().agent("mayor", RestartType::Permanent);
+            town = again.start_on(parts, clock).await;
+        }
+        let no_memory = StartError::Provider("no memory".into());
+        town.parts.sessions.refuse_start(&session, no_memory);
+        town.wake(&id).await.unwrap_err();
+        town.parts.sessions.accept_starts();
+        town.reload(|city| city.agents[0].shutdown_timeout = SECOND * 77)
+            .await;
+        town.pass(PATROL * 2).await;
+        assert!(!town.runs(&session), "{is_new}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

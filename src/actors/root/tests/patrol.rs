@@ -10,7 +10,7 @@ use crate::actors::mail::{ChildState, RootMail};
 use crate::actors::root::RootMsg;
 use crate::actors::store::StoreHandle;
 use crate::domain::automation::Automation;
-use crate::domain::child::Token;
+use crate::domain::child::{Event, Token};
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
 use crate::domain::gates::Gate;
@@ -313,19 +313,16 @@ async fn failed_spawns_of_a_child_end_in_quarantine() {
     let starts = Arc::clone(&town.world.starts);
     let all = u32::try_from(starts.available_permits()).unwrap();
     let _busy = starts.acquire_many(all).await.unwrap();
-    // The mark of a start is the child's own affair: one of these is it, and all others are void.
-    let fail = || {
-        for mark in 0..64 {
-            let (id, why) = (id.clone(), "no memory".to_owned());
-            let failed = RootMsg::Unspawned {
-                id,
-                token: Token(mark),
-                why,
-            };
+    // The mark of a start is the root's own affair: one of these is it, and all others are void. Each event takes a mark.
+    let fail = |marks| {
+        for mark in 0..marks {
+            let event = Event::Unspawned(Token(mark), "no memory".to_owned());
+            let id = id.clone();
+            let failed = RootMsg::Step { id, event };
             town.send_to_root(failed).unwrap();
         }
     };
-    fail();
+    fail(64);
     town.settle().await;
     let crashed = town.events(EventType::AgentCrashed).await;
     assert_eq!(
@@ -333,9 +330,9 @@ async fn failed_spawns_of_a_child_end_in_quarantine() {
         1,
         "a start that is over cannot fail any more"
     );
-    for state in [ChildState::Backoff, ChildState::Quarantined] {
+    for (state, marks) in [(ChildState::Backoff, 256), (ChildState::Quarantined, 1024)] {
         town.pass(SECOND * 61).await;
-        fail();
+        fail(marks);
         town.settle().await;
         assert_eq!(town.view(&id).await.unwrap().state, state);
     }

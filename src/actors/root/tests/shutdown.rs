@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::ask;
-use crate::actors::mail::{ChildRef, ChildState, StopMode};
+use crate::actors::mail::{ChildRef, ChildState, How, StopMode};
 use crate::actors::refusal::RefusalKind;
 use crate::actors::session::child::ChildMsg;
 use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
+use crate::domain::ids::AgentName;
 use crate::testing::world::{Scenario, Town, agent};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -119,6 +120,49 @@ async fn stop_does_not_wait_for_back_off_or_quarantine() {
         assert!(clock.mono() - begun < SECOND);
         assert!(parts.sessions.running().is_empty());
     }
+}
+
+/// An agent that comes up during the stop releases no child that waited for it.
+#[tokio::test(start_paused = true)]
+async fn blocked_child_does_not_start_during_a_stop() {
+    let town = Scenario::new()
+        .agent("mayor", RestartType::Permanent)
+        .agent("clerk", RestartType::Permanent)
+        .agent("other", RestartType::Permanent);
+    let mayor = || AgentName::new("mayor").unwrap();
+    let town = town.with(|city| city.agents[1].depends_on = vec![mayor()]);
+    let town = town.start().await;
+    let (id, clerk) = (agent("mayor"), agent("clerk"));
+    let (session, waiting) = (town.session(&id), town.session(&clerk));
+    town.rest(&clerk).await.unwrap();
+    town.rest(&id).await.unwrap();
+    let before: Vec<_> = town.root.get_cell().get_children();
+    town.parts.sessions.hold_start(&session);
+    town.begin_wake(&id);
+    town.until("the start", || town.world.starts.available_permits() < 16)
+        .await;
+    town.begin_wake(&clerk);
+    assert_eq!(town.state(&clerk).await, Some(ChildState::Blocked));
+    let mut actors = town.root.get_cell().get_children().into_iter();
+    let is_new = |cell: &ractor::ActorCell| before.iter().all(|old| old.get_id() != cell.get_id());
+    let actor = actors.find(is_new).unwrap().get_id();
+    let view = town.view(&agent("other")).await.unwrap();
+    let mode = StopMode::KeepSessions;
+    town.send_to_root(RootMail::Stop { mode, reply: None })
+        .unwrap();
+    // Its child had sent this before it was told of the stop.
+    town.send_to_root(RootMail::Up {
+        id,
+        actor,
+        session: view.session.unwrap(),
+        how: How::Fresh,
+    })
+    .unwrap();
+    ask::views(&town.world).await.unwrap();
+    town.parts.sessions.release_start(&session);
+    let parts = town.parts.clone();
+    town.task.await.unwrap();
+    assert!(!parts.sessions.running().contains(&waiting));
 }
 
 #[tokio::test(start_paused = true)]
