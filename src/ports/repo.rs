@@ -298,15 +298,8 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`]; the repository is unharmed.
     fn maintain(&self) -> Result<bool, RepoError>;
 
-    /// Removes the retired entries of worktrees that are gone, if nothing was in progress or staged in them and refs
-    /// hold all commits that they name; returns their number. The others stay: they may be the last to hold some work.
-    ///
-    /// # Errors
-    /// [`RepoError`].
-    fn drop_retired(&self) -> Result<usize, RepoError>;
-
-    /// Removes all retired worktree entries from before that time, whatever they hold, and returns their number: work
-    /// is kept no longer than that.
+    /// Removes the entries of worktrees that are gone and were retired before that time, whatever they hold, and
+    /// returns their number: work is kept no longer than that.
     ///
     /// # Errors
     /// [`RepoError`].

@@ -10,7 +10,7 @@ use horde_supervisor::ports::repo::Repo;
 use horde_supervisor::testing::eventually;
 
 use crate::support::city::City;
-use crate::support::git::{commit_all, git, rev, try_git, write};
+use crate::support::git::{commit_all, git, rev, write};
 
 /// More than are looked at in one go.
 const MANY: usize = 130;
@@ -116,43 +116,6 @@ fn object_that_is_no_commit_in_the_list_of_stash_entries_is_kept_and_stops_nothi
         assert!(!held.contains(id), "{held:?}");
         git(city.repo.repo_dir(), &["cat-file", "-e", id]);
     }
-    toast_lands(&city, &sandbox);
-}
-
-/// A store in which an earlier version pinned a tree.
-#[test]
-fn pin_of_what_is_no_commit_is_written_anew_at_the_start() {
-    let city = City::new();
-    let [sandbox, nux] = two(&city);
-    let entry = stash(&nux, "of Nux\n");
-    city.repo.progress(&nux).unwrap();
-    let ours = city.repo.repo_dir();
-    let tree = rev(&nux, "HEAD^{tree}");
-    let empty = plant(&nux, "tree", b"");
-    git(
-        ours,
-        &["fetch", "-q", city.repo.theirs().to_str().unwrap(), &entry],
-    );
-    let root = git(ours, &["commit-tree", "-m", "root", &empty]);
-    let dir = ours.join("horde");
-    let by = "horde <stash@horde.invalid> 1 +0000";
-    let text = format!(
-        "tree {empty}\nparent {root}\nparent {tree}\nparent {entry}\nauthor {by}\ncommitter {by}\n\nx\n"
-    );
-    fs::write(dir.join("pin"), text).unwrap();
-    let pin = ["hash-object", "-t", "commit", "-w", "horde/pin"];
-    let pin = git(ours, &pin);
-    let place = "refs/horde/stash/unclaimed/2026-01-01/list";
-    git(ours, &["update-ref", place, &pin]);
-    let single = format!("refs/horde/stash/horde/Gone/1/{tree}");
-    git(ours, &["update-ref", &single, &tree]);
-    let walk = ["rev-list", "--objects", "--quiet", "--all"];
-    assert!(!try_git(ours, &walk).status.success());
-    city.repo.prepare().unwrap();
-    let held = pinned(&city);
-    assert!(held.contains(&entry) && !held.contains(&tree), "{held:?}");
-    let left = git(ours, &["for-each-ref", "--format=%(refname)"]);
-    assert!(left.contains(place) && !left.contains(&single), "{left}");
     toast_lands(&city, &sandbox);
 }
 

@@ -314,39 +314,6 @@ fn stash_entry_that_names_a_branch_before_that_is_made_is_not_that_branchs() {
     assert_eq!(city.facts(&sandbox).stashes, [message]);
 }
 
-/// An earlier version had a ref for each entry: the ref tells no time, and its commit only the time that the agent
-/// chose.
-#[test]
-fn single_pin_of_an_earlier_version_goes_by_the_time_of_this_one() {
-    let city = City::new();
-    let sandbox = city.sandbox();
-    let tree = rev(&sandbox, "HEAD^{tree}");
-    let old = [
-        "-c",
-        "alias.old=!GIT_COMMITTER_DATE=@1000000000 git commit-tree -m old",
-        "old",
-        &tree,
-    ];
-    let entry = git(&sandbox, &old);
-    let ours = city.repo.repo_dir();
-    git(
-        ours,
-        &["fetch", "-q", city.repo.theirs().to_str().unwrap(), &entry],
-    );
-    let name = format!("refs/horde/stash/horde/Gone/3/{entry}");
-    git(ours, &["update-ref", &name, &entry]);
-    let ago = std::time::Duration::from_secs(60);
-    let ago = jiff::Timestamp::now().checked_sub(ago).unwrap();
-    city.repo.expire_stash(ago).unwrap();
-    let left = pins(&city);
-    assert!(
-        left.contains("/Gone/3/list") && left.contains(&entry),
-        "{left}"
-    );
-    city.repo.expire_stash(jiff::Timestamp::MAX).unwrap();
-    assert_eq!(pins(&city), "");
-}
-
 /// Another raider clears the list before the next patrol.
 #[test]
 fn stash_entry_is_pinned_when_it_is_made() {

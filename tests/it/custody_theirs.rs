@@ -9,7 +9,7 @@ use horde_supervisor::ports::repo::{Repo, RepoError};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::support::city::{City, permit, snapshot};
+use crate::support::city::{City, permit};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
 /// Runs everything that the supervisor does with a sandbox, from its charge to its removal.
@@ -232,36 +232,6 @@ fn object_with_another_content_is_refused() {
     assert!(matches!(refused, RepoError::Failed(_)), "{refused:?}");
     let there = try_git(city.repo.repo_dir(), &["cat-file", "-e", &good]);
     assert!(!there.status.success());
-}
-
-/// A city of the first plan: one repository, with salvage and remotes in it.
-#[test]
-fn city_of_the_first_plan_is_moved_over_once() {
-    let city = City::new();
-    let sandbox = city.sandbox();
-    write(&sandbox, "README", "mine\n");
-    commit_all(&sandbox, "mine");
-    write(&sandbox, "new", "new\n");
-    let record = city.salvage(&sandbox);
-    city.join();
-    let ours = city.repo.repo_dir();
-    let next = repo_again(&city);
-    next.prepare().unwrap();
-    assert_eq!(next.tips(&record.refs).unwrap().len(), record.refs.len());
-    let to = city.root().join("restored");
-    next.restore(&record, &to).unwrap();
-    assert_eq!(snapshot(&to), snapshot(&sandbox));
-    assert!(!next.facts(&sandbox, "main").unwrap().head_reachable);
-    // A ref that an agent writes there afterwards is not taken over by another start.
-    git(&sandbox, &["update-ref", "refs/horde/mq/forged", "HEAD"]);
-    next.prepare().unwrap();
-    let forged = ["for-each-ref", "refs/horde/mq", "refs/horde/seed"];
-    assert_eq!(git(ours, &forged), "");
-}
-
-fn repo_again(city: &City) -> horde_supervisor::adapters::git::GitRepo {
-    let source = city.repo.source().clone();
-    crate::support::city::repo(&city.root(), source, true)
 }
 
 /// A link in the place of a directory of refs, or a pipe in the place of a ref: no sandbox of the rig could be judged

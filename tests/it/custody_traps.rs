@@ -292,7 +292,6 @@ impl Wires {
         self.observe(spec);
         drop(repo.drop_branch(&spec.branch));
         repo.spare_branches().unwrap();
-        repo.drop_retired().unwrap();
         repo.expire_retired(jiff::Timestamp::now()).unwrap();
         repo.expire_stash(jiff::Timestamp::now()).unwrap();
         repo.maintain().unwrap();

@@ -22,7 +22,6 @@ mod custody_gone;
 mod custody_hidden;
 mod custody_ignored;
 mod custody_late_stash;
-mod custody_legacy;
 mod custody_locks;
 mod custody_mapped;
 mod custody_modules;

@@ -109,20 +109,9 @@ pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
     }
 }
 
-/// Removes what a rig's repository no longer needs, and repacks it.
+/// Repacks a rig's repository, and removes what was kept there for long enough.
 async fn maintain(world: &World, rig: &RigName, looking: Duration) {
     let kind = WorkKind::Upkeep;
-    match effects::repo_for(world, rig, kind, |repo| repo.drop_retired()).await {
-        Ok(0) => {}
-        Ok(count) => tracing::info!(%rig, count, "removed stale worktree entries"),
-        Err(error) => {
-            tracing::warn!(
-                %rig,
-                %error,
-                "stale worktree entries could not be removed; the next hourly run retries"
-            )
-        }
-    }
     match effects::repo_for(world, rig, kind, |repo| repo.maintain()).await {
         Ok(false) => {}
         Ok(true) => tracing::info!(%rig, "the packs of the repository were joined"),

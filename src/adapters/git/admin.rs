@@ -15,9 +15,6 @@ use crate::adapters::beneath;
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::{RepoError, SandboxSpec};
 
-/// The note's name in an administrative directory, in a city of the first layout.
-const FIRST: &str = "horde.json";
-
 /// The largest link file that is read: a link is one line.
 const LINE_MAX: u64 = 64 * 1024;
 
@@ -37,12 +34,9 @@ pub(super) struct Note {
     pub(super) created: i64,
     /// Set when all files are there. Before that no agent was in the sandbox.
     pub(super) complete: bool,
-    /// The number of the first stash entry that may be of this sandbox's agent ([`super::stash_first_seen`]). 0 (all entries)
-    /// in notes of an earlier version.
-    #[serde(default)]
+    /// The number of the first stash entry that may be of this sandbox's agent ([`super::stash_first_seen`]).
     pub(super) stashes_from: u64,
     /// Set while files that were lost are being written again.
-    #[serde(default)]
     pub(super) unfilled: bool,
     /// Files copied from the rig's checkout, with the digest of what was copied.
     pub(super) copied: BTreeMap<String, String>,
@@ -143,27 +137,6 @@ fn note_file(repo: &GitRepo, sandbox: &Path) -> PathBuf {
     let mut name = sandbox.file_name().unwrap_or_default().to_owned();
     name.push(".json");
     notes(repo).join(name)
-}
-
-/// Moves the notes of a city of the first layout to their directory, once.
-pub(super) fn adopt_notes(repo: &GitRepo) -> Result<(), RepoError> {
-    let dir = notes(repo);
-    if dir.exists() {
-        return Ok(());
-    }
-    for admin in entries(repo)? {
-        let text = beneath::read(&admin, Path::new(FIRST), 1 << 24);
-        let note = text
-            .ok()
-            .flatten()
-            .and_then(|text| serde_json::from_slice::<Note>(&text).ok());
-        let Some(note) = note else { continue };
-        let sandbox = repo.raiders_dir().join(note.raider.name.as_str());
-        if leads_back(&admin, &sandbox) {
-            note.write(repo, &sandbox)?;
-        }
-    }
-    fs::create_dir_all(&dir).map_err(|error| failed("cannot make", &dir, &error))
 }
 
 /// Returns a stamp that changes with every write to a file; none if there is no file.

@@ -2,7 +2,6 @@
 //! that talks to a remote, runs hooks or filters, or touches a work tree.
 
 mod admin;
-mod adopt;
 mod branch_conflicts;
 mod branches;
 mod bytes;
@@ -65,7 +64,6 @@ mod stash_watch;
 mod theirs;
 mod unreadable;
 mod upkeep;
-mod verbatim;
 
 #[cfg(test)]
 mod testing;

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::admin::Note;
-use super::rig::{GitRepo, oid};
-use super::stash::PINS;
+use super::rig::GitRepo;
+use super::stash::{PINS, entries_of};
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RigName, SlotName};
 use crate::ports::repo::{PinnedStashes, RepoError};
 
@@ -25,7 +25,7 @@ pub(super) fn list(repo: &GitRepo) -> Result<Vec<PinnedStashes>, RepoError> {
             let owner = owner(place);
             if !is_there(&owner) {
                 let ids: &mut BTreeSet<Oid> = found.entry(owner).or_default();
-                ids.extend(entries(repo, place, id)?);
+                ids.extend(entries_of(repo, &[(id, name)])?);
             }
         } else if name.starts_with("refs/horde/salvage/") {
             salvaged.insert(id);
@@ -50,18 +50,6 @@ fn owner(place: &str) -> Owner {
     };
     let raider = RaiderId::new(RigName::new(rig).ok()?, SlotName::new(raider).ok()?);
     Some((raider, Incarnation(incarnation.parse().ok()?)))
-}
-
-/// Returns the entries that a pin keeps: with the name `list`, the parents of a chain of commits, except the first
-/// parents, which are the chain. An earlier version had a pin for each entry.
-fn entries(repo: &GitRepo, place: &str, id: Oid) -> Result<Vec<Oid>, RepoError> {
-    if !place.ends_with("/list") {
-        return Ok(vec![id]);
-    }
-    let list = ["rev-list", "--first-parent", "--parents", id.as_str()];
-    let listed = repo.git().args(list).run()?.text();
-    let parents = listed.lines().flat_map(|line| line.split(' ').skip(2));
-    parents.map(oid).collect()
 }
 
 #[cfg(test)]

@@ -113,10 +113,6 @@ impl Repo for GitRepo {
         upkeep::maintain(self)
     }
 
-    fn drop_retired(&self) -> Result<usize, RepoError> {
-        retired::drop(self)
-    }
-
     fn expire_retired(&self, before: Timestamp) -> Result<usize, RepoError> {
         retired::expire(self, before)
     }

@@ -10,7 +10,7 @@ use super::command::Git;
 use super::fetch::{fetch_all, network, remote_head};
 use super::rig::GitRepo;
 use super::settings::{self, Checkout};
-use super::{adopt, checkout, discard, gate, injected_files, share, share_integrity, stash};
+use super::{checkout, discard, gate, injected_files, share, share_integrity};
 use crate::adapters::mounts;
 use crate::domain::city::RigSource;
 use crate::domain::doctor::local;
@@ -18,13 +18,12 @@ use crate::ports::repo::RepoError;
 
 /// A mark that exists once the first fetch is done.
 const READY: &str = "horde.ready";
-/// A mark that exists once a city of the first layout was migrated. That is done only once, because theirs is not
-/// trusted later.
-const ADOPTED: &str = "horde.adopted";
+/// A mark that exists once theirs was made to borrow from ours.
+const LENT: &str = "horde.adopted";
 
 /// Returns true if theirs borrows from ours, or would if no agent had undone it.
-pub(super) fn is_adopted(repo: &GitRepo) -> bool {
-    repo.repo_dir().join(ADOPTED).exists()
+pub(super) fn is_lent(repo: &GitRepo) -> bool {
+    repo.repo_dir().join(LENT).exists()
 }
 
 /// Returns the version that the git program reports.
@@ -47,8 +46,6 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     discard::put_all_back(repo);
     init(repo, persons.as_ref())?;
     share::init(repo)?;
-    // Before anything is copied or fetched.
-    stash::mend(repo);
     // Before anything is written there.
     share_integrity::heal(repo);
     let moved = settings::take_over(repo, persons.as_ref())?;
@@ -63,19 +60,16 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     }
     let mark = repo.repo_dir().join(READY);
     let ready = mark.exists();
-    if !is_adopted(repo) {
-        // Theirs borrows from ours only after the migration. If it does and ours is new, ours was removed.
+    if !is_lent(repo) {
+        // If theirs borrows from ours, and ours is new, ours was removed.
         if share::borrows(repo) {
             let lost = repo.repo_dir().display();
             repo.mended(format!(
                 "the supervisor's own repository of the rig, {lost}, was removed, \
             and was recreated from its remote: its salvages are lost"
             ));
-        } else {
-            adopt::adopt(repo)?;
         }
-        super::admin::adopt_notes(repo)?;
-        write_whole(&repo.repo_dir().join(ADOPTED), b"")?;
+        write_whole(&repo.repo_dir().join(LENT), b"")?;
     }
     share::lend(repo)?;
     // A fetch may take long, and nothing else must wait for it.

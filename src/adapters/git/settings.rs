@@ -256,14 +256,8 @@ fn given_file(repo: &GitRepo) -> PathBuf {
 /// Gives theirs the settings again that it had.
 pub(super) fn give_again(repo: &GitRepo) -> Result<(), RepoError> {
     let file = given_file(repo);
-    match fs::read(&file) {
-        Ok(text) => share::write(repo, FILE, &text)?,
-        // An older version kept none: the next start or reload writes them.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            share::write(repo, FILE, b"")?;
-        }
-        Err(error) => return Err(failed("cannot read", &file, &error)),
-    }
+    let text = fs::read(&file).map_err(|error| failed("cannot read", &file, &error))?;
+    share::write(repo, FILE, &text)?;
     renew(repo)
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::admin::{failed, free_name};
 use super::bytes;
-use super::prepare::{init_bare, is_adopted};
+use super::prepare::{init_bare, is_lent};
 use super::rig::{GitRepo, oid};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
@@ -28,11 +28,11 @@ pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = repo.theirs();
     match fs::symlink_metadata(dir) {
         // Damage by agents is repaired elsewhere.
-        Ok(found) if found.is_dir() && (is_adopted(repo) || dir.join("HEAD").exists()) => {
+        Ok(found) if found.is_dir() && (is_lent(repo) || dir.join("HEAD").exists()) => {
             return Ok(());
         }
         // A killed start may have left half of a repository.
-        Ok(found) if found.is_dir() || is_adopted(repo) => drop(move_away(repo)?),
+        Ok(found) if found.is_dir() || is_lent(repo) => drop(move_away(repo)?),
         Ok(_) => {
             let what = format!("{} is not a directory: move it away", dir.display());
             return Err(RepoError::Failed(what));
@@ -98,9 +98,9 @@ pub(super) fn lend(repo: &GitRepo) -> Result<(), RepoError> {
     }
 }
 
-/// Does the same if an agent undid it. A city of the first layout that was not migrated yet borrows nothing.
+/// Does the same if an agent undid it. Does nothing before the first [`lend`].
 pub(super) fn lend_again(repo: &GitRepo) -> Result<(), RepoError> {
-    match is_adopted(repo) {
+    match is_lent(repo) {
         true => lend(repo),
         false => Ok(()),
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::PoisonError;
 
 use super::admin::{self, failed, free_name, write_whole};
-use super::prepare::{again, is_adopted};
+use super::prepare::{again, is_lent};
 use super::rig::GitRepo;
 use super::settings::FILE;
 use super::{lists, revive, sandbox, share, theirs};
@@ -34,7 +34,7 @@ const HEAD: &str = "ref: refs/heads/horde\n";
 /// Repairs as much as possible. A failure is only logged, once: each sandbox is judged as far as it can be read.
 pub(super) fn heal(repo: &GitRepo) {
     // Before the migration, no agent can have broken anything.
-    if !is_adopted(repo) {
+    if !is_lent(repo) {
         return;
     }
     let _alone = repo.healing();

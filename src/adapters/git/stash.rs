@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 pub(super) use self::list::entries;
 use self::list::{newest_of_each, set_large_aside, stash_entry};
-pub(super) use self::pins::{PINS, dropped, mend, unpin};
+pub(super) use self::pins::{PINS, dropped, entries_of, unpin};
 use self::pins::{expire_pins, pin_as_unclaimed, pin_in, place, saved};
 use super::admin::{Note, stamp};
 use super::branches::checked_out;

@@ -59,7 +59,7 @@ type Wakers = Arc<Mutex<BTreeMap<PathBuf, SyncSender<()>>>>;
 /// logged: the patrols read the list all the same.
 pub(super) fn watch(repo: &GitRepo) {
     let me = repo.me();
-    if me.strong_count() == 0 || !super::prepare::is_adopted(repo) {
+    if me.strong_count() == 0 || !super::prepare::is_lent(repo) {
         return;
     }
     let mut watching = locked(&repo.stash_watch().0);

@@ -219,10 +219,6 @@ impl Repo for FakeRepo {
         self.enter("maintain", "").map(|_| false)
     }
 
-    fn drop_retired(&self) -> Result<usize, RepoError> {
-        self.enter("drop_retired", "").map(|_| 0)
-    }
-
     fn expire_retired(&self, _before: Timestamp) -> Result<usize, RepoError> {
         self.enter("expire_retired", "").map(|_| 0)
     }

@@ -122,17 +122,6 @@ impl City {
         self.repo.fetch_branch("work").expect("fetched");
     }
 
-    /// Makes the repositories what they were before there were two: everything is in theirs, which borrows from
-    /// nothing.
-    pub fn join(&self) {
-        let (ours, theirs) = (self.repo.repo_dir(), self.repo.theirs());
-        let from = ours.display().to_string();
-        git(theirs, &["fetch", "--quiet", &from, "+refs/*:refs/*"]);
-        git(theirs, &["repack", "-adq"]);
-        fs::remove_file(theirs.join("objects/info/alternates")).expect("it borrows");
-        fs::remove_dir_all(ours).expect("removed");
-    }
-
     /// Saves what Toast's sandbox holds.
     pub fn salvage(&self, sandbox: &Path) -> SalvageRecord {
         let saved = self.repo.salvage(sandbox, &toast(), Incarnation(1));

@@ -75,8 +75,6 @@ impl<'r> Worktree<'r> {
     /// is mounted in it, because a removal would delete files of the mount.
     pub(super) fn check_out(&self, commit: &Oid) -> Result<Proved, RepoError> {
         mounts::none_in(&self.path).map_err(|error| failed("the gate worktree", &error))?;
-        // The index of earlier versions, within a gate's reach.
-        remove(&self.path.with_extension("index"))?;
         if self.index.is_file() && self.is_dir() {
             match self.bring(commit) {
                 Ok(proved) => return Ok(proved),

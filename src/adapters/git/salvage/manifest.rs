@@ -14,7 +14,7 @@ use super::super::rig::GitRepo;
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::RepoError;
 
-/// The version of this format. Version 1 stored trees instead of a list.
+/// The version of this format.
 pub(super) const VERSION: u32 = 2;
 
 /// The first line of a list.
@@ -32,7 +32,6 @@ pub(super) struct Manifest {
     /// The path of the sandbox.
     pub(super) sandbox: String,
     /// The path of its administrative directory.
-    #[serde(default)]
     pub(super) admin: String,
     /// HEAD's commit.
     pub(super) head: Option<Oid>,
@@ -47,13 +46,10 @@ pub(super) struct Manifest {
     /// Ignored paths that were not saved.
     pub(super) ignored: Vec<String>,
     /// Clones of which only the differences from their HEAD were saved.
-    #[serde(default)]
     pub(super) clones: Vec<Cloned>,
     /// Bytes of file content that only this salvage holds.
-    #[serde(default)]
     pub(super) bytes: u64,
     /// Pipes, sockets and devices: they have no content and are not restored.
-    #[serde(default)]
     pub(super) other: Vec<String>,
     /// Commits that could not be copied whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

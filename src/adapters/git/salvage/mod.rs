@@ -16,14 +16,12 @@
 //! A sandbox consists of its bytes: files are stored raw, by our own walk, and restored in the same way. Neither an
 //! index nor a configuration of git takes part. The index itself is one of the files.
 //!
-//! A merge request that never landed no longer has a sandbox: its salvage is `head` alone. Salvage of the first
-//! format has trees instead of a list ([`legacy`]).
+//! A merge request that never landed no longer has a sandbox: its salvage is `head` alone.
 //!
 //! `measure ─► blobs ─► measure again: equal? ─► refs (one transaction) ─► read back`
 
 mod capture;
 mod damaged;
-mod legacy;
 mod manifest;
 mod part;
 mod prune;

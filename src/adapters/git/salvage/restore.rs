@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use super::super::admin::{self, failed, write_whole};
 use super::super::bytes;
 use super::super::rig::GitRepo;
-use super::legacy;
 use super::manifest::{Line, Manifest, Place, VERSION, lines};
 use super::part;
 use super::relink::relink;
@@ -42,8 +41,11 @@ fn build(repo: &GitRepo, record: &SalvageRecord, to: &Path, home: &Path) -> Resu
     let meta = meta.ok_or_else(|| RepoError::NotFound(format!("salvage {}", record.id)))?;
     present(repo, record, meta)?;
     let manifest = Manifest::read(repo, meta)?;
-    if manifest.version < VERSION {
-        return legacy::build(repo, meta, &manifest, to, home);
+    if manifest.version != VERSION {
+        let (id, found) = (&record.id, manifest.version);
+        let what =
+            format!("salvage {id} has format {found}; only format {VERSION} can be restored");
+        return Err(RepoError::Failed(what));
     }
     let lines = lines(repo, meta)?;
     let admin = worktree(repo, &record.id, head_line(repo, &manifest)?, to)?;
@@ -67,11 +69,7 @@ fn build(repo: &GitRepo, record: &SalvageRecord, to: &Path, home: &Path) -> Resu
 }
 
 /// Returns the object of a ref of the salvage.
-pub(super) fn present(
-    repo: &GitRepo,
-    record: &SalvageRecord,
-    name: &str,
-) -> Result<Oid, RepoError> {
+fn present(repo: &GitRepo, record: &SalvageRecord, name: &str) -> Result<Oid, RepoError> {
     let found = repo.resolve(name)?;
     found.ok_or_else(|| RepoError::NotFound(format!("salvage {}: {name}", record.id)))
 }
@@ -104,12 +102,7 @@ fn head_line(repo: &GitRepo, manifest: &Manifest) -> Result<String, RepoError> {
 }
 
 /// Makes a worktree of theirs without files. Returns its administrative directory.
-pub(super) fn worktree(
-    repo: &GitRepo,
-    name: &str,
-    head: String,
-    to: &Path,
-) -> Result<PathBuf, RepoError> {
+fn worktree(repo: &GitRepo, name: &str, head: String, to: &Path) -> Result<PathBuf, RepoError> {
     let _serial = repo.worktrees();
     // The link back comes first: it identifies a worktree that is left half made.
     let admin = admin::make(repo, name, head.as_bytes(), to)?;

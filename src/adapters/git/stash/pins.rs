@@ -1,6 +1,6 @@
 //! Pins stash entries in ours, as long as their sandbox exists or salvage is kept.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
@@ -12,8 +12,7 @@ use crate::ports::repo::RepoError;
 
 /// The prefix of the pins in ours: `<rig>/<raider>/<incarnation>/list`. There may be any number of entries, and every
 /// look at a sandbox reads all refs of ours. Therefore one ref names a chain of commits: the first parent is the
-/// previous commit of the chain, the other parents are entries. An earlier version had a ref for each entry, with its
-/// commit's name in place of `list`.
+/// previous commit of the chain, the other parents are entries.
 pub(in super::super) const PINS: &str = "refs/horde/stash/";
 /// The last part of the ref's name.
 const LIST: &str = "list";
@@ -54,13 +53,13 @@ pub(super) fn pin_as_unclaimed(
     pin_in(repo, &format!("{UNCLAIMED}{today}/"), &entries)
 }
 
-/// Returns the entries that refs pin: lists, and those of an earlier version with a ref each.
-fn entries_of(repo: &GitRepo, refs: &[(Oid, String)]) -> Result<BTreeSet<Oid>, RepoError> {
-    let (lists, single): (Vec<_>, Vec<_>) = refs.iter().partition(|(_, name)| name.ends_with(LIST));
-    let links = chain(repo, lists.into_iter().map(|it| it.0.clone()))?;
-    let listed = links.into_iter().flat_map(|(_, entries)| entries);
-    let single = single.into_iter().map(|it| it.0.clone());
-    Ok(listed.chain(single).collect())
+/// Returns the entries that refs pin.
+pub(in super::super) fn entries_of(
+    repo: &GitRepo,
+    refs: &[(Oid, String)],
+) -> Result<BTreeSet<Oid>, RepoError> {
+    let links = chain(repo, refs.iter().map(|it| it.0.clone()))?;
+    Ok(links.into_iter().flat_map(|(_, entries)| entries).collect())
 }
 
 /// The number of tries to pin entries while another thread pins others in the same place.
@@ -175,8 +174,6 @@ fn write(repo: &GitRepo, parents: &[Oid]) -> Result<Oid, RepoError> {
 #[derive(Default)]
 struct Pinned {
     entries: BTreeSet<Oid>,
-    /// Entries that an earlier version pinned, each with a ref.
-    single: BTreeSet<Oid>,
     /// The commit that the ref names.
     tip: Option<Oid>,
     /// The previous commit of the chain, and the entries of this one.
@@ -184,14 +181,12 @@ struct Pinned {
 }
 
 fn pinned(repo: &GitRepo, place: &str) -> Result<Pinned, RepoError> {
-    let mut found = Pinned::default();
-    for (id, name) in repo.refs()? {
-        match name.strip_prefix(place) {
-            Some(LIST) => found.tip = Some(id),
-            Some(_) => drop(found.single.insert(id)),
-            None => {}
-        }
-    }
+    let list = format!("{place}{LIST}");
+    let tip = repo.refs()?.into_iter().find(|(_, name)| *name == list);
+    let mut found = Pinned {
+        tip: tip.map(|it| it.0),
+        ..Pinned::default()
+    };
     for (before, entries) in chain(repo, found.tip.clone().into_iter())? {
         found.entries.extend(entries.iter().cloned());
         found.last.get_or_insert((before, entries));
@@ -233,7 +228,7 @@ pub(in super::super) fn dropped(
     };
     let listed: BTreeSet<&Oid> = listed.iter().map(|entry| &entry.commit).collect();
     let pinned = pinned(repo, &place(&note.raider, note.incarnation))?;
-    let mut dropped = &pinned.entries | &pinned.single;
+    let mut dropped = pinned.entries;
     dropped.retain(|commit| !listed.contains(commit));
     Ok(dropped.into_iter().collect())
 }
@@ -254,13 +249,6 @@ pub(in super::super) fn unpin(
         // Fails where another thread has pinned one more since they were read.
         delete(repo, &refs)
     })
-}
-
-fn drop_pins(repo: &GitRepo, goes: impl Fn(&str, &Oid) -> bool) -> Result<usize, RepoError> {
-    let mut refs = repo.refs()?;
-    refs.retain(|(id, name)| name.starts_with(PINS) && goes(name, id));
-    delete(repo, &refs)?;
-    Ok(refs.len())
 }
 
 /// Deletes refs of ours, all or none: each must still be what it was.
@@ -286,92 +274,13 @@ pub(super) fn expire_pins(
         .map(|note| place(&note.raider, note.incarnation))
         .collect();
     let is_gone = |name: &str| !living.iter().any(|place| name.starts_with(place));
-    join_pins(repo, is_gone)?;
     let made = |id: &Oid| Some(repo.known()?.committed(id)?.1);
-    drop_pins(repo, |name, id| {
-        let is_old = |made| made < before.as_second();
-        is_gone(name) && name.ends_with(LIST) && made(id).is_some_and(is_old)
-    })
-    .map(drop)
-}
-
-/// Rewrites pins without parents that are not commits, which an earlier version took for entries. With such a parent git
-/// walks no ref of ours, so that no object can be copied or fetched. A failure is only logged.
-pub(in super::super) fn mend(repo: &GitRepo) {
-    if let Err(why) = drop_others(repo) {
-        tracing::error!(rig = %repo.name(), %why, "pins of stash entries cannot be looked through: one that holds something else than commits stops all copies of objects");
-    }
-}
-
-fn drop_others(repo: &GitRepo) -> Result<(), RepoError> {
-    let mut script = String::new();
-    for (tip, name) in repo.refs()? {
-        if !name.starts_with(PINS) {
-            continue;
-        }
-        if !name.ends_with(LIST) {
-            if commits(repo, &BTreeSet::from([tip.clone()]))?.is_empty() {
-                script += &format!("delete {name} {tip}\n");
-            }
-            continue;
-        }
-        let held = held(repo, &tip)?;
-        let whole = commits(repo, &held)?;
-        if whole == held {
-            continue;
-        }
-        let mut last = write(repo, &[])?;
-        for chunk in Vec::from_iter(whole).chunks(CHUNK) {
-            last = write(repo, &[std::slice::from_ref(&last), chunk].concat())?;
-        }
-        script += &format!("update {name} {last} {tip}\n");
-    }
-    if script.is_empty() {
-        return Ok(());
-    }
-    let git = repo.git().args(["update-ref", "--stdin"]).stdin(script);
-    git.run().map(drop)
-}
-
-/// Returns the objects of a chain of pins, of every kind. It is read raw, because git does not follow an unsound chain.
-fn held(repo: &GitRepo, tip: &Oid) -> Result<BTreeSet<Oid>, RepoError> {
-    let known = repo.known();
-    let (mut held, mut next) = (BTreeSet::new(), Some(tip.clone()));
-    while let Some(link) = next.take() {
-        let text = match known.as_ref().and_then(|known| known.raw(&link)) {
-            Some(text) => text,
-            None => {
-                let read = repo.git().args(["cat-file", "commit", link.as_str()]);
-                read.run()?.stdout
-            }
-        };
-        let text = String::from_utf8_lossy(&text);
-        let lines = text.lines().take_while(|line| !line.is_empty());
-        let mut parents = lines.filter_map(|line| line.strip_prefix("parent "));
-        next = parents.next().map(oid).transpose()?;
-        for parent in parents {
-            held.insert(oid(parent)?);
-        }
-    }
-    Ok(held)
-}
-
-/// Pins again the entries that an earlier version pinned with a ref each: such a ref has no time of its own, and the
-/// time of the entry is the agent's claim.
-fn join_pins(repo: &GitRepo, is_gone: impl Fn(&str) -> bool) -> Result<(), RepoError> {
-    let mut single: BTreeMap<String, BTreeSet<Oid>> = BTreeMap::new();
-    for (id, name) in repo.refs()? {
-        let place = name.strip_suffix(id.as_str());
-        if let Some(place) = place.filter(|place| place.starts_with(PINS) && is_gone(place)) {
-            single.entry(place.to_owned()).or_default().insert(id);
-        }
-    }
-    for (place, entries) in &single {
-        pin_in(repo, place, entries)?;
-        let is_single = |name: &str, id: &Oid| name == format!("{place}{id}");
-        drop_pins(repo, is_single)?;
-    }
-    Ok(())
+    let is_old = |made| made < before.as_second();
+    let mut refs = repo.refs()?;
+    refs.retain(|(id, name)| {
+        name.starts_with(PINS) && is_gone(name) && made(id).is_some_and(is_old)
+    });
+    delete(repo, &refs)
 }
 
 #[cfg(test)]
