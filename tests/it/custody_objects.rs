@@ -297,7 +297,13 @@ fn pipe_among_the_objects_is_set_aside_and_not_waited_for() {
             .unwrap();
         pushed = Some(head.clone());
         city.salvage(&sandbox);
-        let aside = objects.join(format!("{name}{aside}"));
+        let aside = match aside {
+            "" => place,
+            nth => city
+                .repo
+                .theirs()
+                .join(format!("objects-{}{nth}", name.replace('/', "-"))),
+        };
         assert!(fs::symlink_metadata(&aside).is_ok(), "{kind} {name}");
         git(&sandbox, &["log", "-1"]);
     }

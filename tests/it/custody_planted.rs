@@ -250,7 +250,7 @@ fn list_of_stash_entries_of_any_length_stops_nothing() {
     let facts = city.facts(&nux);
     assert!(facts.is_clean(), "{facts:?}");
     assert!(!log.exists());
-    assert!(city.repo.theirs().join("stash-list.aside").exists());
+    assert!(city.repo.theirs().join("logs-refs-stash.aside").exists());
     let own = city.facts(&toast);
     assert!(!own.is_clean(), "its entry is kept: {own:?}");
     git(&nux, &["stash", "list"]);

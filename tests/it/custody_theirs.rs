@@ -256,7 +256,7 @@ fn links_and_pipes_in_the_shared_repository_hang_and_stop_nothing() {
             // The refs that ours knows of them are written again.
             let found = fs::symlink_metadata(&place);
             assert!(found.is_ok_and(|it| it.is_file()) == (name == "packed-refs"));
-            let aside = theirs.join(format!("{name}{aside}"));
+            let aside = theirs.join(format!("{}{aside}", name.replace('/', "-")));
             assert!(fs::symlink_metadata(aside).is_ok(), "{kind} {name}");
         }
     }

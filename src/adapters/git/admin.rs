@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -107,7 +107,7 @@ impl Note {
         let text = serde_json::to_vec(self)
             .map_err(|error| RepoError::Failed(format!("the note cannot be written: {error}")))?;
         let dir = notes(repo);
-        fs::create_dir_all(&dir).map_err(|error| failed("cannot make", &dir, &error))?;
+        fs::create_dir_all(&dir).at("cannot make", &dir)?;
         write_whole(&note_file(repo, sandbox), &text)
     }
 
@@ -165,8 +165,44 @@ pub(super) fn write_whole(path: &Path, content: &[u8]) -> Result<(), RepoError> 
 }
 
 /// An error that names the file.
-pub(super) fn failed(what: &str, path: &Path, error: &std::io::Error) -> RepoError {
+pub(super) fn failed(what: &str, path: &Path, error: &io::Error) -> RepoError {
     RepoError::Failed(format!("{what} {}: {error}", path.display()))
+}
+
+/// Names the file in the error of an operation on it.
+pub(super) trait At<T> {
+    /// Returns the value, or the error with the reason and the path.
+    fn at(self, what: &str, path: &Path) -> Result<T, RepoError>;
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn at(self, what: &str, path: &Path) -> Result<T, RepoError> {
+        self.map_err(|error| failed(what, path, &error))
+    }
+}
+
+/// Removes a file or link, if it exists.
+pub(super) fn remove_if_there(file: &Path) -> Result<(), RepoError> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed.at("cannot remove", file),
+    }
+}
+
+/// Reads a file; none if it does not exist.
+pub(super) fn read_if_there(file: &Path) -> Result<Option<Vec<u8>>, RepoError> {
+    match fs::read(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        read => read.map(Some).at("cannot read", file),
+    }
+}
+
+/// Lists the entries of a directory; none if it does not exist.
+pub(super) fn entries_in(dir: &Path) -> Result<Vec<fs::DirEntry>, RepoError> {
+    match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed.and_then(Iterator::collect).at("cannot list", dir),
+    }
 }
 
 /// A sandbox whose links were followed and found correct.
@@ -216,6 +252,23 @@ pub(super) fn worktrees(repo: &GitRepo) -> PathBuf {
     repo.theirs().join("worktrees")
 }
 
+/// Returns the git directory of a checkout; a bare repository is its own.
+pub(super) fn git_dir(top: &Path) -> PathBuf {
+    let own = top.join(".git");
+    match own.is_dir() {
+        true => own,
+        false => linked(top).unwrap_or_else(|| top.to_owned()),
+    }
+}
+
+/// Returns the directory with the refs, objects and settings of a git directory, which all its worktrees share.
+pub(super) fn common_dir(git_dir: &Path) -> PathBuf {
+    match line(git_dir, Path::new("commondir")) {
+        Ok(Some(text)) => git_dir.join(bytes::path(text.trim_ascii_end())),
+        _ => git_dir.to_owned(),
+    }
+}
+
 /// Returns the directory to which the `.git` file of a directory leads, if it exists.
 pub(super) fn linked(dir: &Path) -> Option<PathBuf> {
     let target = read_link_file(&dir.join(".git"))?;
@@ -234,7 +287,7 @@ pub(super) fn read_link_file(file: &Path) -> Option<PathBuf> {
 ///
 /// # Errors
 /// When the file cannot be read.
-pub(super) fn line(dir: &Path, name: &Path) -> std::io::Result<Option<Vec<u8>>> {
+pub(super) fn line(dir: &Path, name: &Path) -> io::Result<Option<Vec<u8>>> {
     match beneath::read(dir, name, LINE_MAX) {
         Err(error) if is_strange(&error) => Ok(None),
         read => read,
@@ -243,7 +296,7 @@ pub(super) fn line(dir: &Path, name: &Path) -> std::io::Result<Option<Vec<u8>>> 
 
 /// Returns true if the path is, or leads through, something that an agent put there instead of a regular file of a
 /// sane size.
-pub(super) fn is_strange(error: &std::io::Error) -> bool {
+pub(super) fn is_strange(error: &io::Error) -> bool {
     let loops = error.raw_os_error() == Some(nix::errno::Errno::ELOOP as i32);
     loops || beneath::is_odd(error)
 }
@@ -288,7 +341,7 @@ pub(super) fn is_of_another(repo: &GitRepo, admin: &Path, sandbox: &Path) -> boo
 /// Returns the worktrees of `repo.git` that the agent made inside the sandbox: their administrative directories, and
 /// their paths relative to the sandbox.
 pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<(PathBuf, RelPath)>, RepoError> {
-    let home = fs::canonicalize(sandbox).map_err(|error| failed("cannot find", sandbox, &error))?;
+    let home = fs::canonicalize(sandbox).at("cannot find", sandbox)?;
     let mut found = Vec::new();
     for admin in entries(repo)? {
         let dir = line(&admin, Path::new("gitdir")).and_then(|text| {
@@ -317,7 +370,7 @@ pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<(PathBuf, Rel
 
 /// Returns true if access was refused although the directory, or the nearest one above it that exists, is this
 /// user's: an agent's work may be in it.
-pub(super) fn is_closed(dir: &Path, error: &std::io::Error) -> bool {
+pub(super) fn is_closed(dir: &Path, error: &io::Error) -> bool {
     let closed = dir
         .ancestors()
         .find_map(|dir| fs::symlink_metadata(dir).ok());
@@ -328,7 +381,7 @@ pub(super) fn is_closed(dir: &Path, error: &std::io::Error) -> bool {
 
 /// Returns true if there is nothing, or nothing that this user's agent can have made: files that a container writes
 /// as root cannot be read.
-pub(super) fn is_nothing(error: &std::io::Error) -> bool {
+pub(super) fn is_nothing(error: &io::Error) -> bool {
     use ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }
@@ -336,7 +389,6 @@ pub(super) fn is_nothing(error: &std::io::Error) -> bool {
 /// Every administrative directory of `repo.git`.
 pub(super) fn entries(repo: &GitRepo) -> Result<Vec<PathBuf>, RepoError> {
     let dir = worktrees(repo);
-    let fail = |error: std::io::Error| failed("cannot list", &dir, &error);
     let mut found = Vec::new();
     // A link in place of the directory is not followed.
     if fs::symlink_metadata(&dir).is_ok_and(|meta| !meta.is_dir()) {
@@ -345,11 +397,11 @@ pub(super) fn entries(repo: &GitRepo) -> Result<Vec<PathBuf>, RepoError> {
     match fs::read_dir(&dir) {
         Ok(list) => {
             for entry in list {
-                found.push(entry.map_err(fail)?.path());
+                found.push(entry.at("cannot list", &dir)?.path());
             }
         }
         Err(error) if is_nothing(&error) => {}
-        Err(error) => return Err(fail(error)),
+        Err(error) => return Err(failed("cannot list", &dir, &error)),
     }
     found.sort();
     Ok(found)
@@ -366,7 +418,7 @@ pub(super) fn retire(repo: &GitRepo, admin: &Path) -> Result<PathBuf, RepoError>
     let retired = share::own_dir(repo, Path::new("horde/retired"))?;
     let name = admin.file_name().unwrap_or_default().to_string_lossy();
     let to = free_name(&retired, &name);
-    fs::rename(admin, &to).map_err(|error| failed("cannot move", admin, &error))?;
+    fs::rename(admin, &to).at("cannot move", admin)?;
     Ok(to)
 }
 
@@ -390,19 +442,18 @@ pub(super) fn make(
     work_tree: &Path,
 ) -> Result<PathBuf, RepoError> {
     let dir = share::own_dir(repo, Path::new("worktrees"))?;
-    let fail = |error: std::io::Error| failed("cannot make a directory in", &dir, &error);
-    let dir = fs::canonicalize(&dir).map_err(fail)?;
+    let dir = fs::canonicalize(&dir).at("cannot make a directory in", &dir)?;
     let fresh = tempfile::Builder::new()
         .prefix("horde-new-")
         .permissions(fs::Permissions::from_mode(0o755))
         .tempdir_in(repo.theirs())
-        .map_err(fail)?;
+        .at("cannot make a directory in", &dir)?;
     let back = [bytes::of(&work_tree.join(".git")), b"\n"].concat();
     write_whole(&fresh.path().join("gitdir"), &back)?;
     write_whole(&fresh.path().join("commondir"), b"../..\n")?;
     write_whole(&fresh.path().join("HEAD"), head)?;
     let admin = free_name(&dir, name);
-    fs::rename(fresh.path(), &admin).map_err(fail)?;
+    fs::rename(fresh.path(), &admin).at("cannot make a directory in", &dir)?;
     let _moved = fresh.keep();
     Ok(admin)
 }
@@ -410,8 +461,8 @@ pub(super) fn make(
 /// Makes a private directory in ours, removed when dropped.
 pub(super) fn scratch(repo: &GitRepo) -> Result<tempfile::TempDir, RepoError> {
     let dir = repo.repo_dir().join("horde").join("tmp");
-    fs::create_dir_all(&dir).map_err(|error| failed("cannot make", &dir, &error))?;
+    fs::create_dir_all(&dir).at("cannot make", &dir)?;
     tempfile::Builder::new()
         .tempdir_in(&dir)
-        .map_err(|error| failed("cannot make a directory in", &dir, &error))
+        .at("cannot make a directory in", &dir)
 }

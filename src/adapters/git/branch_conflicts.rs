@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::admin::{self, failed, free_name, write_whole};
+use super::admin::{self, failed, write_whole};
 use super::ref_lock;
 use super::reflog_commits::kinds_there;
 use super::rig::GitRepo;
 use super::theirs::{self, Head};
-use super::unreadable;
+use super::{share, unreadable};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -220,18 +220,12 @@ pub(super) fn unless(
     if !fs::symlink_metadata(&at).is_ok_and(|found| !is_fine(&found)) {
         return Ok(());
     }
-    let flat = name.display().to_string().replace('/', "-");
-    let to = free_name(dir, &format!("{flat}.aside"));
-    let below = to.strip_prefix(dir).unwrap_or(&to);
-    match beneath::rename(dir, name, below) {
-        Err(error) if !admin::is_nothing(&error) => Err(failed("cannot rename", &at, &error)),
-        _ => {
-            repo.mended(format!(
-                "{} was in the place of a file that git needs, and is set aside as {}",
-                at.display(),
-                to.display()
-            ));
-            Ok(())
-        }
+    if let Some(to) = share::set_aside(dir, name)? {
+        repo.mended(format!(
+            "{} was in the place of a file that git needs, and is set aside as {}",
+            at.display(),
+            to.display()
+        ));
     }
+    Ok(())
 }

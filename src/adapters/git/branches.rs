@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::admin;
+use super::admin::{self, At};
 use super::bytes;
 use super::rig::GitRepo;
 use super::stash::PINS;
@@ -57,7 +57,7 @@ fn line(admin: &Path, name: &str) -> Result<Option<Vec<u8>>, RepoError> {
         Err(error) if admin::is_nothing(&error) => Ok(None),
         text => text,
     };
-    let text = text.map_err(|error| admin::failed("cannot read", &admin.join(name), &error))?;
+    let text = text.at("cannot read", &admin.join(name))?;
     Ok(text.map(|text| text.trim_ascii().to_owned()))
 }
 

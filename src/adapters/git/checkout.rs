@@ -18,7 +18,7 @@ pub(super) use self::fast_forward::fast_forward;
 pub(super) use self::unfinished::Unfinished;
 use self::unfinished::is_interrupted;
 pub(super) use self::unfinished::recover as recover_in_turn;
-use super::admin::{failed, scratch};
+use super::admin::{At, scratch};
 use super::command::Git;
 use super::rig::GitRepo;
 use super::{bytes, name_locks};
@@ -95,8 +95,7 @@ fn repository(repo: &GitRepo) -> Result<Option<PathBuf>, RepoError> {
         .args(["rev-parse", "--path-format=absolute", "--git-common-dir"])
         .run()?;
     let dir = fs::canonicalize(bytes::path(found.stdout.trim_ascii_end()));
-    dir.map(Some)
-        .map_err(|error| failed("cannot find the repository of", checkout, &error))
+    dir.map(Some).at("cannot find the repository of", checkout)
 }
 
 /// Waits until no other rig of this supervisor lands on the checkout of this rig, takes the turn to land, and keeps other
@@ -128,7 +127,7 @@ fn turn_now(repo: &GitRepo) -> Result<Option<LandingTurn>, RepoError> {
 
 /// Keeps other supervisors out.
 fn only(repo: &GitRepo, dir: PathBuf, here: name_locks::Turn) -> Result<LandingTurn, RepoError> {
-    let open = File::open(&dir).map_err(|error| failed("cannot open", &dir, &error))?;
+    let open = File::open(&dir).at("cannot open", &dir)?;
     let everywhere = match open.try_lock() {
         Ok(()) => Some(open),
         Err(TryLockError::WouldBlock) => {

@@ -1,15 +1,16 @@
 //! A digest of a sandbox's state: two measurements with the same digest saw the same content.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::admin::failed;
+use super::admin::{At, failed};
 use super::bytes;
 use super::files::compare::Item;
+use super::files::hash::{READ_AT_ONCE, drain};
 use super::files::list::list;
 use super::files::open::Root;
 use super::files::walk::{Entry, Kind};
@@ -110,16 +111,10 @@ fn of_link(to: &[u8]) -> String {
 fn content(mut file: fs::File, exec: bool) -> io::Result<String> {
     let mut hash = Sha256::new();
     part(&mut hash, if exec { b"exec" } else { b"file" });
-    let mut buffer = vec![0; 64 * 1024];
-    let mut total = 0_u64;
-    loop {
-        let read = file.read(&mut buffer)?;
-        if read == 0 {
-            break;
-        }
-        total += read as u64;
-        hash.update(&buffer[..read]);
-    }
+    let total = drain(&mut file, READ_AT_ONCE, |part| {
+        hash.update(part);
+        Ok(())
+    })?;
     hash.update(total.to_le_bytes());
     Ok(hex(&hash.finalize()))
 }
@@ -136,8 +131,7 @@ fn part(hash: &mut Sha256, bytes: &[u8]) {
 
 /// Adds the state of an operation in progress, a file or a directory.
 fn in_progress(hash: &mut Sha256, admin: &Path, name: &str) -> Result<(), RepoError> {
-    let fail = |error: io::Error| failed("cannot read", &admin.join(name), &error);
-    let root = Root::open(admin).map_err(fail)?;
+    let root = Root::open(admin).at("cannot read", &admin.join(name))?;
     let Ok(meta) = fs::symlink_metadata(admin.join(name)) else {
         return Ok(());
     };

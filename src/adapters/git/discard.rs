@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::admin::{self, Note, failed, free_name};
+use super::admin::{self, At, Note, failed, free_name};
 use super::branches::drop_branch;
 use super::facts;
 use super::late_writes::{self, Began};
 use super::measure::{Files, Measured, measure};
-use super::rig::GitRepo;
+use super::rig::{GitRepo, locked};
 use super::{retired, sandbox, stash};
 use crate::adapters::trash::{self, stamp_now};
 use crate::adapters::{beneath, mounts};
@@ -33,7 +33,7 @@ pub(super) fn discard(
     trash: &Path,
     still: &dyn Fn() -> Result<(), RepoError>,
 ) -> Result<(), RepoError> {
-    let _serial = repo.worktrees();
+    let _serial = locked(&repo.state.worktrees);
     let path = permit.sandbox();
     sandbox::inside(repo, path)?;
     put_back(path)?;
@@ -45,12 +45,12 @@ pub(super) fn discard(
     let (mut measured, mut last) = (None, None);
     if there {
         unmounted(path)?;
-        let began = Began::now().map_err(|error| failed("cannot look who is in", path, &error))?;
+        let began = Began::now().at("cannot look who is in", path)?;
         last = Some((verify(repo, permit)?, began));
         measured = admin::linked(path);
         inner = admin::inside(repo, path)?;
     }
-    let held = beneath::make_room(trash).map_err(|error| failed("cannot make", trash, &error))?;
+    let held = beneath::make_room(trash).at("cannot make", trash)?;
     let raider = permit.raider();
     let name = format!("{}-{}-{}", raider.rig, raider.name, permit.incarnation());
     let mut noted = None;
@@ -58,13 +58,12 @@ pub(super) fn discard(
         still()?;
         unmounted(path)?;
         let since = stamp_now();
-        let fail = |error: io::Error| failed("cannot look who is in", path, &error);
-        began.map_more().map_err(fail)?;
+        began.map_more().at("cannot look who is in", path)?;
         noted = measured.and_then(|admin| {
             let note = began.note(&admin, since).ok()?;
             Some((admin, note))
         });
-        let note = began.note(path, since).map_err(fail)?;
+        let note = began.note(path, since).at("cannot look who is in", path)?;
         let to = free_name(trash, &name);
         remove(repo, path, (judged, began), &held, (&to, &note))?;
     }
@@ -117,8 +116,7 @@ fn remove(
     to: (&Path, &trash::Note),
 ) -> Result<(), RepoError> {
     let beside = leaving(sandbox);
-    let step_out =
-        || rename_free(sandbox, &beside).map_err(|error| failed("cannot move", sandbox, &error));
+    let step_out = || rename_free(sandbox, &beside).at("cannot move", sandbox);
     if let Some(what) = late_writes::watch(repo, judged, began, &beside, step_out)? {
         put_back(sandbox)?;
         return Err(RepoError::PermitStale(what));
@@ -153,7 +151,7 @@ pub(super) fn forget(
     raider: &RaiderId,
     incarnation: Incarnation,
 ) -> Result<(), RepoError> {
-    let _serial = repo.worktrees();
+    let _serial = locked(&repo.state.worktrees);
     sandbox::inside(repo, sandbox)?;
     put_back(sandbox)?;
     if fs::symlink_metadata(sandbox).is_ok() {
@@ -181,7 +179,7 @@ pub(super) fn forget(
 /// Refuses if a person's directory or a disk is mounted in the sandbox: its files would be deleted, too.
 fn unmounted(sandbox: &Path) -> Result<(), RepoError> {
     let mounts = mounts::below(sandbox);
-    let mounts = mounts.map_err(|error| failed("cannot list the mounts in", sandbox, &error))?;
+    let mounts = mounts.at("cannot list the mounts in", sandbox)?;
     match mounts.first() {
         None => Ok(()),
         Some(mount) => Err(RepoError::Failed(format!(
@@ -226,7 +224,7 @@ pub(super) fn put_back(sandbox: &Path) -> Result<(), RepoError> {
                 let name = format!("{}-kept", sandbox.file_name().unwrap_or_default().display());
                 to = free_name(sandbox.parent().unwrap_or(sandbox), &name);
             }
-            done => return done.map_err(|error| failed("cannot move back", &place, &error)),
+            done => return done.at("cannot move back", &place),
         }
     }
 }

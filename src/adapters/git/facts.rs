@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use super::admin::{self, At};
+use super::bytes;
 use super::ignored::precious;
 use super::measure::{Files, Measured, measure, measure_gone};
 use super::remote::PUSHED;
 use super::rig::{GitRepo, oid};
-use super::{admin, bytes};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
 use crate::domain::ignored::Ignored;
@@ -108,8 +109,7 @@ pub(super) fn strays(
     let mut names = vec![format!("refs/heads/{branch}")];
     for admin in admin::of_sandbox(repo, sandbox)? {
         let head = admin::line(&admin, Path::new("HEAD"));
-        let head =
-            head.map_err(|error| admin::failed("cannot read the HEAD of", &admin, &error))?;
+        let head = head.at("cannot read the HEAD of", &admin)?;
         let head = bytes::lossy(&head.unwrap_or_default());
         names.push(head.trim().trim_start_matches("ref: ").to_owned());
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::command::{Git, NETWORK, Output};
-use super::push::git_messages;
+use super::push::{git_messages, without_password};
 use super::remote;
 use super::rig::{GitRepo, resolve};
 use super::settings::Checkout;
@@ -17,9 +17,10 @@ const CLONE: Duration = Duration::from_secs(3600);
 /// The prefix of the checkout's refs during the first fetch.
 const SEED: &str = "refs/horde/seed";
 
-/// Runs a command that talks to a remote. Its failure is a [`RepoError::Remote`].
-pub(super) fn network(git: Git, url: &str) -> Result<Output, RepoError> {
-    let output = git.as_user().limit(NETWORK).output()?;
+/// Runs a command that talks to a remote, and is named `what` in a timeout. Its failure is a [`RepoError::Remote`].
+pub(super) fn network(git: Git, url: &str, what: &str) -> Result<Output, RepoError> {
+    let output = git.as_user().limit(NETWORK).output();
+    let output = output.map_err(|error| without_password(error, what))?;
     if output.ok() {
         return Ok(output);
     }
@@ -117,23 +118,28 @@ fn drop_seeds(repo: &GitRepo) -> Result<(), RepoError> {
     Ok(())
 }
 
+/// Returns the branch that a remote's HEAD names.
+pub(super) fn head_of(repo: &GitRepo, remote: &str) -> Result<Option<String>, RepoError> {
+    let git = repo.git().args(["ls-remote", "--symref", remote, "HEAD"]);
+    let text = network(git, remote, &format!("reading of {remote}"))?.text();
+    let mut lines = text.lines();
+    let named = lines.find_map(|line| {
+        line.strip_prefix("ref: refs/heads/")?
+            .strip_suffix("\tHEAD")
+    });
+    Ok(named.map(str::to_owned))
+}
+
 /// Returns the branch that the origin's HEAD names, by the origin itself or by the checkout.
 pub(super) fn remote_head(
     repo: &GitRepo,
     checkout: Option<&Checkout>,
 ) -> Result<Option<String>, RepoError> {
-    let asked = repo
-        .git()
-        .as_user()
-        .args(["ls-remote", "--symref", "origin", "HEAD"])
-        .limit(NETWORK)
-        .output()?;
-    let text = asked.text();
-    let told = text.lines().find_map(|line| {
-        let name = line.strip_prefix("ref: refs/heads/")?;
-        name.strip_suffix("\tHEAD")
-    });
-    let mut candidates: Vec<String> = told.map(str::to_owned).into_iter().collect();
+    let told = match head_of(repo, "origin") {
+        Err(RepoError::Remote(_)) => None,
+        told => told?,
+    };
+    let mut candidates: Vec<String> = told.into_iter().collect();
     if let Some(checkout) = checkout {
         for (name, prefix) in [
             ("refs/remotes/origin/HEAD", "refs/remotes/origin/"),

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use super::admin::{common_dir, git_dir};
 use super::command::Git;
 use super::rig::GitRepo;
 use crate::domain::city::RigSource;
@@ -27,7 +28,7 @@ pub(super) fn of_user(repo: &GitRepo) -> Result<Option<PathBuf>, RepoError> {
 }
 
 fn of_checkout(top: &Path) -> Result<Option<PathBuf>, RepoError> {
-    let git_dir = git_dir(top);
+    let git_dir = common_dir(&git_dir(top));
     let dir = match configured(top)? {
         Some(dir) => top.join(dir),
         None => git_dir.join("hooks"),
@@ -36,20 +37,6 @@ fn of_checkout(top: &Path) -> Result<Option<PathBuf>, RepoError> {
     let (dir, top, git_dir) = (real(&dir), real(top), real(&git_dir));
     let tracked = dir.starts_with(&top) && !dir.starts_with(&git_dir);
     Ok((!tracked || top == git_dir).then_some(dir))
-}
-
-/// Returns the git directory that the checkout's worktrees share.
-fn git_dir(top: &Path) -> PathBuf {
-    let link = top.join(".git");
-    let Ok(text) = fs::read_to_string(&link) else {
-        // A bare repository is its own git directory.
-        return if link.is_dir() { link } else { top.to_owned() };
-    };
-    let own = top.join(text.trim_start_matches("gitdir: ").trim_end());
-    match fs::read_to_string(own.join("commondir")) {
-        Ok(common) => own.join(common.trim_end()),
-        Err(_) => own,
-    }
 }
 
 /// Returns `core.hooksPath` as the user set it, without the setting of this process.

@@ -1,8 +1,8 @@
 //! Ignored files that a removal loses for good, for the salvage record and for a removal.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::admin::{Note, failed};
+use super::admin::{At, Note, common_dir, git_dir};
 use super::bytes::{self, RelPath};
 use super::files::ignore::Excludes;
 use super::injected_files;
@@ -34,7 +34,10 @@ const WRITTEN: &[&str] = &[".log", ".o", ".pyc", ".class", ".tmp"];
 /// Returns the rules for every sandbox of the rig: the user's own, those of the rig's checkout, and those of the
 /// harnesses. All sandboxes share an agent's `info/exclude`, so that file does not count.
 pub(super) fn excludes(repo: &GitRepo) -> Excludes {
-    let checkout = repo.source().path().map(exclude_file);
+    let checkout = repo
+        .source()
+        .path()
+        .map(|top| common_dir(&git_dir(top)).join(exclude::FILE));
     let files = repo.user_excludes().into_iter().chain(checkout);
     let files = files.chain([repo.repo_dir().join(exclude::FILE)]);
     let files: Vec<PathBuf> = files.collect();
@@ -45,19 +48,7 @@ pub(super) fn excludes(repo: &GitRepo) -> Excludes {
 pub(super) fn leave_out(repo: &GitRepo, patterns: &[String]) -> Result<(), RepoError> {
     let ours = repo.repo_dir();
     exclude::add(ours, patterns.iter().map(String::as_str))
-        .map_err(|error| failed("cannot add rules to", &ours.join(exclude::FILE), &error))
-}
-
-/// Returns the exclude list of a checkout, even of a linked worktree.
-fn exclude_file(checkout: &Path) -> PathBuf {
-    let own = checkout.join(".git");
-    let git_dir = match own.is_dir() {
-        true => own,
-        false => super::admin::linked(checkout).unwrap_or_else(|| checkout.to_owned()),
-    };
-    let common = std::fs::read_to_string(git_dir.join("commondir"));
-    let common = common.map_or_else(|_| git_dir.clone(), |text| git_dir.join(text.trim_end()));
-    common.join("info").join("exclude")
+        .at("cannot add rules to", &ours.join(exclude::FILE))
 }
 
 /// Returns the ignored paths that a removal loses (`.env`, the settings of an editor), a directory as one path.

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 
-use super::admin::{Note, failed};
+use super::admin::{At, Note, failed};
 use super::bytes::{self, RelPath};
 use super::digest;
 use super::files::list::list;
@@ -63,18 +63,17 @@ pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> 
     for (name, target) in wanted {
         let target = spec.task_dir.join(target);
         let link = spec.path.join(name);
-        let fail = |error: std::io::Error| failed("cannot link", &link, &error);
         match fs::read_link(&link) {
             Ok(found) if found == target => continue,
             // Our link, but for another location of the city or another incarnation.
             Ok(_) if is_ours(&spec.path, name.as_bytes()) => {
-                fs::remove_file(&link).map_err(fail)?;
+                fs::remove_file(&link).at("cannot link", &link)?;
             }
             Ok(_) => continue,
             Err(_) if fs::symlink_metadata(&link).is_ok() => continue,
             Err(_) => {}
         }
-        symlink(&target, &link).map_err(fail)?;
+        symlink(&target, &link).at("cannot link", &link)?;
     }
     Ok(())
 }
@@ -183,7 +182,7 @@ fn copy_one(source: &Path, to: &Path, relative: &Path, note: &mut Note) -> Resul
     let found = fs::symlink_metadata(source).map_err(fail)?;
     if !found.is_symlink() {
         // A FIFO would block for ever.
-        regular::regular(&found).map_err(|error| failed("cannot copy", source, &error))?;
+        regular::regular(&found).at("cannot copy", source)?;
     }
     if fs::symlink_metadata(&target).is_ok() {
         // An unreadable file is the agent's.
@@ -243,6 +242,5 @@ pub(super) fn exclude<'a>(
     });
     let rules: Vec<String> = rules.collect();
     let file = repo.theirs().join(exclude::FILE);
-    exclude::add(repo.theirs(), rules.iter().map(String::as_str))
-        .map_err(|error| failed("cannot add rules to", &file, &error))
+    exclude::add(repo.theirs(), rules.iter().map(String::as_str)).at("cannot add rules to", &file)
 }

@@ -1,9 +1,9 @@
 //! Moves the target, and checks what is on it.
 
 use super::checkout;
-use super::command::NETWORK;
+use super::fetch::head_of;
 use super::patch_equivalence;
-use super::push::{Answer, Push, git_messages, without_password};
+use super::push::{Answer, Push};
 use super::remote::{fetch, fetch_target, moved, remote_head, track};
 use super::rig::GitRepo;
 use super::share;
@@ -36,10 +36,8 @@ pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result
         }
     }
     checkout::free(repo, target, Some((old, new)))?;
-    let url = repo.push_url()?;
     let push = Push {
         repo,
-        url: &url,
         branch: target,
         head: Some(new),
         lease: Some(old),
@@ -155,7 +153,7 @@ pub(super) fn on_main(repo: &GitRepo, head: &Oid, target: &str) -> Result<bool, 
 
 fn remote_has(repo: &GitRepo, remote: &str, head: &Oid, target: &str) -> Result<bool, RepoError> {
     let mut branches = vec![target.to_owned()];
-    branches.extend(default_of(repo, remote)?.filter(|branch| branch != target));
+    branches.extend(head_of(repo, remote)?.filter(|branch| branch != target));
     for branch in branches {
         match fetch(repo, remote, remote, &branch) {
             Err(RepoError::NotFound(_)) => continue,
@@ -169,24 +167,4 @@ fn remote_has(repo: &GitRepo, remote: &str, head: &Oid, target: &str) -> Result<
         }
     }
     Ok(false)
-}
-
-/// Returns the branch that a remote's HEAD names.
-fn default_of(repo: &GitRepo, remote: &str) -> Result<Option<String>, RepoError> {
-    let output = repo
-        .git()
-        .as_user()
-        .args(["ls-remote", "--symref", remote, "HEAD"])
-        .limit(NETWORK)
-        .output()
-        .map_err(|error| without_password(error, &format!("reading of {remote}")))?;
-    if !output.ok() {
-        return Err(RepoError::Remote(git_messages(&output, remote)));
-    }
-    let text = output.text();
-    let head = text.lines().find_map(|line| {
-        let name = line.strip_prefix("ref: refs/heads/")?;
-        Some(name.split_once('\t')?.0.to_owned())
-    });
-    Ok(head)
 }

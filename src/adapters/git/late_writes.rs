@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::admin::failed;
+use super::admin::At;
 use super::bytes;
 use super::files::compare::{Item, read};
 use super::files::hash_cache::HashCache;
@@ -99,9 +99,8 @@ pub(super) fn watch(
     let mut rules = rules(&measured.ground, &excludes, &shown, &measured.index);
     rename()?;
     let found = (|| {
-        let fail = |error: std::io::Error| failed("cannot read", place, &error);
-        let root = Root::open(place).map_err(fail)?;
-        let walked = walk(&root, &mut rules).map_err(fail)?;
+        let root = Root::open(place).at("cannot read", place)?;
+        let walked = walk(&root, &mut rules).at("cannot read", place)?;
         if let Some(closed) = walked.closed.iter().find(|closed| !closed.hidden) {
             let (path, why) = (bytes::lossy(&closed.path), &closed.why);
             return Err(RepoError::Failed(format!("cannot read {path}: {why}")));

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::admin::failed;
+use super::admin::At;
 use super::command::Git;
 use super::digest::hex;
+use super::files::hash::{READ_AT_ONCE, drain};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -19,11 +20,12 @@ use crate::ports::repo::RepoError;
 const POINTER_MAX: usize = 1024;
 const VERSION: &str = "version https://git-lfs.github.com/spec/v1\n";
 
-/// The content of a pointer.
+/// The file that a pointer names.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Pointer {
-    digest: String,
-    size: u64,
+pub(super) struct Pointer {
+    /// Its SHA-256.
+    pub(super) digest: String,
+    pub(super) size: u64,
 }
 
 /// Copies the files that commits of `head` point to, and that no remote has, from one repository's store to
@@ -39,8 +41,7 @@ pub(super) fn bring(theirs: &Path, ours: &Path, head: &Oid) -> Result<(), RepoEr
     for pointer in pointers(ours, head)? {
         let to = place(ours, &pointer.digest);
         if !to.exists() {
-            copy(&place(theirs, &pointer.digest), &to, &pointer)
-                .map_err(|error| failed("cannot copy", &to, &error))?;
+            copy(&place(theirs, &pointer.digest), &to, &pointer).at("cannot copy", &to)?;
         }
     }
     Ok(())
@@ -53,9 +54,9 @@ fn place(repo: &Path, digest: &str) -> PathBuf {
 }
 
 /// Returns true if the store of ours has the file. Its digest was verified when it was copied.
-pub(super) fn is_stored(ours: &Path, digest: &str, size: u64) -> bool {
-    let found = is_digest(digest).then(|| fs::symlink_metadata(place(ours, digest)));
-    found.is_some_and(|found| found.is_ok_and(|found| found.is_file() && found.len() == size))
+pub(super) fn is_stored(ours: &Path, pointer: &Pointer) -> bool {
+    let found = fs::symlink_metadata(place(ours, &pointer.digest));
+    found.is_ok_and(|found| found.is_file() && found.len() == pointer.size)
 }
 
 fn is_digest(text: &str) -> bool {
@@ -102,6 +103,13 @@ fn pointers(ours: &Path, head: &Oid) -> Result<HashSet<Pointer>, RepoError> {
     Ok(text.split(VERSION).skip(1).filter_map(parse).collect())
 }
 
+/// Parses a blob that is a pointer.
+pub(super) fn pointer(blob: &[u8]) -> Option<Pointer> {
+    let text = std::str::from_utf8(blob).ok()?;
+    let text = text.strip_prefix(VERSION)?;
+    (blob.len() <= POINTER_MAX).then(|| parse(text)).flatten()
+}
+
 /// Parses the lines after the version, in any order.
 fn parse(text: &str) -> Option<Pointer> {
     let value = |key: &str| {
@@ -141,16 +149,10 @@ fn copy(from: &Path, to: &Path, pointer: &Pointer) -> io::Result<()> {
 fn write(mut from: impl Read, to: &Path) -> io::Result<String> {
     let mut file = File::create(to)?;
     let mut digest = Sha256::new();
-    let mut part = vec![0; 64 * 1024];
-    loop {
-        match from.read(&mut part)? {
-            0 => break,
-            read => {
-                digest.update(&part[..read]);
-                file.write_all(&part[..read])?;
-            }
-        }
-    }
+    drain(&mut from, READ_AT_ONCE, |part| {
+        digest.update(part);
+        file.write_all(part)
+    })?;
     file.sync_all()?;
     Ok(hex(&digest.finalize()))
 }
@@ -160,11 +162,22 @@ mod tests {
     use super::*;
     use crate::adapters::git::rig::oid;
 
-    fn pointer(content: &str) -> (Pointer, String) {
+    fn pointing(content: &str) -> (Pointer, String) {
         let digest = hex(&Sha256::digest(content));
         let size = content.len() as u64;
         let text = format!("{VERSION}oid sha256:{digest}\nsize {size}\n");
         (Pointer { digest, size }, text)
+    }
+
+    #[test]
+    fn pointer_names_its_file() {
+        let (file, text) = pointing("picture");
+        assert_eq!(pointer(text.as_bytes()), Some(file));
+        let long = text + &" ".repeat(POINTER_MAX);
+        for other in ["version 1\noid sha256:1\nsize 2\n", &long] {
+            assert_eq!(pointer(other.as_bytes()), None);
+        }
+        assert_eq!(pointer(b"\xff"), None);
     }
 
     #[test]
@@ -184,15 +197,15 @@ mod tests {
                 .join(two)
                 .join(&pointer.digest)
         };
-        let (good, text) = pointer("picture");
+        let (good, text) = pointing("picture");
         let copied = put(&good, "picture");
         fs::write(ours.join("good"), text).unwrap();
-        let (forged, text) = pointer("painting");
+        let (forged, text) = pointing("painting");
         let refused = put(&forged, "paintinG");
         fs::write(ours.join("forged"), text).unwrap();
-        let (absent, text) = pointer("elsewhere");
+        let (absent, text) = pointing("elsewhere");
         fs::write(ours.join("absent"), text).unwrap();
-        let (link, text) = pointer("secret");
+        let (link, text) = pointing("secret");
         let linked = put(&link, "secret");
         let place = theirs
             .join("lfs/objects")

@@ -10,7 +10,7 @@ use std::path::Path;
 use super::admin::{self, Note, failed, stamp, write_whole};
 use super::branches::checked_out;
 use super::ref_lock::RefLock;
-use super::rig::GitRepo;
+use super::rig::{GitRepo, locked};
 use super::{branch_conflicts, share};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
@@ -35,7 +35,7 @@ pub(super) fn mend(repo: &GitRepo) -> Result<(), RepoError> {
 /// Sets `packed-refs` aside if git could not read it. Checks it only if it changed.
 fn mend_packed(repo: &GitRepo) -> Result<(), RepoError> {
     let file = repo.theirs().join(PACKED);
-    let mut seen = repo.packed_seen();
+    let mut seen = locked(&repo.state.packed_seen);
     let now = stamp(&file);
     if now.is_none() || *seen == now {
         return Ok(());
@@ -59,13 +59,16 @@ fn mend_packed(repo: &GitRepo) -> Result<(), RepoError> {
     if stamp(&file) != now {
         return Ok(());
     }
-    let aside = set_aside(repo, PACKED)?;
+    let Some(aside) = share::set_aside(repo.theirs(), Path::new(PACKED))? else {
+        return Ok(());
+    };
     write_whole(&file, rest.as_bytes())?;
     share::publish_all(repo);
     *seen = stamp(&file);
     repo.mended(format!(
-        "{} {why}, and is set aside as {aside}; the readable refs are written again, and their commits are saved",
-        file.display()
+        "{} {why}, and is set aside as {}; the readable refs are written again, and their commits are saved",
+        file.display(),
+        aside.display()
     ));
     Ok(())
 }
@@ -220,18 +223,15 @@ fn mend_shallow(repo: &GitRepo) -> Result<(), RepoError> {
             return Ok(());
         }
     }
-    let aside = set_aside(repo, SHALLOW)?;
+    let Some(aside) = share::set_aside(repo.theirs(), Path::new(SHALLOW))? else {
+        return Ok(());
+    };
     repo.mended(format!(
-        "{} truncated the history of all sandboxes, and is set aside as {aside}",
-        file.display()
+        "{} truncated the history of all sandboxes, and is set aside as {}",
+        file.display(),
+        aside.display()
     ));
     Ok(())
-}
-
-fn set_aside(repo: &GitRepo, name: &str) -> Result<String, RepoError> {
-    let aside = admin::free_name(repo.theirs(), &format!("{name}.aside"));
-    share::set_aside(repo.theirs(), Path::new(name))?;
-    Ok(aside.display().to_string())
 }
 
 #[cfg(test)]

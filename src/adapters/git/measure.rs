@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::admin::{self, failed};
+use super::admin::{self, At};
 use super::bytes::RelPath;
 use super::files::compare::{Against, Compared, Tree, compare, staged};
 use super::files::convert::{Judge, Lfs, lists};
@@ -292,15 +292,14 @@ fn disk(
 ) -> Result<Disk, RepoError> {
     let (tree, index, format) = (&*sight.tree, &*sight.index, sight.format);
     let sandbox = ground.sandbox.as_path();
-    let fail = |error: std::io::Error| failed("cannot read", sandbox, &error);
-    let root = Root::open(sandbox).map_err(fail)?;
+    let root = Root::open(sandbox).at("cannot read", sandbox)?;
     let excludes = super::ignored::excludes(repo);
     let listed = index.entries.iter().map(|staged| &staged.path);
     let tracked = Paths::of(tree.keys().chain(listed.clone()));
     let own = injected_files::names(ground.note.as_ref());
     let shown = Paths::of(tree.keys().chain(listed).chain(&own));
     let mut rules = rules(ground, &excludes, &shown, index);
-    let mut walked = walk(&root, &mut rules).map_err(fail)?;
+    let mut walked = walk(&root, &mut rules).at("cannot read", sandbox)?;
     all_read(&walked)?;
     let mut seen = known(repo, &root, files);
     let entries = match files {
@@ -393,10 +392,9 @@ fn left_modules(
     sight: &Baseline,
 ) -> Result<InnerFindings, RepoError> {
     let empty = admin::scratch(repo)?;
-    let fail = |error: std::io::Error| failed("cannot read", empty.path(), &error);
     let around = Around {
         repo,
-        root: &Root::open(empty.path()).map_err(fail)?,
+        root: &Root::open(empty.path()).at("cannot read", empty.path())?,
         admin: ground.admin.as_deref(),
         index: &sight.index,
         tree: &sight.tree,

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::admin::{self, failed};
+use super::admin::{self, At};
 use super::bytes;
 use super::command::{CHECKOUT, ENDED, Git};
 use super::files::index::quoted;
@@ -245,16 +245,15 @@ fn copy(repo: &GitRepo, ids: &[Oid]) -> Result<(), RepoError> {
 fn admit(repo: &GitRepo, dir: &Path, ids: &[Oid], names: &[Oid]) -> Result<(), RepoError> {
     // Not in ours yet, because git takes objects of ours for complete.
     let apart = dir.join("objects");
-    let fail = |error: io::Error| failed("cannot read the pack in", dir, &error);
     let git = || {
         let git = repo.git().env("GIT_OBJECT_DIRECTORY", &apart);
         borrowing(git, &repo.repo_dir().join("objects")).limit(CHECKOUT)
     };
-    fs::create_dir_all(apart.join("pack")).map_err(fail)?;
-    for pack in with_suffix(dir, "pack").map_err(fail)? {
+    fs::create_dir_all(apart.join("pack")).at("cannot read the pack in", dir)?;
+    for pack in with_suffix(dir, "pack").at("cannot read the pack in", dir)? {
         git()
             .args(["index-pack", "--stdin"])
-            .stdin_file(File::open(pack).map_err(fail)?)
+            .stdin_file(File::open(pack).at("cannot read the pack in", dir)?)
             .run()?;
     }
     if let Some(id) = missing(git(), names)?.first() {
@@ -279,7 +278,7 @@ fn admit(repo: &GitRepo, dir: &Path, ids: &[Oid], names: &[Oid]) -> Result<(), R
         }
         File::open(&pack)?.sync_all()
     });
-    moved.map_err(|error| failed("cannot write in", &pack, &error))
+    moved.at("cannot write in", &pack)
 }
 
 fn with_suffix(dir: &Path, suffix: &str) -> io::Result<Vec<PathBuf>> {

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::admin::failed;
+use super::admin::{At, failed};
 use super::bytes;
 use super::rig::GitRepo;
 use super::share;
@@ -72,7 +72,7 @@ fn open_fans(repo: &GitRepo, objects: &Path) -> Result<(), RepoError> {
             continue;
         }
         let opened = beneath::open_up(repo.theirs(), &Path::new("objects").join(&name));
-        if opened.map_err(|error| failed("cannot open", &dir, &error))? {
+        if opened.at("cannot open", &dir)? {
             repo.mended(format!(
                 "{} was not accessible to its owner; its mode is restored",
                 dir.display()
@@ -85,15 +85,16 @@ fn open_fans(repo: &GitRepo, objects: &Path) -> Result<(), RepoError> {
 /// Makes an object directory if there is none: without it git takes theirs for no repository, and a link in its place
 /// leads wherever an agent wants. Returns true if there was none.
 fn make_whole(theirs: &Path, objects: &Path) -> Result<bool, RepoError> {
-    let fail = |error: std::io::Error| failed("cannot make", objects, &error);
     match fs::symlink_metadata(objects) {
         Ok(found) if found.is_dir() => return Ok(false),
-        Ok(_) => share::set_aside(theirs, Path::new("objects"))?,
+        Ok(_) => drop(share::set_aside(theirs, Path::new("objects"))?),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(fail(error)),
+        Err(error) => return Err(failed("cannot make", objects, &error)),
     }
     match fs::create_dir(objects) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(fail(error)),
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            Err(failed("cannot make", objects, &error))
+        }
         _ => Ok(true),
     }
 }
@@ -139,21 +140,12 @@ fn odd_ones(objects: &Path) -> Result<Vec<(PathBuf, &'static str)>, RepoError> {
         }
         for (name, kind) in list(&dir)? {
             let is_index = kind.is_dir() && INDEXES.contains(&name.as_str());
-            if !kind.is_file() && !is_index && !is_aside(&name) {
+            if !kind.is_file() && !is_index {
                 found.push((dir.join(name), "regular file"));
             }
         }
     }
     Ok(found)
-}
-
-/// Returns true if the entry was set aside: git opens nothing of such a name.
-fn is_aside(name: &str) -> bool {
-    let rest = name.rsplit_once(".aside").map(|(_, rest)| rest);
-    rest.is_some_and(|rest| {
-        rest.bytes()
-            .all(|byte| byte == b'.' || byte.is_ascii_digit())
-    })
 }
 
 fn list(dir: &Path) -> Result<Vec<(String, FileType)>, RepoError> {
@@ -182,7 +174,7 @@ fn lenders(objects: &Path) -> Result<Vec<PathBuf>, RepoError> {
     let read = beneath::read(objects, Path::new("info/alternates"), LIST_MAX);
     let text = match read {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        read => read.map_err(|error| failed("cannot read the lenders of", objects, &error))?,
+        read => read.at("cannot read the lenders of", objects)?,
     };
     let text = text.unwrap_or_default();
     let lines = text.split(|byte| *byte == b'\n');

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::admin::failed;
+use super::admin::At;
 use super::bytes;
 use super::files::list::list as files_of;
 use super::inner::Kind;
@@ -45,14 +45,13 @@ pub(super) fn in_progress(git_dir: &Path) -> impl Iterator<Item = String> {
 
 /// Returns the files that a repair set aside, except empty ones.
 fn aside(admin: &Path) -> Result<Vec<OtherWork>, RepoError> {
-    let fail = |error: std::io::Error| failed("cannot list", admin, &error);
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(admin).map_err(fail)? {
-        let entry = entry.map_err(fail)?;
+    for entry in std::fs::read_dir(admin).at("cannot list", admin)? {
+        let entry = entry.at("cannot list", admin)?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
         if ASIDE.iter().any(|kept| name.starts_with(kept))
-            && entry.metadata().map_err(fail)?.len() > 0
+            && entry.metadata().at("cannot list", admin)?.len() > 0
         {
             names.push(name.into_owned());
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::rig::GitRepo;
+use super::rig::{GitRepo, locked};
 use super::{
     branches, checkout, commit_checks, discard, facts, fetch, gate, ignored, land, merge,
     pinned_stashes, pins, prepare, progress, provenance, remote, repair, retired, salvage, sandbox,
@@ -105,7 +105,7 @@ impl Repo for GitRepo {
 
     fn drop_branch(&self, branch: &str) -> Result<bool, RepoError> {
         // Locked, so that no worktree checks the branch out meanwhile.
-        let _worktrees = self.worktrees();
+        let _worktrees = locked(&self.state.worktrees);
         branches::drop_branch(self, branch)
     }
 

@@ -5,10 +5,10 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::admin::{failed, write_whole};
+use super::admin::{At, failed, read_if_there, write_whole};
 use super::command::Git;
 use super::fetch::{fetch_all, network, remote_head};
-use super::rig::GitRepo;
+use super::rig::{GitRepo, locked};
 use super::settings::{self, Checkout};
 use super::{checkout, discard, gate, injected_files, share, share_integrity};
 use crate::adapters::mounts;
@@ -33,7 +33,7 @@ pub(super) fn version() -> Result<String, RepoError> {
 
 /// Makes or refreshes both repositories.
 pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
-    let _alone = repo.preparing();
+    let _alone = locked(&repo.state.preparing);
     local::git_version(&version()?).map_err(RepoError::Failed)?;
     let persons = match repo.source() {
         RigSource::Path(path) => Some(inspect(path)?),
@@ -42,7 +42,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     if let Err(why) = checkout::recover(repo) {
         tracing::warn!(rig = %repo.name(), %why, "a landing that was interrupted cannot be taken back now; the next landing tries again");
     }
-    let serial = repo.worktrees();
+    let serial = locked(&repo.state.worktrees);
     discard::put_all_back(repo);
     init(repo, persons.as_ref())?;
     share::init(repo)?;
@@ -97,10 +97,8 @@ pub(super) fn again(repo: &GitRepo) -> Result<(), RepoError> {
     share::lend(repo)?;
     settings::give_again(repo)?;
     let attributes = repo.repo_dir().join("info/attributes");
-    match fs::read(&attributes) {
-        Ok(text) => share::write(repo, "info/attributes", &text)?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(failed("cannot read", &attributes, &error)),
+    if let Some(text) = read_if_there(&attributes)? {
+        share::write(repo, "info/attributes", &text)?;
     }
     injected_files::exclude(repo, injected_files::EXCLUDED)?;
     share::publish_all(repo);
@@ -156,7 +154,7 @@ fn init(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
         let mut private = fs::DirBuilder::new();
         let made = private.recursive(true).mode(0o700).create(parent);
         made.and_then(|()| private.create(dir))
-            .map_err(|error| failed("cannot make", dir, &error))?;
+            .at("cannot make", dir)?;
         init_bare(dir, &format)?;
     }
     [dir.parent().unwrap_or(dir), dir]
@@ -166,13 +164,13 @@ fn init(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
 
 /// Removes others' access to a directory of ours: it holds the agents' work and credentials of remotes.
 fn close(dir: &Path) -> Result<(), RepoError> {
-    let fail = |error: std::io::Error| failed("cannot restrict the mode of", dir, &error);
-    let found = fs::symlink_metadata(dir).map_err(fail)?;
+    let found = fs::symlink_metadata(dir).at("cannot restrict the mode of", dir)?;
     if !found.is_dir() || found.permissions().mode() & 0o077 == 0 {
         return Ok(());
     }
     tracing::warn!(path = %dir.display(), "other users could read this directory of the supervisor; its mode is changed to 0700");
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(fail)
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o700))
+        .at("cannot restrict the mode of", dir)
 }
 
 /// Runs `git init` for a bare repository without hooks and branches.
@@ -189,11 +187,8 @@ pub(super) fn init_bare(dir: &Path, format: &str) -> Result<(), RepoError> {
 
 /// Returns the object format of a remote, by the length of its ids.
 fn remote_format(url: &str) -> Result<String, RepoError> {
-    let output = network(
-        Git::in_dir(Path::new("/")).args(["ls-remote", "--heads", "--", url]),
-        url,
-    )?;
-    let text = output.text();
+    let git = Git::in_dir(Path::new("/")).args(["ls-remote", "--heads", "--", url]);
+    let text = network(git, url, "reading of the rig's repository")?.text();
     let Some(line) = text.lines().next() else {
         return Err(RepoError::Failed(format!(
             "the repository {url} is empty: push a first commit"
@@ -209,13 +204,9 @@ fn take_attributes(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), Re
         return Ok(());
     };
     let from = checkout.git_dir.join("info").join("attributes");
-    let text = match fs::read(&from) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(failed("cannot read", &from, &error)),
-    };
+    let text = read_if_there(&from)?.unwrap_or_default();
     let info = repo.repo_dir().join("info");
-    fs::create_dir_all(&info).map_err(|error| failed("cannot make", &info, &error))?;
+    fs::create_dir_all(&info).at("cannot make", &info)?;
     write_whole(&info.join("attributes"), &text)?;
     share::write(repo, "info/attributes", &text)
 }

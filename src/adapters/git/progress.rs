@@ -9,7 +9,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::admin::{failed, line, locate};
+use super::admin::{At, failed, line, locate};
 use super::digest::hex;
 use super::files::text::encode;
 use super::rig::GitRepo;
@@ -34,7 +34,7 @@ pub(super) fn progress(repo: &GitRepo, sandbox: &Path) -> Result<String, RepoErr
     }
     // A repository may keep no reflogs: then only the branch itself shows an empty commit.
     let head = line(&place.admin, Path::new("HEAD"));
-    let head = head.map_err(|error| failed("cannot read the HEAD of", &place.admin, &error))?;
+    let head = head.at("cannot read the HEAD of", &place.admin)?;
     let head = String::from_utf8(head.unwrap_or_default()).unwrap_or_default();
     if let Some(branch) = head.trim_end().strip_prefix("ref: ") {
         stamp(&mut mark, &repo.theirs().join(branch))?;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
-use super::admin::{self, Note, failed};
+use super::admin::{self, At, Note};
 use super::files::hash::{self, Format};
 use super::ground::ground;
 use super::rig::GitRepo;
@@ -61,7 +61,7 @@ pub(super) fn has_committed(
     let found = hash::bytes(Format::of(&blob), bytes);
     found
         .map(|found| found == blob)
-        .map_err(|error| failed("cannot hash the content of", sandbox, &error))
+        .at("cannot hash the content of", sandbox)
 }
 
 fn by_note(raider: &RaiderId, note: Note) -> Option<Provenance> {
@@ -93,7 +93,7 @@ fn by_branch(
     // git writes this file once, when it makes the worktree.
     let first = admin.join("commondir");
     let made = fs::metadata(&first).and_then(|found| found.modified());
-    let made = made.map_err(|error| failed("cannot inspect", &first, &error))?;
+    let made = made.at("cannot inspect", &first)?;
     let bad = |error: jiff::Error| RepoError::Failed(error.to_string());
     Ok(Some(Provenance {
         incarnation,

@@ -21,8 +21,6 @@ const ASKED_AFTER: Duration = Duration::from_millis(if cfg!(test) { 300 } else {
 pub(super) struct Push<'a> {
     /// The repository pushed from.
     pub(super) repo: &'a GitRepo,
-    /// The URL to push to.
-    pub(super) url: &'a str,
     /// The remote branch.
     pub(super) branch: &'a str,
     /// Its new commit; none deletes it.
@@ -51,6 +49,7 @@ impl Push<'_> {
     /// [`RepoError::Remote`] when there was no answer, [`RepoError::Timeout`].
     pub(super) fn run(&self) -> Result<Answer, RepoError> {
         let name = format!("refs/heads/{}", self.branch);
+        let url = self.repo.push_url()?;
         let mut git = self.repo.git().as_user();
         git = match self.head {
             Some(head) => {
@@ -61,7 +60,7 @@ impl Push<'_> {
                 }
                 // git-lfs asks the configuration where the remote is.
                 git.arg("-c")
-                    .arg(format!("remote.origin.pushUrl={}", self.url))
+                    .arg(format!("remote.origin.pushUrl={url}"))
                     .arg("push")
             }
             // A deletion brings no commits that a hook could check.
@@ -80,14 +79,11 @@ impl Push<'_> {
             git = git.arg(format!("--force-with-lease={name}:{expected}"));
         }
         let head = self.head.map(Oid::as_str).unwrap_or_default();
-        let git = git
-            .arg(self.url)
-            .arg(format!("{head}:{name}"))
-            .limit(NETWORK);
+        let git = git.arg(&url).arg(format!("{head}:{name}")).limit(NETWORK);
         let Some(output) = self.patiently(git)? else {
             return Ok(Answer::Done);
         };
-        read(&output, &name, self.url)
+        read(&output, &name, &url)
     }
 
     /// Returns the outcome of the push; none if the remote has the commit and only the push hangs, because a hook

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::admin::failed;
+use super::admin::{At, failed};
 use super::rig::GitRepo;
 use super::theirs::is_absent;
 use super::{branch_conflicts, bytes, locks, name_locks, repair};
@@ -30,7 +30,7 @@ impl RefLock {
         match made {
             Ok(file) => {
                 let made = file.metadata();
-                let made = made.map_err(|error| failed("cannot read", &lock, &error))?;
+                let made = made.at("cannot read", &lock)?;
                 Ok(Some(Self(Some((lock, made.ino())))))
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),

@@ -4,10 +4,10 @@
 //! the place of pushed branches. Such a ref outlives the sandbox and its local branch, as it would on a remote.
 
 use super::branches::drop_branch;
-use super::command::NETWORK;
+use super::fetch::network;
 use super::name_locks;
-use super::push::{Answer, Push, git_messages, without_password};
-use super::rig::{GitRepo, oid};
+use super::push::{Answer, Push};
+use super::rig::{GitRepo, locked, oid};
 use super::share;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, TargetState};
@@ -48,29 +48,24 @@ pub(super) fn fetch(
     branch: &str,
 ) -> Result<(), RepoError> {
     let _turn = name_locks::take(repo.repo_dir(), &format!("{remote}/{branch}"));
-    let output = repo
+    let name = format!("refs/remotes/{remote}/{branch}");
+    let git = repo
         .git()
-        .as_user()
         .args(["fetch", "--quiet", "--no-write-fetch-head", "--no-tags"])
         .args(["--no-recurse-submodules", "--no-auto-maintenance", from])
-        .arg(format!(
-            "+refs/heads/{branch}:refs/remotes/{remote}/{branch}"
-        ))
-        .limit(NETWORK)
-        .output()
-        .map_err(|error| without_password(error, &format!("fetch of {branch}")))?;
-    if output.ok() {
-        let name = format!("refs/remotes/{remote}/{branch}");
-        if let Some(tip) = repo.resolve(&name)? {
-            share::publish(repo, &name, &tip);
+        .arg(format!("+refs/heads/{branch}:{name}"));
+    match network(git, from, &format!("fetch of {branch}")) {
+        Ok(_) => {
+            if let Some(tip) = repo.resolve(&name)? {
+                share::publish(repo, &name, &tip);
+            }
+            Ok(())
         }
-        return Ok(());
+        Err(RepoError::Remote(why)) if why.contains("couldn't find remote ref") => {
+            Err(RepoError::NotFound(format!("branch {branch} on {remote}")))
+        }
+        Err(error) => Err(error),
     }
-    let why = git_messages(&output, from);
-    if why.contains("couldn't find remote ref") {
-        return Err(RepoError::NotFound(format!("branch {branch} on {remote}")));
-    }
-    Err(RepoError::Remote(why))
 }
 
 /// Returns the current commit of the remote's branch.
@@ -83,17 +78,8 @@ pub(super) fn remote_head(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, R
     }
     let name = format!("refs/heads/{branch}");
     let url = repo.push_url()?;
-    let output = repo
-        .git()
-        .as_user()
-        .args(["ls-remote", "--refs", &url, &name])
-        .limit(NETWORK)
-        .output()
-        .map_err(|error| without_password(error, &format!("reading of {branch}")))?;
-    if !output.ok() {
-        return Err(RepoError::Remote(git_messages(&output, &url)));
-    }
-    let text = output.text();
+    let git = repo.git().args(["ls-remote", "--refs", &url, &name]);
+    let text = network(git, &url, &format!("reading of {branch}"))?.text();
     // The pattern also matches `x/refs/heads/<branch>`.
     let found = text.lines().find_map(|line| {
         let (id, ref_name) = line.split_once('\t')?;
@@ -116,10 +102,8 @@ pub(super) fn push_branch(
     if !repo.pushes() {
         return keep_branch(repo, branch, head, expected);
     }
-    let url = repo.push_url()?;
     let push = Push {
         repo,
-        url: &url,
         branch,
         head: Some(head),
         lease: expected,
@@ -189,7 +173,7 @@ pub(super) fn delete_branch(repo: &GitRepo, branch: &str, head: &Oid) -> Result<
     repo.git().args(["update-ref", "-d", &tracking]).run()?;
     share::withdraw(repo, &tracking);
     // Locked, so that no worktree checks the branch out meanwhile.
-    let _worktrees = repo.worktrees();
+    let _worktrees = locked(&repo.state.worktrees);
     drop_branch(repo, branch).map(drop)
 }
 
@@ -207,10 +191,8 @@ fn delete_kept(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoError
 }
 
 fn delete_remote(repo: &GitRepo, branch: &str, head: &Oid) -> Result<(), RepoError> {
-    let url = repo.push_url()?;
     let push = Push {
         repo,
-        url: &url,
         branch,
         head: None,
         lease: Some(head),

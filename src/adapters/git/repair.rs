@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::admin::{self, Note, failed, free_name};
+use super::admin::{self, At, Note, failed, free_name};
 use super::bytes;
 use super::command::{CHECKOUT, Git};
 use super::measure::lens;
-use super::rig::{GitRepo, resolve};
+use super::rig::{GitRepo, locked, resolve};
 use super::theirs::{self, Head};
 use super::{injected_files, refill, revive, sandbox};
 use crate::domain::ids::Oid;
@@ -23,7 +23,7 @@ const LOCK_MAX_AGE: Duration = Duration::from_secs(60);
 
 /// Repairs the sandbox, or recreates it from its branch.
 pub(super) fn repair(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
-    let _serial = repo.worktrees();
+    let _serial = locked(&repo.state.worktrees);
     sandbox::check(repo, spec)?;
     // Its reflog may know better where it was than at its base.
     revive::check(repo, &spec.path);
@@ -87,12 +87,12 @@ pub(super) fn settle_anew(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf,
 
 /// Makes both links correct, and HEAD valid.
 fn heal(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), RepoError> {
-    fs::create_dir_all(&spec.path).map_err(|error| failed("cannot make", &spec.path, &error))?;
+    fs::create_dir_all(&spec.path).at("cannot make", &spec.path)?;
     let dot_git = spec.path.join(".git");
     if fs::symlink_metadata(&dot_git).is_ok_and(|meta| meta.is_dir()) {
         // An agent ran `git init` here: its repository stays, under another name.
         let aside = free_name(&spec.path, "found.git");
-        fs::rename(&dot_git, &aside).map_err(|error| failed("cannot move", &dot_git, &error))?;
+        fs::rename(&dot_git, &aside).at("cannot move", &dot_git)?;
     }
     let mut link = b"gitdir: ".to_vec();
     link.extend_from_slice(bytes::of(admin));
@@ -239,5 +239,5 @@ pub(super) fn set_aside(file: &Path) -> Result<(), RepoError> {
     let dir = file.parent().unwrap_or(Path::new("."));
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let aside = free_name(dir, &format!("{name}.aside"));
-    fs::rename(file, &aside).map_err(|error| failed("cannot move", file, &error))
+    fs::rename(file, &aside).at("cannot move", file)
 }

@@ -3,13 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::admin::{self, failed};
+use super::admin::{self, entries_in};
 use super::branch_conflicts;
 use super::bytes;
 use super::files::list::list as files_of;
@@ -69,7 +68,8 @@ fn named(repo: &GitRepo, entry: &Path) -> Result<BTreeSet<Oid>, RepoError> {
 /// stays, and the others are removed all the same.
 pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoError> {
     let mut expired = 0;
-    for entry in list(&admin::retired(repo))? {
+    for entry in entries_in(&admin::retired(repo))? {
+        let entry = entry.path();
         let old = set_aside(&entry).is_some_and(|at| at < before);
         if !old {
             continue;
@@ -89,18 +89,6 @@ fn set_aside(entry: &Path) -> Option<Timestamp> {
     let meta = fs::symlink_metadata(entry).ok()?;
     let nanos = i32::try_from(meta.ctime_nsec()).ok()?;
     Timestamp::new(meta.ctime(), nanos).ok()
-}
-
-fn list(dir: &Path) -> Result<Vec<PathBuf>, RepoError> {
-    let fail = |error: std::io::Error| failed("cannot list", dir, &error);
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(fail(error)),
-    };
-    entries
-        .map(|entry| Ok(entry.map_err(fail)?.path()))
-        .collect()
 }
 
 /// Returns the commit that was checked out last; its branch may be gone.

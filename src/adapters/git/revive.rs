@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 
 use jiff::Timestamp;
 
 use super::admin::{self, Note, stamp};
 use super::measure::commit;
 use super::reflog_commits::kinds;
-use super::rig::GitRepo;
+use super::rig::{GitRepo, locked};
 use super::theirs::{self, Head};
 use super::{branch_conflicts, bytes, sandbox};
 use crate::adapters::beneath;
@@ -35,13 +34,9 @@ pub(super) fn check(repo: &GitRepo, sandbox: &Path) {
     if is_there(repo, sandbox, &name) {
         return;
     }
-    let _alone = repo.healing();
+    let _alone = locked(&repo.state.healing);
     let Err(why) = all(repo) else { return };
-    let mut said = repo
-        .logged_refs()
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    if said.insert(why.to_string()) {
+    if locked(&repo.state.logged).insert(why.to_string()) {
         tracing::error!(rig = %repo.name(), %why, "a raider's branch was lost and could not be restored; the next patrol tries again");
     }
 }
@@ -65,12 +60,12 @@ fn is_there(repo: &GitRepo, sandbox: &Path, name: &str) -> bool {
         return is_found();
     }
     let now = stamp(&repo.theirs().join("packed-refs"));
-    if now.is_some() && repo.branches_seen().get(sandbox) == now.as_ref() {
+    if now.is_some() && locked(&repo.state.branches_seen).get(sandbox) == now.as_ref() {
         return true;
     }
     let found = is_found();
     if let (true, Some(now)) = (found, now) {
-        repo.branches_seen().insert(sandbox.to_owned(), now);
+        locked(&repo.state.branches_seen).insert(sandbox.to_owned(), now);
     }
     found
 }

@@ -48,41 +48,56 @@ pub struct GitRig {
 #[derive(Debug)]
 pub struct GitRepo {
     rig: GitRig,
-    /// Serialises git's worktree commands: git's own locks race when worktrees are added, pruned or repaired at the
-    /// same time.
-    worktrees: Mutex<()>,
-    preparing: Mutex<()>,
-    healing: Mutex<()>,
+    pub(super) state: State,
+    /// Cache of recent listings.
+    pub(super) recent: Recent,
+}
+
+/// The locks of a rig, and what was found out about it.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Serialises git's worktree commands: git's own locks race when worktrees are added, moved, pruned or repaired at
+    /// the same time.
+    pub(super) worktrees: Mutex<()>,
+    /// Serialises the preparation, including its fetch.
+    pub(super) preparing: Mutex<()>,
+    /// Serialises the repair of theirs: two repairs of the same damage would undo each other's work.
+    pub(super) healing: Mutex<()>,
     /// Cache of `user.email` of the repository; cleared when the settings are taken over again.
     email: Mutex<Option<Option<String>>>,
     /// Cache of the file with the user's ignore rules.
     excludes: Mutex<Option<Option<PathBuf>>>,
     /// Set once the remains of killed attempts were cleared, which must happen before the first use.
     cleared: AtomicBool,
-    /// Unreadable refs of theirs that were reported.
-    logged: LoggedRefs,
+    /// Unreadable refs and failed repairs of theirs that were logged.
+    pub(super) logged: LoggedRefs,
     /// Cache of the object format: `sha1` or `sha256`.
     format: OnceLock<String>,
-    /// A stamp of the configuration of theirs when it was last found usable.
-    config_seen: Mutex<Option<String>>,
-    /// A stamp of the packed refs of theirs when they were last found readable for git.
-    packed_seen: Mutex<Option<String>>,
+    /// A stamp of the configuration of theirs when it was last found usable, held during a check.
+    pub(super) config_seen: Mutex<Option<String>>,
+    /// A stamp of the packed refs of theirs when they were last found readable for git, held during a check.
+    pub(super) packed_seen: Mutex<Option<String>>,
     /// Stamps of the packed refs of theirs when the branch of a sandbox was last among them, by sandbox.
-    branches_seen: Mutex<HashMap<PathBuf, String>>,
+    pub(super) branches_seen: Mutex<HashMap<PathBuf, String>>,
     /// A stamp of the list of stash entries when they were last pinned.
-    stash_seen: Mutex<Option<String>>,
+    pub(super) stash_seen: Mutex<Option<String>>,
     /// The last attempt to pin the entries that left some, held while one runs.
-    stash_attempt: Mutex<Option<super::stash::Attempt>>,
+    pub(super) stash_attempt: Mutex<Option<super::stash::Attempt>>,
     /// Stash entries that were damaged when they were to be copied.
-    stash_spoilt: Mutex<BTreeSet<Oid>>,
-    stash_watch: StashWatch,
-    /// A reference to itself, if it is shared.
-    me: Weak<Self>,
+    pub(super) stash_spoilt: Mutex<BTreeSet<Oid>>,
+    /// The watch of the list of stash entries.
+    pub(super) stash_watch: StashWatch,
+    /// A reference to the repository itself, for work in the background; none if it is not shared.
+    pub(super) me: Weak<GitRepo>,
     prepared: Mutex<Prepared>,
     /// Repairs since they were last taken, for people.
     mended: Mutex<Vec<String>>,
-    /// Cache of recent listings.
-    pub(super) recent: Recent,
+}
+
+/// Locks a mutex. The guarded state lies in git's files, or every change of it is one assignment: a panic elsewhere
+/// breaks nothing here.
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The outcome of the attempts to prepare the repository.
@@ -103,24 +118,7 @@ impl GitRepo {
     pub fn new(rig: GitRig) -> Self {
         Self {
             rig,
-            worktrees: Mutex::new(()),
-            preparing: Mutex::new(()),
-            healing: Mutex::new(()),
-            email: Mutex::new(None),
-            excludes: Mutex::default(),
-            cleared: AtomicBool::new(false),
-            logged: LoggedRefs::default(),
-            format: OnceLock::new(),
-            config_seen: Mutex::new(None),
-            packed_seen: Mutex::new(None),
-            branches_seen: Mutex::default(),
-            stash_seen: Mutex::default(),
-            stash_attempt: Mutex::default(),
-            stash_spoilt: Mutex::default(),
-            stash_watch: StashWatch::default(),
-            me: Weak::new(),
-            prepared: Mutex::default(),
-            mended: Mutex::default(),
+            state: State::default(),
             recent: Recent::default(),
         }
     }
@@ -128,9 +126,10 @@ impl GitRepo {
     /// Makes a rig's git that also pins stash entries as they are made.
     #[must_use]
     pub fn watched(rig: GitRig) -> Arc<Self> {
-        Arc::new_cyclic(|me| Self {
-            me: Weak::clone(me),
-            ..Self::new(rig)
+        Arc::new_cyclic(|me| {
+            let mut repo = Self::new(rig);
+            repo.state.me = Weak::clone(me);
+            repo
         })
     }
 
@@ -144,7 +143,7 @@ impl GitRepo {
     /// likes.
     pub(super) fn mended(&self, what: String) {
         const MOST: usize = 20;
-        let mut mended = self.mended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mended = locked(&self.state.mended);
         if mended.len() < MOST && !mended.contains(&what) {
             mended.push(what);
         }
@@ -152,7 +151,7 @@ impl GitRepo {
 
     /// Returns the remembered repairs and clears the list.
     pub(super) fn take_mended(&self) -> Vec<String> {
-        std::mem::take(&mut *self.mended.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *locked(&self.state.mended))
     }
 
     /// Returns `user.email` as taken over from the rig's checkout, or the user's own.
@@ -165,24 +164,24 @@ impl GitRepo {
                 .ok()?;
             Some(output.text()).filter(|email| !email.is_empty())
         };
-        let mut known = self.email.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = locked(&self.state.email);
         known.get_or_insert_with(read).clone()
     }
 
     /// Returns the object format: `sha1` or `sha256`.
     pub(super) fn object_format(&self) -> Result<&str, RepoError> {
-        if let Some(format) = self.format.get() {
+        if let Some(format) = self.state.format.get() {
             return Ok(format);
         }
         let asked = self.git().args(["rev-parse", "--show-object-format"]);
         let format = asked.run()?.text();
-        Ok(self.format.get_or_init(|| format))
+        Ok(self.state.format.get_or_init(|| format))
     }
 
     /// Clears the cache of the user's own configuration.
     pub(super) fn forget_user(&self) {
-        *self.email.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        *self.excludes.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *locked(&self.state.email) = None;
+        *locked(&self.state.excludes) = None;
     }
 
     /// Returns the file with the user's own ignore rules.
@@ -205,7 +204,7 @@ impl GitRepo {
                 .or(home.map(|home| home.join(".config")));
             config.map(|config| config.join("git").join("ignore"))
         };
-        let mut known = self.excludes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = locked(&self.state.excludes);
         known.get_or_insert_with(read).clone()
     }
 
@@ -276,34 +275,14 @@ impl GitRepo {
         }
     }
 
-    /// Locks the repair of theirs: two repairs of the same damage would undo each other's work.
-    pub(super) fn healing(&self) -> MutexGuard<'_, ()> {
-        self.healing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Locks the commands that add, move, repair or prune worktrees.
-    pub(super) fn worktrees(&self) -> MutexGuard<'_, ()> {
-        // The guarded state lives in git's files, so a panic elsewhere breaks nothing here.
-        self.worktrees
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Locks the preparation, including its fetch.
-    pub(super) fn preparing(&self) -> MutexGuard<'_, ()> {
-        self.preparing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns true on the first call only.
     pub(super) fn first_time(&self) -> bool {
-        !self.cleared.swap(true, Ordering::Relaxed)
+        !self.state.cleared.swap(true, Ordering::Relaxed)
     }
 
     /// Notes that the first attempt to prepare is under way: until it ends, the repository cannot be used.
     pub(super) fn begin_preparing(&self) {
-        let mut now = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = locked(&self.state.prepared);
         if matches!(*now, Prepared::NotTried) {
             *now = Prepared::Begun;
         }
@@ -312,7 +291,7 @@ impl GitRepo {
     /// Records the outcome of an attempt to prepare. A failure after a success does not count: the repository stays
     /// prepared.
     pub(super) fn set_prepared(&self, outcome: &Result<(), RepoError>) {
-        let mut now = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = locked(&self.state.prepared);
         match (outcome, &*now) {
             (Ok(()), _) => *now = Prepared::Once,
             (Err(_), Prepared::Once) => {}
@@ -322,62 +301,12 @@ impl GitRepo {
 
     /// Returns the reason why the repository is not prepared, if that was tried.
     pub(super) fn unprepared(&self) -> Option<String> {
-        let now = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = locked(&self.state.prepared);
         match &*now {
             Prepared::Failed(why) => Some(why.clone()),
             Prepared::Begun => Some("its repository is still being prepared".to_owned()),
             Prepared::NotTried | Prepared::Once => None,
         }
-    }
-
-    /// Unreadable refs of theirs that were reported already.
-    pub(super) fn logged_refs(&self) -> &LoggedRefs {
-        &self.logged
-    }
-
-    /// Returns the stamp of the configuration of theirs, locked for a check.
-    pub(super) fn config_seen(&self) -> MutexGuard<'_, Option<String>> {
-        let seen = self.config_seen.lock();
-        seen.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The stamp of the packed refs of theirs, held while they are looked at.
-    pub(super) fn packed_seen(&self) -> MutexGuard<'_, Option<String>> {
-        let seen = self.packed_seen.lock();
-        seen.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The stamps of the packed refs of theirs, by sandbox.
-    pub(super) fn branches_seen(&self) -> MutexGuard<'_, HashMap<PathBuf, String>> {
-        let seen = self.branches_seen.lock();
-        seen.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The watch of the list of stash entries.
-    pub(super) fn stash_watch(&self) -> &StashWatch {
-        &self.stash_watch
-    }
-
-    /// A reference to itself, for work in the background; none if it is not shared.
-    pub(super) fn me(&self) -> Weak<Self> {
-        Weak::clone(&self.me)
-    }
-
-    /// The stamp of the list of stash entries.
-    pub(super) fn stash_seen(&self) -> MutexGuard<'_, Option<String>> {
-        let seen = self.stash_seen.lock();
-        seen.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The last attempt to pin stash entries that left some.
-    pub(super) fn stash_attempt(&self) -> &Mutex<Option<super::stash::Attempt>> {
-        &self.stash_attempt
-    }
-
-    /// The stash entries that were damaged.
-    pub(super) fn stash_spoilt(&self) -> MutexGuard<'_, BTreeSet<Oid>> {
-        let spoilt = self.stash_spoilt.lock();
-        spoilt.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The URL that the supervisor pushes to.

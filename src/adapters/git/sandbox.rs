@@ -13,15 +13,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::admin::{self, Note, failed};
+use super::admin::{self, At, Note, failed, remove_if_there};
 use super::command::{CHECKOUT, Git};
 use super::files::hash::{self, Format};
 use super::files::hash_cache::HashCache;
 use super::files::open::Root;
 use super::files::paths::Beside;
-use super::files::walk::{All, Entry, walk};
+use super::files::walk::{Entry, all_below};
 use super::ground::seen_file;
-use super::rig::GitRepo;
+use super::rig::{GitRepo, locked};
 use super::theirs::{self, Head};
 use super::{branch_conflicts, injected_files, repair, retired, revive, stash};
 use crate::domain::ids::{Oid, SlotName};
@@ -29,7 +29,7 @@ use crate::ports::repo::{RepoError, SandboxSpec};
 
 /// Makes the sandbox, or finishes it.
 pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
-    let _serial = repo.worktrees();
+    let _serial = locked(&repo.state.worktrees);
     check(repo, spec)?;
     super::settings::keep(repo);
     match Note::begun(repo, spec) {
@@ -114,8 +114,7 @@ fn check_head(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), Re
 
 /// Refuses a path that could reach outside of this rig or into another incarnation's sandbox.
 pub(super) fn check(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
-    fs::create_dir_all(repo.raiders_dir())
-        .map_err(|error| failed("cannot make", repo.raiders_dir(), &error))?;
+    fs::create_dir_all(repo.raiders_dir()).at("cannot make", repo.raiders_dir())?;
     inside(repo, &spec.path)?;
     if &spec.raider.rig != repo.name() {
         return Err(RepoError::Failed(format!(
@@ -184,11 +183,7 @@ pub(super) fn fill(
     note.write(repo, &spec.path)?;
     // Only a killed attempt of our own can have left it: no agent was here yet.
     let lock = admin.join("index.lock");
-    if let Err(error) = fs::remove_file(&lock)
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
-        return Err(failed("cannot remove", &lock, &error));
-    }
+    remove_if_there(&lock)?;
     let tip = repo
         .their_refs()
         .resolve(&format!("refs/heads/{}", spec.branch))?
@@ -210,11 +205,11 @@ fn remember(repo: &GitRepo, sandbox: &Path, commit: &Oid) -> Result<(), RepoErro
     let fail = |error: std::io::Error| failed("cannot read", sandbox, &error);
     let blobs = repo.files_of(commit)?;
     let root = Root::open(sandbox).map_err(fail)?;
-    let walked = walk(&root, &mut All).map_err(fail)?;
+    let entries = all_below(&root, b"")?;
     let probe = admin::scratch(repo)?;
     let probe = fs::File::create(probe.path().join("probe")).map_err(fail)?;
     let mut beside = Beside::new(&*blobs);
-    let files = walked.entries.iter().filter_map(|entry| {
+    let files = entries.iter().filter_map(|entry| {
         let (mode, blob) = beside.at(&entry.path)?;
         (entry.git_mode() == Some(mode)).then_some((entry, blob))
     });
@@ -249,7 +244,6 @@ fn missing(dir: &Path) -> RepoError {
 pub(super) fn list(repo: &GitRepo) -> Result<Vec<(SlotName, PathBuf)>, RepoError> {
     repo.recent.tidy();
     let dir = repo.raiders_dir();
-    let fail = |error: std::io::Error| failed("cannot list", dir, &error);
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -259,12 +253,12 @@ pub(super) fn list(repo: &GitRepo) -> Result<Vec<(SlotName, PathBuf)>, RepoError
                 false => Ok(Vec::new()),
             };
         }
-        Err(error) => return Err(fail(error)),
+        Err(error) => return Err(failed("cannot list", dir, &error)),
     };
     let mut found = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(fail)?;
-        let is_dir = entry.file_type().map_err(fail)?.is_dir();
+        let entry = entry.at("cannot list", dir)?;
+        let is_dir = entry.file_type().at("cannot list", dir)?.is_dir();
         let name = entry
             .file_name()
             .to_str()

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::admin::{self, Note, failed};
+use super::admin::{self, At, Note, failed};
 use super::rig::GitRepo;
 use crate::domain::sandbox_fault::SandboxFault;
 use crate::ports::repo::RepoError;
@@ -20,7 +20,7 @@ pub(super) fn find(repo: &GitRepo, sandbox: &Path) -> Result<Option<SandboxFault
         Err(RepoError::NotFound(_)) => return Ok(Some(SandboxFault::Gone)),
         Err(RepoError::Broken { why, .. }) => {
             // Without a free descriptor nothing can be read; that is an error, and not a fault of the sandbox.
-            File::open(sandbox).map_err(|error| failed("cannot read", sandbox, &error))?;
+            File::open(sandbox).at("cannot read", sandbox)?;
             return Ok(Some(SandboxFault::Broken(why)));
         }
         Err(error) => return Err(error),

@@ -8,11 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::admin::{failed, stamp, write_whole};
+use super::admin::{At, stamp, write_whole};
 use super::bytes;
 use super::command::Git;
 use super::filters::{self, Places};
-use super::rig::{GitRepo, PUSH_URL_KEY};
+use super::rig::{GitRepo, PUSH_URL_KEY, locked};
 use super::{refusals, share, share_integrity};
 use crate::adapters::beneath;
 use crate::domain::city::RigSource;
@@ -24,22 +24,9 @@ pub(super) const FILE: &str = "horde.config";
 /// The largest configuration that is read.
 const CONFIG_MAX: u64 = 1024 * 1024;
 
-/// The settings of ours in addition to those of the checkout. git prunes nothing: salvage and its retention decide
-/// what is removed.
-const OURS: &[(&str, &str)] = &[
-    ("core.bare", "true"),
-    ("core.logAllRefUpdates", "true"),
-    ("gc.auto", "0"),
-    ("maintenance.auto", "false"),
-    ("gc.pruneExpire", "never"),
-    ("gc.reflogExpire", "never"),
-    ("gc.reflogExpireUnreachable", "never"),
-    ("gc.worktreePruneExpire", "never"),
-    ("push.default", "nothing"),
-];
-
-/// The same for theirs, where salvage searches the reflogs for commits.
-const THEIRS: &[(&str, &str)] = &[
+/// The settings of both repositories in addition to those of the checkout. git prunes nothing: salvage and its
+/// retention decide what is removed, and salvage searches the reflogs of theirs for commits.
+const FIXED: &[(&str, &str)] = &[
     ("core.bare", "true"),
     ("core.logAllRefUpdates", "true"),
     ("gc.auto", "0"),
@@ -174,7 +161,7 @@ impl Checkout {
 }
 
 /// Parses the output of `git config --list -z`.
-fn listed(text: &[u8]) -> Settings {
+pub(super) fn listed(text: &[u8]) -> Settings {
     let records = bytes::split(text).map(|record| {
         let text = bytes::lossy(record);
         match text.split_once('\n') {
@@ -237,7 +224,7 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
     }
     let file = of_user_file(repo.repo_dir());
     let dir = file.parent().unwrap_or(repo.repo_dir());
-    fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))?;
+    fs::create_dir_all(dir).at("cannot make", dir)?;
     refresh(&file, &render(&user))?;
     refresh(&repo.repo_dir().join("config"), &ours(format, &own))?;
     let given = render(&closed(wanted.clone()));
@@ -256,7 +243,7 @@ fn given_file(repo: &GitRepo) -> PathBuf {
 /// Gives theirs the settings again that it had.
 pub(super) fn give_again(repo: &GitRepo) -> Result<(), RepoError> {
     let file = given_file(repo);
-    let text = fs::read(&file).map_err(|error| failed("cannot read", &file, &error))?;
+    let text = fs::read(&file).at("cannot read", &file)?;
     share::write(repo, FILE, &text)?;
     renew(repo)
 }
@@ -274,7 +261,7 @@ fn renew(repo: &GitRepo) -> Result<(), RepoError> {
             "the shared configuration of the sandboxes is unusable; it is rewritten"
         );
     }
-    let text = base(repo.object_format()?, THEIRS, &[("include.path", FILE)]);
+    let text = base(repo.object_format()?, &[("include.path", FILE)]);
     share::write(repo, "config", text.as_bytes())
 }
 
@@ -283,7 +270,7 @@ fn renew(repo: &GitRepo) -> Result<(), RepoError> {
 pub(super) fn keep(repo: &GitRepo) {
     share_integrity::heal(repo);
     let now = || stamp(&repo.theirs().join("config"));
-    let mut seen = repo.config_seen();
+    let mut seen = locked(&repo.state.config_seen);
     let is_known = |now: &Option<String>| now.is_some() && *now == *seen;
     let kept = match is_known(&now()) {
         true => Ok(()),
@@ -344,16 +331,16 @@ fn ours(format: &str, wanted: &Settings) -> String {
             key => settings.push((key.to_owned(), value.clone())),
         }
     }
-    base(format, OURS, &[]) + &render(&settings)
+    base(format, &[]) + &render(&settings)
 }
 
-fn base(format: &str, fixed: &[(&str, &str)], more: &[(&str, &str)]) -> String {
+fn base(format: &str, more: &[(&str, &str)]) -> String {
     let version = if format == "sha1" { "0" } else { "1" };
     let mut settings = vec![("core.repositoryformatversion", version)];
     if format != "sha1" {
         settings.push(("extensions.objectformat", format));
     }
-    let all = settings.iter().chain(fixed).chain(more);
+    let all = settings.iter().chain(FIXED).chain(more);
     let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), Some((*value).to_owned()));
     render(&all.map(owned).collect())
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::admin::{failed, free_name};
+use super::admin::{At, failed, free_name};
 use super::bytes;
 use super::prepare::{init_bare, is_lent};
 use super::rig::{GitRepo, oid};
@@ -42,15 +42,15 @@ pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
     }
     let fresh = super::admin::scratch(repo)?;
     let made = fresh.path().join("repo.git");
-    fs::create_dir(&made).map_err(|error| failed("cannot make", &made, &error))?;
+    fs::create_dir(&made).at("cannot make", &made)?;
     init_bare(&made, repo.object_format()?)?;
     // The configuration of a new repository is written with the settings of the checkout.
     let config = made.join("config");
-    fs::remove_file(&config).map_err(|error| failed("cannot remove", &config, &error))?;
+    fs::remove_file(&config).at("cannot remove", &config)?;
     if let Some(parent) = dir.parent() {
-        fs::create_dir_all(parent).map_err(|error| failed("cannot make", parent, &error))?;
+        fs::create_dir_all(parent).at("cannot make", parent)?;
     }
-    fs::rename(&made, dir).map_err(|error| failed("cannot make", dir, &error))
+    fs::rename(&made, dir).at("cannot make", dir)
 }
 
 /// Renames anything in the place of theirs. Returns the new path.
@@ -106,24 +106,27 @@ pub(super) fn lend_again(repo: &GitRepo) -> Result<(), RepoError> {
     }
 }
 
-/// Renames to `NAME.aside` anything that agents put in place of a file or directory of theirs. Follows no link.
-/// Succeeds if it is gone meanwhile.
-pub(super) fn set_aside(dir: &Path, name: &Path) -> Result<(), RepoError> {
-    let aside = free_name(dir, &format!("{}.aside", name.display()));
-    let to = aside.strip_prefix(dir).unwrap_or(&aside);
-    match beneath::rename(dir, name, to) {
-        Ok(()) => {
-            let (at, aside) = (dir.join(name), aside.display());
-            tracing::warn!(
-                at = %at.display(),
-                %aside,
-                "an entry of the agents' repository does not have the type that its name requires; it is set aside"
-            );
-            Ok(())
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(failed("cannot rename", &dir.join(name), &error)),
+/// The largest length of the path in the name of a set-aside entry: file systems limit a name to 255 bytes.
+const ASIDE_MAX: usize = 200;
+
+/// Moves what agents put in place of a file or directory of theirs to the top, as `a-b-c.aside` for `a/b/c`: git would
+/// open or follow it in its directory under any name. Follows no link. Returns the new path; none if it is gone
+/// meanwhile.
+pub(super) fn set_aside(dir: &Path, name: &Path) -> Result<Option<PathBuf>, RepoError> {
+    let mut flat = name.display().to_string().replace('/', "-");
+    while flat.len() > ASIDE_MAX {
+        flat.pop();
     }
+    let (at, aside) = (dir.join(name), free_name(dir, &format!("{flat}.aside")));
+    match beneath::rename(dir, name, aside.strip_prefix(dir).unwrap_or(&aside)) {
+        Ok(()) => {
+            let (at, aside) = (at.display(), aside.display());
+            tracing::warn!(%at, %aside, "an entry of the agents' repository that git cannot use is set aside");
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed("cannot rename", &at, &error)),
+    }
+    Ok(Some(aside))
 }
 
 /// Returns a directory of theirs, made if needed. Renames anything else on its path: through a link, files would be
@@ -138,7 +141,7 @@ pub(super) fn own_dir(repo: &GitRepo, name: &Path) -> Result<PathBuf, RepoError>
         }
     }
     let made = beneath::make_dirs(dir, name);
-    made.map_err(|error| failed("cannot make", &dir.join(name), &error))?;
+    made.at("cannot make", &dir.join(name))?;
     Ok(dir.join(name))
 }
 
@@ -150,9 +153,8 @@ pub(super) fn write(repo: &GitRepo, name: &str, text: &[u8]) -> Result<(), RepoE
     if beneath::read(dir, name, max).is_ok_and(|found| found.as_deref() == Some(text)) {
         return Ok(());
     }
-    let fail = |error: std::io::Error| failed("cannot write", &dir.join(name), &error);
     if let Some(above) = name.parent().filter(|above| *above != Path::new("")) {
-        beneath::make_dir_anew(dir, above).map_err(fail)?;
+        beneath::make_dir_anew(dir, above).at("cannot write", &dir.join(name))?;
     }
     let mut part = name.as_os_str().to_owned();
     part.push(".new");
@@ -161,7 +163,7 @@ pub(super) fn write(repo: &GitRepo, name: &str, text: &[u8]) -> Result<(), RepoE
             set_aside(dir, place)?;
         }
     }
-    beneath::replace_durably(dir, name, text).map_err(fail)
+    beneath::replace_durably(dir, name, text).at("cannot write", &dir.join(name))
 }
 
 /// Copies a ref of ours into theirs, for agents. A failure is only logged: agents can block the write, and no landing

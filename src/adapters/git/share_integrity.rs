@@ -5,11 +5,10 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::PoisonError;
 
-use super::admin::{self, failed, free_name, write_whole};
+use super::admin::{self, At, failed, write_whole};
 use super::prepare::{again, is_lent};
-use super::rig::GitRepo;
+use super::rig::{GitRepo, locked};
 use super::settings::FILE;
 use super::{lists, revive, sandbox, share, theirs};
 use crate::adapters::beneath;
@@ -33,17 +32,13 @@ const HEAD: &str = "ref: refs/heads/horde\n";
 
 /// Repairs as much as possible. A failure is only logged, once: each sandbox is judged as far as it can be read.
 pub(super) fn heal(repo: &GitRepo) {
-    // Before the migration, no agent can have broken anything.
+    // Before the first loan, no agent can have broken anything.
     if !is_lent(repo) {
         return;
     }
-    let _alone = repo.healing();
+    let _alone = locked(&repo.state.healing);
     let Err(why) = mend(repo) else { return };
-    let mut said = repo
-        .logged_refs()
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    if said.insert(why.to_string()) {
+    if locked(&repo.state.logged).insert(why.to_string()) {
         let theirs = repo.theirs().display();
         tracing::error!(rig = %repo.name(), %theirs, %why, "the agents' repository is damaged and could not be repaired; sandboxes are judged by their files");
     }
@@ -51,7 +46,6 @@ pub(super) fn heal(repo: &GitRepo) {
 
 fn mend(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = repo.theirs();
-    let fail = |error: std::io::Error| failed("cannot inspect", dir, &error);
     match fs::symlink_metadata(dir) {
         Ok(found) if found.is_dir() => {}
         Ok(_) => {
@@ -64,7 +58,7 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
             return anew(repo);
         }
         Err(error) if error.kind() == ErrorKind::NotFound => return anew(repo),
-        Err(error) => return Err(fail(error)),
+        Err(error) => return Err(failed("cannot inspect", dir, &error)),
     }
     open_up(repo, Path::new(""))?;
     let mut gone = Vec::new();
@@ -72,11 +66,17 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
         match fs::symlink_metadata(dir.join(name)) {
             Ok(found) if found.is_dir() => open_up(repo, Path::new(name))?,
             Ok(_) => {
-                aside(repo, name)?;
+                if let Some(aside) = share::set_aside(dir, Path::new(name))? {
+                    repo.mended(format!(
+                        "{} was not a directory, and is set aside as {}",
+                        dir.join(name).display(),
+                        aside.display()
+                    ));
+                }
                 gone.push(*name);
             }
             Err(error) if error.kind() == ErrorKind::NotFound => gone.push(*name),
-            Err(error) => return Err(fail(error)),
+            Err(error) => return Err(failed("cannot inspect", dir, &error)),
         }
     }
     let revival = repo.repo_dir().join("horde/revive");
@@ -106,7 +106,7 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
         return listed;
     }
     revive::all(repo)?;
-    fs::remove_file(&revival).map_err(|error| failed("cannot remove", &revival, &error))?;
+    fs::remove_file(&revival).at("cannot remove", &revival)?;
     listed
 }
 
@@ -140,27 +140,6 @@ fn anew(repo: &GitRepo) -> Result<(), RepoError> {
         repo.theirs().display()
     ));
     Ok(())
-}
-
-/// Renames anything but a directory. It is moved out of `refs`, where git would follow a link under any name.
-fn aside(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
-    let dir = repo.theirs();
-    let to = free_name(dir, &format!("{}.aside", name.replace('/', "-")));
-    let (from, below) = (Path::new(name), to.strip_prefix(dir).unwrap_or(&to));
-    match beneath::rename(dir, from, below) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(failed("cannot rename", &dir.join(name), &error))
-        }
-        _ => {
-            let at = dir.join(name);
-            repo.mended(format!(
-                "{} was not a directory, and is set aside as {}",
-                at.display(),
-                to.display()
-            ));
-            Ok(())
-        }
-    }
 }
 
 /// Gives this user access to a directory of theirs that it owns.

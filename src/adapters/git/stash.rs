@@ -22,7 +22,7 @@ use super::branches::checked_out;
 use super::ground::Ground;
 use super::object_copy::{SPLITS_MAX, is_damage};
 use super::reflog_commits::{self, HeadReflog};
-use super::rig::GitRepo;
+use super::rig::{GitRepo, locked};
 use super::stash_first_seen::{self, Claim, FirstSeenLog, sight};
 use super::{stash_owner, unreadable};
 use crate::domain::ids::Oid;
@@ -85,12 +85,12 @@ impl Attempt {
 /// Pins the entries of the list if it changed since all of them were examined, unless this is done at the moment. A failure is
 /// only logged: the next patrol retries.
 pub(super) fn keep(repo: &GitRepo) {
-    let Ok(mut last) = repo.stash_attempt().try_lock() else {
+    let Ok(mut last) = repo.state.stash_attempt.try_lock() else {
         return;
     };
     let now = list_stamp(repo);
     let is_covered = last.as_ref().is_some_and(|last| last.covers(&now));
-    if now.is_none() || is_covered || *repo.stash_seen() == now {
+    if now.is_none() || is_covered || *locked(&repo.state.stash_seen) == now {
         return;
     }
     let began = Instant::now();
@@ -105,7 +105,7 @@ pub(super) fn keep(repo: &GitRepo) {
         tracing::warn!(%rig, %why, "new stash entries of the sandboxes could not be pinned; the next patrol tries again");
     }
     if let Ok(true) = pinned {
-        *repo.stash_seen() = now;
+        *locked(&repo.state.stash_seen) = now;
         *last = None;
         return;
     }
@@ -128,9 +128,9 @@ fn pin_listed(repo: &GitRepo) -> Result<bool, RepoError> {
         return Ok(true);
     }
     let all: BTreeSet<Oid> = entries.iter().map(|entry| entry.commit.clone()).collect();
-    repo.stash_spoilt().retain(|id| all.contains(id));
+    locked(&repo.state.stash_spoilt).retain(|id| all.contains(id));
     // Copied first: the search for owners takes longer, and any agent may remove an entry meanwhile.
-    let tried = repo.stash_spoilt().clone();
+    let tried = locked(&repo.state.stash_spoilt).clone();
     let Sound { commits, is_all } = sound(repo, &entries, &tried)?;
     let listed = judged(repo, entries)?;
     // Read after the search for owners: a sandbox may have been removed during it.
@@ -169,7 +169,7 @@ fn sound(repo: &GitRepo, listed: &[Stash], tried: &BTreeSet<Oid>) -> Result<Soun
     let (found, absent) = reflog_commits::kinds_there(repo, &ids)?;
     let there: Vec<Oid> = found.iter().map(|it| it.0.clone()).collect();
     let left = repo.take_each(&there)?;
-    repo.stash_spoilt().extend(left.damaged.iter().cloned());
+    locked(&repo.state.stash_spoilt).extend(left.damaged.iter().cloned());
     // An entry that cannot be opened now is tried again, and stops no other.
     let is_readable = absent.is_empty() || unreadable::check(repo, &absent, "").is_ok();
     let is_all = left.unseen.is_empty() && left.closed.is_empty() && is_readable;
@@ -192,15 +192,14 @@ pub(super) fn whole(
     let kinds: HashMap<Oid, String> = reflog_commits::kinds(repo, &ids)?.into_iter().collect();
     // Entries known to be damaged come last: if there are too many, not all are examined. A missing entry is damaged, too.
     let (spoilt, fresh): (Vec<Oid>, Vec<Oid>) = {
-        let tried = repo.stash_spoilt();
+        let tried = locked(&repo.state.stash_spoilt);
         ids.into_iter().partition(|id| tried.contains(id))
     };
     let mut damaged = BTreeSet::new();
     for ids in [fresh, spoilt] {
         damaged.extend(repo.take_whole(&ids)?);
     }
-    repo.stash_spoilt()
-        .retain(|id| !kinds.contains_key(id) || damaged.contains(id));
+    locked(&repo.state.stash_spoilt).retain(|id| !kinds.contains_key(id) || damaged.contains(id));
     let is_commit = |id: &Oid| kinds.get(id).is_some_and(|kind| kind == COMMIT);
     found.retain(|stash| is_commit(&stash.commit) && !damaged.contains(&stash.commit));
     Ok((found, damaged))
@@ -249,7 +248,7 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
     // Entries of the list are pinned as long as they are in it. Each is tried again: the machine may have been the cause.
     let there = sound(repo, &entries(repo)?, &BTreeSet::new())?.commits;
     // Locked, so that no sandbox is made or removed between the check and the removal.
-    let _serial = repo.worktrees();
+    let _serial = locked(&repo.state.worktrees);
     let in_use = checked_out(repo)?;
     let notes = Note::all(repo)?;
     let is_used = |branch: &str| {

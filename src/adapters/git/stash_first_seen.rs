@@ -6,13 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
 
-use super::admin::{failed, write_whole};
-use super::rig::GitRepo;
+use super::admin::{At, read_if_there, write_whole};
+use super::rig::{GitRepo, locked};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -66,7 +65,7 @@ pub(super) fn new<'e>(
     repo: &GitRepo,
     listed: impl IntoIterator<Item = &'e Oid>,
 ) -> Result<BTreeSet<Oid>, RepoError> {
-    let _serial = repo.stash_seen();
+    let _serial = locked(&repo.state.stash_seen);
     let known = read(repo)?;
     let is_new = |id: &&Oid| !known.entries.contains_key(*id) || known.open.contains(*id);
     Ok(listed.into_iter().filter(is_new).cloned().collect())
@@ -83,7 +82,7 @@ pub(super) fn sight(
     listed: impl IntoIterator<Item = (Oid, Claim)>,
 ) -> Result<FirstSeenLog, RepoError> {
     // Locked, so that no entries are lost that another thread sees at the same time.
-    let _serial = repo.stash_seen();
+    let _serial = locked(&repo.state.stash_seen);
     let known = read(repo)?;
     let now = Timestamp::now().as_second();
     // Another thread may have read the list later than this one, and have recorded what came meanwhile.
@@ -134,13 +133,8 @@ fn file(repo: &GitRepo) -> PathBuf {
 /// Reads `next <n>`, and `<oid> <nth> <at> <branch>` for each entry, with `-` for no owner and `0` for an owner that must be
 /// searched again; an earlier version wrote `0` or `1`. A torn line is ignored: its entry counts as new, and stays longer.
 fn read(repo: &GitRepo) -> Result<FirstSeenLog, RepoError> {
-    let file = file(repo);
-    let text = match fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-        Err(error) if error.kind() == ErrorKind::InvalidData => String::new(),
-        Err(error) => return Err(failed("cannot read", &file, &error)),
-    };
+    let text = read_if_there(&file(repo))?.unwrap_or_default();
+    let text = String::from_utf8(text).unwrap_or_default();
     let mut known = FirstSeenLog::default();
     for line in text.lines() {
         let fields: Vec<&str> = line.split(' ').collect();
@@ -174,7 +168,7 @@ fn write(repo: &GitRepo, known: &FirstSeenLog) -> Result<(), RepoError> {
     }
     let file = file(repo);
     if let Some(dir) = file.parent() {
-        fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))?;
+        fs::create_dir_all(dir).at("cannot make", dir)?;
     }
     write_whole(&file, text.as_bytes())
 }

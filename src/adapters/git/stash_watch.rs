@@ -9,11 +9,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::rig::GitRepo;
+use super::rig::{GitRepo, locked};
 use super::{share, stash};
 use crate::adapters::watch::DirWatch;
 
@@ -58,11 +58,11 @@ type Wakers = Arc<Mutex<BTreeMap<PathBuf, SyncSender<()>>>>;
 /// Watches the list unless it is watched already. An agent may put another directory in its place. A failure is only
 /// logged: the patrols read the list all the same.
 pub(super) fn watch(repo: &GitRepo) {
-    let me = repo.me();
+    let me = Weak::clone(&repo.state.me);
     if me.strong_count() == 0 || !super::prepare::is_lent(repo) {
         return;
     }
-    let mut watching = locked(&repo.stash_watch().0);
+    let mut watching = locked(&repo.state.stash_watch.0);
     let failed = begin(repo, &me, &mut watching).err();
     if let Some(why) = failed
         .as_ref()
@@ -75,10 +75,6 @@ pub(super) fn watch(repo: &GitRepo) {
         tracing::warn!(%rig, why, hint, "the stash list of the sandboxes cannot be watched; only patrols pin new entries");
     }
     watching.said = failed;
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn begin(repo: &GitRepo, me: &Weak<GitRepo>, watching: &mut Watching) -> Result<(), String> {

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use super::admin::{failed, write_whole};
+use super::admin::{At, failed, write_whole};
 use super::ref_lock::RefLock;
-use super::rig::GitRepo;
+use super::rig::{GitRepo, locked};
 use super::share;
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
@@ -51,15 +51,15 @@ impl GitRepo {
     pub(super) fn their_refs(&self) -> Theirs<'_> {
         Theirs {
             dir: self.theirs(),
-            logged: self.logged_refs(),
+            logged: &self.state.logged,
         }
     }
 }
 
 /// Reads the HEAD of an administrative directory; none if it is missing or garbled.
 pub(super) fn head(admin: &Path) -> Result<Option<Head>, RepoError> {
-    let fail = |error: std::io::Error| failed("cannot read the HEAD of", admin, &error);
-    let text = beneath::read(admin, Path::new("HEAD"), LINE_MAX).map_err(fail)?;
+    let text = beneath::read(admin, Path::new("HEAD"), LINE_MAX);
+    let text = text.at("cannot read the HEAD of", admin)?;
     Ok(text.and_then(|text| parse(&text)))
 }
 
@@ -338,8 +338,7 @@ impl Theirs<'_> {
     }
 
     fn warn_once(&self, name: &str, why: &RepoError) {
-        let mut said = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.insert(name.to_owned()) {
+        if locked(self.logged).insert(name.to_owned()) {
             tracing::warn!(repository = %self.dir.display(), name, %why, "a ref of the agents' repository cannot be read and is ignored");
         }
     }
@@ -357,7 +356,7 @@ impl Theirs<'_> {
             }
             text => text,
         };
-        let text = text.map_err(|error| failed("cannot read", &path, &error))?;
+        let text = text.at("cannot read", &path)?;
         let Some(text) = text else { return Ok(None) };
         // It hides what is packed under its name, which is older.
         let garbled =
@@ -376,7 +375,6 @@ impl Theirs<'_> {
         name: &Path,
         read: &dyn Fn() -> std::io::Result<Option<Vec<u8>>>,
     ) -> Result<Vec<u8>, RepoError> {
-        let fail = |error: std::io::Error| failed("cannot read", &self.dir.join(name), &error);
         let text = match read() {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 beneath::open_way(self.dir, name).and_then(|()| read())
@@ -387,7 +385,8 @@ impl Theirs<'_> {
             }
             read => read,
         };
-        Ok(text.map_err(fail)?.unwrap_or_default())
+        let text = text.at("cannot read", &self.dir.join(name))?;
+        Ok(text.unwrap_or_default())
     }
 
     fn packed(&self) -> Result<BTreeMap<String, Oid>, RepoError> {

@@ -1,10 +1,9 @@
 //! Maintains ours: each copy of objects adds a pack, and each salvage adds refs. Packs are joined in the background,
 //! beside all other work. No object is removed, even if no ref reaches it: salvage and the store name such objects.
 
-use std::fs;
 use std::time::Duration;
 
-use super::admin::failed;
+use super::admin::entries_in;
 use super::name_locks;
 use super::rig::GitRepo;
 use crate::ports::repo::RepoError;
@@ -35,19 +34,11 @@ pub(super) fn maintain(repo: &GitRepo) -> Result<bool, RepoError> {
 /// Counts the files of an object directory whose names have this suffix.
 fn count(repo: &GitRepo, dir: &str, end: &str) -> Result<usize, RepoError> {
     let dir = repo.repo_dir().join("objects").join(dir);
-    match fs::read_dir(&dir) {
-        Ok(entries) => Ok(entries
-            .flatten()
-            .filter(|entry| {
-                entry
-                    .file_name()
-                    .as_encoded_bytes()
-                    .ends_with(end.as_bytes())
-            })
-            .count()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
-        Err(error) => Err(failed("cannot list", &dir, &error)),
-    }
+    let entries = entries_in(&dir)?.into_iter();
+    let names = entries.map(|entry| entry.file_name());
+    Ok(names
+        .filter(|name| name.as_encoded_bytes().ends_with(end.as_bytes()))
+        .count())
 }
 
 #[cfg(test)]

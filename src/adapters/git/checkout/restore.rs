@@ -6,11 +6,11 @@ use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::super::admin::failed;
+use super::super::admin::{At, remove_if_there};
 use super::super::bytes;
 use super::super::files::{hash, index::quoted};
 use super::fast_forward::git;
-use super::unfinished::{Unfinished, remove};
+use super::unfinished::Unfinished;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -59,9 +59,9 @@ pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
 
 /// Removes a file that a landing added, and the directories that are empty without it.
 fn remove_added(worktree: &Path, file: &Path, before: Kind) -> Result<(), RepoError> {
-    remove(file)?;
+    remove_if_there(file)?;
     if before == Kind::Submodule {
-        return fs::create_dir(file).map_err(|error| failed("cannot make", file, &error));
+        return fs::create_dir(file).at("cannot make", file);
     }
     let above = file.ancestors().skip(1);
     let above = above.take_while(|dir| *dir != worktree);
@@ -187,7 +187,7 @@ fn landed<'c>(
         match &change.after {
             (Kind::Link, id) if meta.is_symlink() => {
                 let link = fs::read_link(&path);
-                let link = link.map_err(|error| failed("cannot read", &path, &error))?;
+                let link = link.at("cannot read", &path)?;
                 let hashed = hash::bytes(hash::Format::of(id), bytes::of(&link));
                 if hashed.is_ok_and(|hashed| hashed == *id) {
                     found.push((change, seen));
@@ -244,7 +244,7 @@ fn hashes(landing: &Unfinished, files: &[(&Change, Stamp)]) -> Result<Vec<String
 /// middle. Nothing is lost with such a file.
 fn is_part(landing: &Unfinished, change: &Change) -> Result<bool, RepoError> {
     let path = landing.worktree().join(bytes::path(&change.path));
-    let content = fs::read(&path).map_err(|error| failed("cannot read", &path, &error))?;
+    let content = fs::read(&path).at("cannot read", &path)?;
     let (old, new) = landing.commits();
     for commit in [new, old] {
         let mut name = format!("{commit}:").into_bytes();

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::super::admin::{failed, write_whole};
+use super::super::admin::{At, common_dir, entries_in, failed, remove_if_there, write_whole};
 use super::super::command::Git;
 use super::super::digest::hex;
 use super::super::ref_transaction::Prepared;
@@ -60,7 +60,7 @@ impl Unfinished {
             return Err(busy(worktree, CheckoutBusy::Gone));
         };
         let records = repo.repo_dir().join(RECORDS);
-        fs::create_dir_all(&records).map_err(|error| failed("cannot make", &records, &error))?;
+        fs::create_dir_all(&records).at("cannot make", &records)?;
         let it = Self {
             worktree: worktree.to_owned(),
             git_dir,
@@ -80,9 +80,9 @@ impl Unfinished {
         // Before the lock, and durable: a lock without a record would stay.
         write_whole(&it.record, &text)?;
         let synced = File::open(&records).and_then(|dir| dir.sync_all());
-        let begun = synced.map_err(|error| failed("cannot write", &records, &error));
+        let begun = synced.at("cannot write", &records);
         if let Err(error) = begun.and_then(|()| it.lock()) {
-            remove(&it.record)?;
+            remove_if_there(&it.record)?;
             return Err(error);
         }
         Ok(it)
@@ -101,7 +101,7 @@ impl Unfinished {
             Err(error) => return Err(failed("cannot make", &lock, &error)),
         };
         if let Err(error) = made {
-            remove(&lock)?;
+            remove_if_there(&lock)?;
             return Err(failed("cannot write", &lock, &error));
         }
         Ok(())
@@ -178,12 +178,11 @@ impl Unfinished {
     /// Copies the index, for git to write with. Returns the copy.
     pub(in super::super) fn copy_index(&self) -> Result<PathBuf, RepoError> {
         let (index, before) = (self.git_dir.join("index"), self.old_index());
-        let fail = |error| failed("cannot write", &before, &error);
         // The other one is replaced and never written to.
         if fs::hard_link(&index, &before).is_err() {
             // The file system has no hard links: a copy gets its name when it is whole.
             copy_index(&index, &self.own_index())?;
-            fs::rename(self.own_index(), &before).map_err(fail)?;
+            fs::rename(self.own_index(), &before).at("cannot write", &before)?;
         }
         self.copy_index_for_git()
     }
@@ -206,7 +205,7 @@ impl Unfinished {
         }
         let index = self.git_dir.join("index");
         let renamed = fs::rename(self.own_index(), &index);
-        renamed.map_err(|error| failed("cannot write", &index, &error))
+        renamed.at("cannot write", &index)
     }
 
     /// Returns a command that uses the copy of the index.
@@ -223,12 +222,12 @@ impl Unfinished {
         let is_locked = self.is_locked()?;
         let (own, before) = (self.own_index(), self.old_index());
         for left in [&own, &lock_of(&own), &before] {
-            remove(left)?;
+            remove_if_there(left)?;
         }
         if is_locked {
-            remove(&self.lock_file())?;
+            remove_if_there(&self.lock_file())?;
         }
-        remove(&self.record)
+        remove_if_there(&self.record)
     }
 
     /// Takes back what was written unless the branch moved, and ends. Returns true if it moved. The index is locked since before, so
@@ -250,7 +249,7 @@ impl Unfinished {
         let has_moved =
             tip != self.old && patch_equivalence::is_ancestor(&self.worktree, &self.new, &tip)?;
         if !has_moved {
-            remove(&lock_of(&self.own_index()))?;
+            remove_if_there(&lock_of(&self.own_index()))?;
             copy_index(&self.old_index(), &self.own_index())?;
             self.use_index()?;
             restore::files(&self).map_err(|why| {
@@ -281,12 +280,8 @@ impl Unfinished {
 
     /// Removes the locks of HEAD and of the branch that the git of this landing left when it was killed.
     fn remove_ref_locks(&self) -> Result<(), RepoError> {
-        let shared = fs::read(self.git_dir.join("commondir"));
-        let shared = shared.map_or_else(
-            |_| self.git_dir.clone(),
-            |dir| self.git_dir.join(bytes::path(dir.trim_ascii_end())),
-        );
-        let branch = shared.join("refs/heads").join(&self.target);
+        let heads = common_dir(&self.git_dir).join("refs/heads");
+        let branch = heads.join(&self.target);
         for (lock, content) in [
             (self.git_dir.join("HEAD.lock"), ""),
             (lock_of(&branch), self.new.as_str()),
@@ -297,7 +292,7 @@ impl Unfinished {
                 found.is_empty() || found == content.as_bytes()
             });
             if is_own && self.is_left_behind(&lock)? {
-                remove(&lock)?;
+                remove_if_there(&lock)?;
                 tracing::warn!(lock = %lock.display(), "a landing that was interrupted left this lock of git; it is removed");
             }
         }
@@ -331,7 +326,7 @@ pub(super) fn copy_index(index: &Path, copy: &Path) -> Result<(), RepoError> {
         copy.set_modified(at)?;
         copy.sync_all()
     });
-    copied.map_err(|error| failed("cannot write", copy, &error))
+    copied.at("cannot write", copy)
 }
 
 /// Returns git's lock of a file.
@@ -341,33 +336,15 @@ fn lock_of(file: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-pub(super) fn remove(file: &Path) -> Result<(), RepoError> {
-    match fs::remove_file(file) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(failed("cannot remove", file, &error))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Lists the records of landings that did not end.
 fn records(repo: &GitRepo) -> Result<Vec<PathBuf>, RepoError> {
     let dir = repo.repo_dir().join(RECORDS);
-    let fail = |error| failed("cannot read", &dir, &error);
-    let listed = match fs::read_dir(&dir) {
-        Ok(listed) => listed,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(fail(error)),
-    };
-    let mut found = Vec::new();
-    for entry in listed {
-        let entry = entry.map_err(fail)?;
-        let name = entry.file_name();
-        // One that was being written has another name.
-        if name.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit) {
-            found.push(entry.path());
-        }
-    }
+    let mut found: Vec<PathBuf> = entries_in(&dir)?.iter().map(fs::DirEntry::path).collect();
+    // One that was being written has another name.
+    found.retain(|path| {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        name.iter().all(u8::is_ascii_hexdigit)
+    });
     Ok(found)
 }
 
@@ -391,20 +368,19 @@ pub(in super::super) fn recover(repo: &GitRepo) -> Result<(), RepoError> {
 }
 
 fn recover_one(repo: &GitRepo, record: PathBuf) -> Result<(), RepoError> {
-    let text = fs::read(&record).map_err(|error| failed("cannot read", &record, &error))?;
+    let text = fs::read(&record).at("cannot read", &record)?;
     let mut it = match serde_json::from_slice::<Unfinished>(&text) {
         Ok(it) => it,
         Err(error) => {
             let aside = repo.repo_dir().join(UNREADABLE);
             tracing::warn!(record = %record.display(), aside = %aside.display(), %error, "the record of an interrupted landing cannot be read and is set aside; index.lock of the checkout may be the landing's");
-            return fs::rename(&record, &aside)
-                .map_err(|error| failed("cannot move", &record, &error));
+            return fs::rename(&record, &aside).at("cannot move", &record);
         }
     };
     it.record = record;
     it.objects = repo.repo_dir().join("objects");
     if it.is_worktree_gone() {
-        return remove(&it.record);
+        return remove_if_there(&it.record);
     }
     if !it.git_dir.is_dir() {
         // Unmounted, perhaps. No landing can begin there.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _};
 use std::time::SystemTime;
 
-use super::super::admin::failed;
+use super::super::admin::{At, failed};
 use super::super::bytes::{self, RelPath};
 use super::super::command::Git;
 use super::convert::{Suspect, Why};
@@ -274,7 +274,7 @@ pub(in super::super) fn read(
             }),
         };
         let now = root.stat(&entry.path);
-        let Some(now) = now.map_err(|error| failed("cannot inspect", &path, &error))? else {
+        let Some(now) = now.at("cannot inspect", &path)? else {
             return Ok(None);
         };
         let before = std::mem::replace(&mut entry.stamp, stamp(&now));

@@ -13,14 +13,13 @@
 //!   anything else                                  changed
 //! ```
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
 
-use super::super::admin::failed;
+use super::super::admin::At;
 use super::super::bytes::{self, RelPath};
 use super::super::command::Git;
-use super::super::lfs;
+use super::super::lfs::{self, Pointer};
 use super::compare::Tree;
 use super::hash::{self, Format};
 use super::open::Root;
@@ -30,8 +29,6 @@ use crate::ports::repo::RepoError;
 
 /// The largest file that is read and converted: only text is. A larger file counts as changed.
 const TEXT_MAX: u64 = 16 * 1024 * 1024;
-/// The largest LFS pointer.
-const POINTER_MAX: u64 = 1024;
 /// The attributes that decide on a conversion.
 const ATTRIBUTES: [&str; 6] = [
     "filter",
@@ -115,7 +112,7 @@ impl<F: Fn() -> Git> Judge<'_, F> {
     /// Writes the attributes of the commit into an otherwise empty work tree.
     fn attributes(&self) -> Result<std::path::PathBuf, RepoError> {
         let tree = self.scratch.join("attributes");
-        fs::create_dir_all(&tree).map_err(|error| failed("cannot make", &tree, &error))?;
+        fs::create_dir_all(&tree).at("cannot make", &tree)?;
         for (path, blob) in &self.lists {
             let text = (self.git)()
                 .args(["cat-file", "blob", blob.as_str()])
@@ -126,7 +123,7 @@ impl<F: Fn() -> Git> Judge<'_, F> {
             let file = tree.join(bytes::path(self.own(path)));
             let dir = file.parent().unwrap_or(&tree);
             let made = fs::create_dir_all(dir).and_then(|()| fs::write(&file, &text.stdout));
-            made.map_err(|error| failed("cannot write", &file, &error))?;
+            made.at("cannot write", &file)?;
         }
         Ok(tree)
     }
@@ -191,18 +188,18 @@ impl<F: Fn() -> Git> Judge<'_, F> {
         let blob = (self.git)()
             .args(["cat-file", "blob", suspect.blob.as_str()])
             .output()?;
-        let Some((sum, size)) = pointer(&blob.stdout) else {
+        let Some(pointer) = lfs::pointer(&blob.stdout) else {
             return Ok(opinion);
         };
-        if size != suspect.entry.stamp.size {
+        if pointer.size != suspect.entry.stamp.size {
             return Ok(Why::Changed);
         }
         let found = self.root.file(&suspect.entry.path);
         let found = found.and_then(|mut file| hash::sha256(&mut file));
-        if !found.is_ok_and(|(found, length)| (&found, length) == (&sum, size)) {
+        if !found.is_ok_and(|(digest, size)| pointer == Pointer { digest, size }) {
             return Ok(Why::Changed);
         }
-        let kept = lfs::is_stored(self.lfs.ours, &sum, size) || self.remote_had(suspect.blob)?;
+        let kept = lfs::is_stored(self.lfs.ours, &pointer) || self.remote_had(suspect.blob)?;
         Ok(if kept { Why::Given } else { Why::Converted })
     }
 
@@ -319,17 +316,6 @@ fn stored(text: &[u8], ident: bool) -> Vec<u8> {
     collapsed
 }
 
-/// Parses the SHA-256 and the size that an LFS pointer names.
-fn pointer(text: &[u8]) -> Option<(String, u64)> {
-    let text = std::str::from_utf8(text).ok()?;
-    if text.len() as u64 > POINTER_MAX || !text.starts_with("version https://git-lfs") {
-        return None;
-    }
-    let fields: BTreeMap<&str, &str> = text.lines().filter_map(|it| it.split_once(' ')).collect();
-    let sum = fields.get("oid")?.strip_prefix("sha256:")?;
-    Some(((*sum).to_owned(), fields.get("size")?.parse().ok()?))
-}
-
 /// Returns the bytes as git writes the stored ones to a work tree.
 fn made(stored: &[u8], ident: Option<&Oid>, crlf: bool) -> Vec<u8> {
     const MARK: &[u8] = b"$Id$";
@@ -376,16 +362,6 @@ mod tests {
             stored(b"x $Id: 12ab $ $Id: no\n$Id$", true),
             b"x $Id$ $Id: no\n$Id$"
         );
-    }
-
-    #[test]
-    fn lfs_pointer_names_its_object() {
-        let sum = "4".repeat(64);
-        let text =
-            format!("version https://git-lfs.github.com/spec/v1\noid sha256:{sum}\nsize 12\n");
-        assert_eq!(pointer(text.as_bytes()), Some((sum, 12)));
-        assert_eq!(pointer(b"version 1\noid sha256:1\nsize 2\n"), None);
-        assert_eq!(pointer(b"\xff"), None);
     }
 
     #[test]

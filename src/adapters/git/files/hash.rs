@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::domain::ids::Oid;
 
 /// The block size for reading a large file.
-const READ_AT_ONCE: usize = 64 * 1024;
+pub(in super::super) const READ_AT_ONCE: usize = 64 * 1024;
 
 /// The hash that a repository names its objects with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +103,10 @@ pub(in super::super) fn file(format: Format, file: &mut impl Read, size: u64) ->
     let mut hasher = Hasher::blob(format, size);
     // A read of one more byte shows that the file has grown.
     let room = usize::try_from(size.saturating_add(1)).unwrap_or(READ_AT_ONCE);
-    let read = drain(file, room, |part| hasher.update(part))?;
+    let read = drain(file, room, |part| {
+        hasher.update(part);
+        Ok(())
+    })?;
     if read != size {
         return Err(io::Error::other("it keeps changing while it is read"));
     }
@@ -116,19 +119,29 @@ pub(in super::super) fn file(format: Format, file: &mut impl Read, size: u64) ->
 /// When it cannot be read.
 pub(in super::super) fn sha256(file: &mut impl Read) -> io::Result<(String, u64)> {
     let mut hash = Sha256::new();
-    let size = drain(file, READ_AT_ONCE, |part| hash.update(part))?;
+    let size = drain(file, READ_AT_ONCE, |part| {
+        hash.update(part);
+        Ok(())
+    })?;
     Ok((hex(&hash.finalize()), size))
 }
 
-/// Reads a file to its end, in blocks of about `room` bytes.
-fn drain(file: &mut impl Read, room: usize, mut each: impl FnMut(&[u8])) -> io::Result<u64> {
+/// Reads a file to its end, in blocks of at most `room` bytes, and returns its size.
+///
+/// # Errors
+/// When it cannot be read, or `each` fails.
+pub(in super::super) fn drain(
+    file: &mut impl Read,
+    room: usize,
+    mut each: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<u64> {
     let mut buffer = vec![0; room.min(READ_AT_ONCE)];
     let mut total = 0;
     loop {
         match file.read(&mut buffer) {
             Ok(0) => return Ok(total),
             Ok(read) => {
-                each(&buffer[..read]);
+                each(&buffer[..read])?;
                 total += read as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

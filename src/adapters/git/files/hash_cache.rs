@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest, Sha256};
 
-use super::super::admin::{failed, write_whole};
+use super::super::admin::{At, write_whole};
 use super::super::bytes::RelPath;
 use super::hash::hex;
 use super::recent::{Recent, Sum};
@@ -142,7 +142,7 @@ impl HashCache {
             return Ok(());
         }
         if let Some(dir) = file.parent() {
-            fs::create_dir_all(dir).map_err(|error| failed("cannot make", dir, &error))?;
+            fs::create_dir_all(dir).at("cannot make", dir)?;
         }
         let (text, sum) = self.text();
         if text.len() as u64 <= LIST_MAX {

@@ -3,17 +3,17 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use super::super::admin::failed;
+use super::super::admin::{At, failed};
 use super::super::bytes::{self, RelPath};
 use super::super::command::Git;
 use super::super::objects;
-use super::hash::Format;
+use super::hash::{Format, READ_AT_ONCE, drain};
 use super::open::Root;
 use super::recent::Recent;
 use super::walk::Stamp;
@@ -22,8 +22,6 @@ use crate::ports::repo::RepoError;
 
 /// The largest index that is read.
 const INDEX_MAX: u64 = 1024 * 1024 * 1024;
-/// The block size for copying an index.
-const COPIED_AT_ONCE: usize = 128 * 1024;
 /// The prefix of the file names of a split index's shared part.
 const SHARED: &str = "sharedindex.";
 /// The flag that `git ls-files --debug` prints for an intent-to-add entry.
@@ -143,7 +141,7 @@ impl Lens {
             .and_then(|()| fs::write(git.join("config"), config))
             .and_then(|()| fs::write(git.join("HEAD"), "ref: refs/heads/horde\n"))
             .and_then(|()| fs::write(git.join("objects/info/alternates"), alternates));
-        made.map_err(|error| failed("cannot write in", &git, &error))?;
+        made.at("cannot write in", &git)?;
         Ok(Self { dir })
     }
 
@@ -222,16 +220,15 @@ impl Lens {
     /// When git cannot write it, or it cannot be read.
     pub(in super::super) fn joined(&self) -> Result<Option<Vec<u8>>, RepoError> {
         let (dir, file) = (self.git_dir(), self.git_dir().join("index"));
-        let fail = |error: io::Error| failed("cannot read", &dir, &error);
         let is_part =
             |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(SHARED.as_bytes());
-        let mut listed = fs::read_dir(&dir).map_err(fail)?.flatten();
+        let mut listed = fs::read_dir(&dir).at("cannot read", &dir)?.flatten();
         if !listed.any(|entry| is_part(&entry.file_name())) {
             return Ok(None);
         }
         let join = ["update-index", "--no-split-index"];
         self.git().env("GIT_INDEX_FILE", &file).args(join).run()?;
-        fs::read(&file).map(Some).map_err(fail)
+        fs::read(&file).map(Some).at("cannot read", &dir)
     }
 
     /// Copies a regular file, and digests its name and bytes. Returns the reason if it was not copied.
@@ -247,17 +244,10 @@ impl Lens {
         let mut from = io::Read::take(from, INDEX_MAX);
         digest.update((name.len() as u64).to_le_bytes());
         digest.update(name);
-        let mut copied = 0_u64;
-        let mut block = vec![0; COPIED_AT_ONCE];
-        loop {
-            let read = from.read(&mut block)?;
-            if read == 0 {
-                break;
-            }
-            to.write_all(&block[..read])?;
-            digest.update(&block[..read]);
-            copied += read as u64;
-        }
+        let copied = drain(&mut from, READ_AT_ONCE, |part| {
+            digest.update(part);
+            to.write_all(part)
+        })?;
         digest.update(copied.to_le_bytes());
         Ok(None)
     }

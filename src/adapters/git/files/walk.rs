@@ -5,9 +5,11 @@ use std::io;
 
 use rustix::fs::Statx;
 
+use super::super::admin::At;
 use super::super::bytes::{self, RelPath};
 use super::open::{Named, Root, is_nothing, stat_in};
 use crate::adapters::mounts;
+use crate::ports::repo::RepoError;
 
 /// The type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,6 +140,15 @@ impl Sieve for All {
 /// When the root cannot be listed, or the kernel's mount table cannot be read.
 pub(in super::super) fn walk(root: &Root, sieve: &mut impl Sieve) -> io::Result<Walked> {
     from(root, b"", sieve)
+}
+
+/// Returns everything below a directory of the root.
+///
+/// # Errors
+/// As [`walk`], with the path of the root.
+pub(in super::super) fn all_below(root: &Root, dir: &[u8]) -> Result<Vec<Entry>, RepoError> {
+    let walked = from(root, dir, &mut All).at("cannot read", root.path())?;
+    Ok(walked.entries)
 }
 
 /// Walks what is below a directory of the root.

@@ -6,8 +6,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::failed;
-use super::worktree::{remove, remove_all};
-use crate::adapters::git::admin::write_whole;
+use super::worktree::remove_all;
+use crate::adapters::git::admin::{At, entries_in, remove_if_there, write_whole};
 use crate::adapters::git::bytes;
 use crate::adapters::git::rig::GitRepo;
 use crate::adapters::git::settings::{self, NO_PUSH};
@@ -58,24 +58,17 @@ pub(super) fn make(
 
 /// Removes the parts that an earlier gate may have changed.
 fn clear(git: &Path) -> Result<(), RepoError> {
-    let broken = |error| failed(&git.display().to_string(), &error);
     match fs::symlink_metadata(git) {
-        Ok(found) if !found.is_dir() => remove(git)?,
+        Ok(found) if !found.is_dir() => remove_if_there(git)?,
         _ => {}
     }
-    let entries = match fs::read_dir(git) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(broken(error)),
-    };
-    for entry in entries {
-        let entry = entry.map_err(broken)?;
+    for entry in entries_in(git)? {
         if entry.file_name() == KEPT {
             continue;
         }
-        match entry.file_type().map_err(broken)?.is_dir() {
+        match entry.file_type().at("cannot read", git)?.is_dir() {
             true => remove_all(&entry.path()),
-            false => remove(&entry.path())?,
+            false => remove_if_there(&entry.path())?,
         }
     }
     Ok(())
@@ -102,16 +95,11 @@ fn config(repo: &GitRepo) -> Result<String, RepoError> {
         ("core.logallrefupdates".to_owned(), Some("true".to_owned())),
         ("remote.origin.pushurl".to_owned(), Some(NO_PUSH.to_owned())),
     ];
-    for record in bytes::split(&list.run()?.stdout) {
-        let text = bytes::lossy(record);
-        let (key, value) = match text.split_once('\n') {
-            Some((key, value)) => (key, Some(value.to_owned())),
-            None => (&*text, None),
-        };
+    for (key, value) in settings::listed(&list.run()?.stdout) {
         let section = key.split('.').next().unwrap_or_default();
         let format = key == "core.repositoryformatversion";
-        if SECTIONS.contains(&section) || KEYS.contains(&key) || format {
-            settings.push((key.to_owned(), value));
+        if SECTIONS.contains(&section) || KEYS.contains(&&*key) || format {
+            settings.push((key, value));
         }
     }
     Ok(settings::render(&settings))

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::proof::{self, FileIds, Made};
 use super::{failed, gate_repo, own_dir};
+use crate::adapters::git::admin::remove_if_there;
 use crate::adapters::git::bytes;
 use crate::adapters::git::command::{CHECKOUT, Git};
 use crate::adapters::git::files::compare::Tree;
@@ -102,7 +103,7 @@ impl<'r> Worktree<'r> {
     /// Moves the work tree out of the way and removes it. A rename works even if a gate left directories that cannot
     /// be emptied.
     fn set_aside(&self) -> Result<(), RepoError> {
-        remove(&self.index)?;
+        remove_if_there(&self.index)?;
         let Some(aside) = self.free_place() else {
             return Ok(());
         };
@@ -145,7 +146,7 @@ impl<'r> Worktree<'r> {
             return Err(RepoError::Failed(what));
         }
         // Left by a git that was killed. No other git works here.
-        remove(&self.index.with_extension("index.lock"))?;
+        remove_if_there(&self.index.with_extension("index.lock"))?;
         self.drop_repositories(commit)?;
         self.git()
             .args(["read-tree", "--reset", "-u", commit.as_str()])
@@ -188,7 +189,7 @@ impl<'r> Worktree<'r> {
             self.take_away(bytes::path(path))?;
         }
         // An index without flags, and without cached file metadata.
-        remove(&self.index)?;
+        remove_if_there(&self.index)?;
         self.git().args(["read-tree", commit.as_str()]).run()?;
         self.git()
             .args(["checkout-index", "-f", "-z", "--stdin"])
@@ -265,16 +266,6 @@ impl<'r> Worktree<'r> {
 fn is_elsewhere(error: &std::io::Error) -> bool {
     let absent = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
     absent || beneath::is_odd(error)
-}
-
-/// Removes a file or link if it exists.
-pub(super) fn remove(path: &Path) -> Result<(), RepoError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(failed(&path.display().to_string(), &error))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Removes a directory as far as possible; the rest is tried again the next time.

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::super::admin::{failed, is_closed};
+use super::super::admin::{At, failed, is_closed};
 use super::super::bytes::{self, RelPath};
 use super::super::files::compare::{Tree, tree};
 use super::super::files::open::{Root, is_nothing};
@@ -17,15 +17,14 @@ use crate::ports::repo::RepoError;
 impl Search<'_, '_> {
     /// Adds the git directories below a `modules` directory that hold work of their own.
     pub(super) fn absent(&mut self, modules: &Path, shown: &[u8]) -> Result<(), RepoError> {
-        let fail = |error: std::io::Error| failed("cannot list", modules, &error);
         let root = match Root::open(modules) {
             Ok(root) => root,
             Err(error) if is_nothing(&error) => return Ok(()),
-            Err(error) => return Err(fail(error)),
+            Err(error) => return Err(failed("cannot list", modules, &error)),
         };
         let mut open: Vec<RelPath> = vec![Vec::new()];
         while let Some(below) = open.pop() {
-            let (_, names) = root.list(&below).map_err(fail)?;
+            let (_, names) = root.list(&below).at("cannot list", modules)?;
             let has = |wanted: &str| names.iter().any(|(name, _)| name == wanted.as_bytes());
             // A git directory whose removal was interrupted may have lost its HEAD.
             if !below.is_empty() && (has("HEAD") || has("objects") && has("refs")) {

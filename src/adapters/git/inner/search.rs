@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::admin;
+use super::super::admin::{self, At};
 use super::super::bytes::{self, RelPath};
 use super::super::files::compare::{Against, Compared, Item, Tree, compare, read, tree};
 use super::super::files::convert::{Judge, Lfs, lists};
@@ -12,7 +12,7 @@ use super::super::files::hash_cache::HashCache;
 use super::super::files::ignore::Rules;
 use super::super::files::open::Root;
 use super::super::files::paths::Paths;
-use super::super::files::walk::{All, Entry, Repository, Sieve, Walked, from};
+use super::super::files::walk::{All, Entry, Repository, Sieve, Walked, all_below, from};
 use super::view::{HeldWork, View, recorded};
 use super::{Around, Home, Inner, InnerFindings, Kind, WorkTreeState, links, outside, state};
 use crate::domain::ids::Oid;
@@ -156,7 +156,7 @@ impl<'a, 's> Search<'a, 's> {
 
     fn walk(&self, path: &[u8], sieve: &mut impl Sieve) -> Result<Walked, RepoError> {
         let walked = from(self.around.root, path, sieve);
-        walked.map_err(|error| admin::failed("cannot list", &self.full(path), &error))
+        walked.at("cannot list", &self.full(path))
     }
 
     fn submodule(
@@ -426,26 +426,24 @@ impl<'a, 's> Search<'a, 's> {
         let (Some(at), Some(own)) = (real(git_dir), self.around.admin.and_then(real)) else {
             return Ok(());
         };
-        let fail = |error: std::io::Error| admin::failed("cannot read", git_dir, &error);
         if let Ok(below) = at.strip_prefix(&own) {
             if below == Path::new("") {
                 // A copy of the sandbox's own link: that directory is saved anyway.
                 return Ok(());
             }
-            let root = Root::open(&own).map_err(fail)?;
-            let walked = from(&root, bytes::of(below), &mut All).map_err(fail)?;
-            return self.save(Home::Admin, walked.entries);
+            let root = Root::open(&own).at("cannot read", git_dir)?;
+            return self.save(Home::Admin, all_below(&root, bytes::of(below))?);
         }
         if self.is_theirs(&at) {
-            let root = Root::open(&at).map_err(fail)?;
-            let walked = from(&root, b"", &mut All).map_err(fail)?;
+            let root = Root::open(&at).at("cannot read", git_dir)?;
+            let entries = all_below(&root, b"")?;
             let view = View::of(self.around.repo, &at, self.around.format)?;
             let index = view.index()?;
             let blobs = index.entries.into_iter().filter(|it| !it.is_link());
             self.found
                 .staged
                 .extend(blobs.map(|it| it.id).chain(index.more));
-            return self.save(Home::Other(at), walked.entries);
+            return self.save(Home::Other(at), entries);
         }
         Ok(())
     }

@@ -7,14 +7,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::super::admin::{failed, scratch};
+use super::super::admin::{At, common_dir, failed, scratch};
 use super::super::bytes;
 use super::super::command::Git;
 use super::super::files::hash::Format;
 use super::super::files::index::{Index, Lens};
 use super::super::files::open::Root;
 use super::super::files::recent::Recent;
-use super::super::files::walk::{All, Kind, from};
+use super::super::files::walk::{Kind, all_below};
 use super::super::reflog_commits::{HeadReflog, is_ours_alone};
 use super::super::rig::{GitRepo, oid, resolve};
 use super::super::{other_work, reflog_commits};
@@ -72,7 +72,7 @@ impl View {
     /// # Errors
     /// When the git directory cannot be read, or is of an unsupported kind.
     pub(super) fn of(repo: &GitRepo, git_dir: &Path, format: Format) -> Result<Self, RepoError> {
-        let common = common(git_dir);
+        let common = common_dir(git_dir);
         let fail = |error: std::io::Error| failed("cannot read", git_dir, &error);
         if common.join("reftable").is_dir() {
             let what = format!("{} keeps its refs in tables", git_dir.display());
@@ -107,7 +107,7 @@ impl View {
         }
         let root = Root::open(&common).map_err(fail)?;
         let refs = match root.stat(b"refs").map_err(fail)? {
-            Some(_) => from(&root, b"refs", &mut All).map_err(fail)?.entries,
+            Some(_) => all_below(&root, b"refs")?,
             None => Vec::new(),
         };
         for entry in refs.iter().filter(|entry| entry.kind == Kind::File) {
@@ -123,7 +123,7 @@ impl View {
         let file = self.lens.git_dir().join(bytes::path(name));
         let dir = file.parent().unwrap_or(&file);
         let put = fs::create_dir_all(dir).and_then(|()| fs::write(&file, text));
-        put.map_err(|error| failed("cannot write", &file, &error))
+        put.at("cannot write", &file)
     }
 
     /// A git command that reads it.
@@ -214,7 +214,7 @@ impl View {
         if head.made || head.commits.is_empty() || self.has_own_commits()? {
             return Ok(false);
         }
-        let common = common(&self.git_dir);
+        let common = common_dir(&self.git_dir);
         let fail = |error: std::io::Error| failed("cannot read", &common, &error);
         let root = Root::open(&common).map_err(fail)?;
         // Includes the reflogs of its worktrees.
@@ -222,7 +222,7 @@ impl View {
             let Some(_) = root.stat(dir).map_err(fail)? else {
                 continue;
             };
-            let files = from(&root, dir, &mut All).map_err(fail)?.entries;
+            let files = all_below(&root, dir)?;
             let files = files.iter().filter(|entry| entry.kind == Kind::File);
             for path in files.map(|entry| entry.path.as_slice()) {
                 let is_log = path.split(|byte| *byte == b'/').any(|name| name == b"logs");
@@ -238,14 +238,13 @@ impl View {
     /// Returns true if a commit is a loose object that none of the local directories has from which the repository
     /// was cloned.
     fn has_own_commits(&self) -> Result<bool, RepoError> {
-        let objects = common(&self.git_dir).join("objects");
-        let fail = |error: std::io::Error| failed("cannot read", &objects, &error);
-        let root = Root::open(&objects).map_err(fail)?;
+        let objects = common_dir(&self.git_dir).join("objects");
+        let root = Root::open(&objects).at("cannot read", &objects)?;
         let (urls, mut lenders) = (self.urls(), Vec::new());
         for dir in urls.iter().filter_map(|url| self.local(url)) {
             lenders.extend([dir.join("objects"), dir.join(".git/objects")]);
         }
-        let files = from(&root, b"", &mut All).map_err(fail)?.entries;
+        let files = all_below(&root, b"")?;
         let is_digit = |byte: &u8| byte.is_ascii_hexdigit();
         let own = files.iter().map(|entry| entry.path.as_slice());
         let own = own.filter(|path| {
@@ -337,7 +336,7 @@ impl View {
 
     /// Returns the URLs in its configuration.
     fn urls(&self) -> Vec<String> {
-        let config = beneath::read(&common(&self.git_dir), Path::new("config"), LIST_MAX);
+        let config = beneath::read(&common_dir(&self.git_dir), Path::new("config"), LIST_MAX);
         let config = config.ok().flatten().unwrap_or_default();
         let text = bytes::lossy(&config);
         let urls = text
@@ -365,15 +364,6 @@ fn ours(repo: &GitRepo) -> Result<Vec<Oid>, RepoError> {
     let refs = refs.lines().filter_map(|line| line.split_once(' '));
     let counted = refs.filter(|(_, name)| !is_ours_alone(name));
     counted.map(|(id, _)| oid(id)).collect()
-}
-
-/// The directory with the refs and objects of a git directory.
-pub(super) fn common(git_dir: &Path) -> PathBuf {
-    let text = beneath::read(git_dir, Path::new("commondir"), LINE_MAX);
-    match text.ok().flatten() {
-        Some(text) => git_dir.join(bytes::path(text.trim_ascii_end())),
-        None => git_dir.to_owned(),
-    }
 }
 
 /// Returns the commit that the base of a repository records for a submodule: it came from outside.

@@ -3,14 +3,14 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
-use super::super::admin::failed;
+use super::super::admin::At;
 use super::super::bytes::{self, RelPath};
 use super::super::command::Git;
 use super::super::files::compare::{Item, read};
 use super::super::files::hash_cache::HashCache;
 use super::super::files::open::Root;
 use super::super::files::store::{Store, Unstored};
-use super::super::files::walk::{All, Entry, Kind, walk};
+use super::super::files::walk::{Entry, Kind, all_below};
 use super::super::ground::seen_file;
 use super::super::inner::Home;
 use super::super::measure::Measured;
@@ -52,7 +52,7 @@ struct Roots {
 
 impl Roots {
     fn of(measured: &Measured) -> Result<Self, RepoError> {
-        let open = |dir: &Path| Root::open(dir).map_err(|error| failed("cannot read", dir, &error));
+        let open = |dir: &Path| Root::open(dir).at("cannot read", dir);
         let ground = &measured.ground;
         let mut other = HashMap::new();
         for (home, _) in &measured.inner.more {
@@ -307,9 +307,7 @@ impl List {
 
 /// Returns the files of the administrative directory that describe the agent's work, including the index.
 fn state(root: &Root) -> Result<Vec<Entry>, RepoError> {
-    let walked = walk(root, &mut All);
-    let walked = walked.map_err(|error| failed("cannot read", root.path(), &error))?;
-    let mut entries = walked.entries;
+    let mut entries = all_below(root, b"")?;
     entries.retain(|entry| entry.git_mode().is_some() && is_state(&entry.path));
     Ok(entries)
 }

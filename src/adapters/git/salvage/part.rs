@@ -11,10 +11,10 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::super::admin::{self, failed, leads_back, linked, read_link_file};
+use super::super::admin::{self, At, failed, leads_back, linked, read_link_file, remove_if_there};
 use super::super::bytes;
 use super::super::repair::claimed;
-use super::super::rig::GitRepo;
+use super::super::rig::{GitRepo, locked};
 use crate::adapters::mounts;
 use crate::ports::repo::RepoError;
 
@@ -31,8 +31,8 @@ pub(super) fn whole(
         return Err(taken());
     }
     let parent = to.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(parent).map_err(|error| failed("cannot make", parent, &error))?;
-    let parent = fs::canonicalize(parent).map_err(|error| failed("cannot find", parent, &error))?;
+    fs::create_dir_all(parent).at("cannot make", parent)?;
+    let parent = fs::canonicalize(parent).at("cannot find", parent)?;
     let (part, to) = (parent.join(format!("{name}.part")), parent.join(place));
     clear(repo, &part)?;
     let built = build(&part, &to).and_then(|()| publish(repo, &part, &to));
@@ -47,19 +47,19 @@ pub(super) fn whole(
 /// Registers the final path before the rename: after a crash in between, [`clear`] finds the part.
 fn publish(repo: &GitRepo, part: &Path, to: &Path) -> Result<(), RepoError> {
     // Locked, so that no prune runs in between.
-    let _serial = repo.worktrees();
+    let _serial = locked(&repo.state.worktrees);
     let admin = linked(part).ok_or_else(|| {
         let what = format!("{} has no git directory", part.display());
         RepoError::Failed(what)
     })?;
     let back = [bytes::of(&to.join(".git")), b"\n"].concat();
     admin::write_whole(&admin.join("gitdir"), &back)?;
-    fs::rename(part, to).map_err(|error| failed("cannot move", part, &error))
+    fs::rename(part, to).at("cannot move", part)
 }
 
 /// Removes the remains of an earlier try. Anything else at that path stays and blocks the build.
 fn clear(repo: &GitRepo, part: &Path) -> Result<(), RepoError> {
-    let _serial = repo.worktrees();
+    let _serial = locked(&repo.state.worktrees);
     let mut admins = admin::of_sandbox(repo, part)?;
     let fail = |error: std::io::Error| failed("cannot remove", part, &error);
     mounts::none_in(part).map_err(fail)?;
@@ -96,14 +96,8 @@ fn is_ours(repo: &GitRepo, part: &Path) -> bool {
 /// Removes a file, or a directory with its content, if it exists.
 fn remove(path: &Path) -> Result<(), RepoError> {
     let is_dir = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
-    let removed = match is_dir {
-        true => mounts::remove_dir_all(path),
-        false => fs::remove_file(path),
-    };
-    match removed {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(failed("cannot remove", path, &error))
-        }
-        _ => Ok(()),
+    match is_dir {
+        true => mounts::remove_dir_all(path).at("cannot remove", path),
+        false => remove_if_there(path),
     }
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::admin::{failed, write_whole};
+use super::super::admin::{At, write_whole};
 use super::super::bytes;
 use super::super::command::Git;
 use super::super::files::walk::Kind;
@@ -23,7 +23,7 @@ pub(super) fn relink(
     let mut linked: Vec<(PathBuf, PathBuf)> = Vec::new();
     for line in work.iter().filter(|line| is_link(line)) {
         let file = to.join(bytes::path(&line.path));
-        let text = fs::read(&file).map_err(|error| failed("cannot read", &file, &error))?;
+        let text = fs::read(&file).at("cannot read", &file)?;
         let Some(target) = text.strip_prefix(b"gitdir: ") else {
             continue;
         };

@@ -5,9 +5,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::admin::{self, failed, write_whole};
+use super::super::admin::{self, At, write_whole};
 use super::super::bytes;
-use super::super::rig::GitRepo;
+use super::super::rig::{GitRepo, locked};
 use super::manifest::{Line, Manifest, Place, VERSION, lines};
 use super::part;
 use super::relink::relink;
@@ -103,10 +103,10 @@ fn head_line(repo: &GitRepo, manifest: &Manifest) -> Result<String, RepoError> {
 
 /// Makes a worktree of theirs without files. Returns its administrative directory.
 fn worktree(repo: &GitRepo, name: &str, head: String, to: &Path) -> Result<PathBuf, RepoError> {
-    let _serial = repo.worktrees();
+    let _serial = locked(&repo.state.worktrees);
     // The link back comes first: it identifies a worktree that is left half made.
     let admin = admin::make(repo, name, head.as_bytes(), to)?;
-    fs::create_dir(to).map_err(|error| failed("cannot make", to, &error))?;
+    fs::create_dir(to).at("cannot make", to)?;
     let link = [b"gitdir: ", bytes::of(&admin), b"\n"].concat();
     write_whole(&to.join(".git"), &link)?;
     Ok(admin)

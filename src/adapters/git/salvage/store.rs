@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use super::super::admin::failed;
+use super::super::admin::At;
 use super::super::bytes;
 use super::super::command::{CHECKOUT, Git};
 use super::super::facts::LIST_MAX;
@@ -347,7 +347,7 @@ pub(super) fn commit_tree(
 fn sync(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = repo.repo_dir();
     let synced = fs::File::open(dir).and_then(|dir| Ok(rustix::fs::syncfs(&dir)?));
-    synced.map_err(|error| failed("cannot flush", dir, &error))
+    synced.at("cannot flush", dir)
 }
 
 /// Walks everything that the refs hold and no remote-tracking ref does. A missing object is an error.

@@ -12,7 +12,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, fchmod, linkat, mkdirat, openat};
 use rustix::fs::{symlinkat, utimensat};
 
-use super::super::admin::failed;
+use super::super::admin::{At, failed};
 use super::super::bytes;
 use super::super::command::Git;
 use super::super::files::compare::read as hashed;
@@ -20,14 +20,14 @@ use super::super::files::hash::Format;
 use super::super::files::hash_cache::HashCache;
 use super::super::files::open::Root;
 use super::super::files::store::{self, LARGE};
-use super::super::files::walk::{All, Kind, walk};
+use super::super::files::walk::{Kind, all_below};
 use super::manifest::Line;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// Writes the entries below a directory, which must not exist there yet.
 pub(super) fn write(git: impl Fn() -> Git, dir: &Path, lines: &[Line]) -> Result<(), RepoError> {
-    let open = Root::open(dir).map_err(|error| failed("cannot open", dir, &error))?;
+    let open = Root::open(dir).at("cannot open", dir)?;
     let writer = Writer { root: &open };
     for line in lines {
         let above = line
@@ -166,19 +166,17 @@ impl Writer<'_> {
 
 /// Reads the entries below a directory again. With `only`, the directory must contain nothing else but its `.git`.
 pub(super) fn prove(dir: &Path, lines: &[Line], only: bool) -> Result<(), RepoError> {
-    let fail = |error: io::Error| failed("cannot read", dir, &error);
     let wrong = |path: &[u8], what: &str| {
         let path = dir.join(bytes::path(path));
         let what = format!("{} {what}", path.display());
         RepoError::Failed(format!("{what} than in the salvage"))
     };
-    let root = Root::open(dir).map_err(fail)?;
-    let walked = walk(&root, &mut All).map_err(fail)?;
+    let root = Root::open(dir).at("cannot read", dir)?;
     let mut left: HashMap<&[u8], &Line> = lines
         .iter()
         .map(|line| (line.path.as_slice(), line))
         .collect();
-    for entry in walked.entries {
+    for entry in all_below(&root, b"")? {
         let path = entry.path.clone();
         let Some(line) = left.remove(path.as_slice()) else {
             if only && entry.kind != Kind::Dir && path != b".git" {

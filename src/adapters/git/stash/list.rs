@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs;
 use std::path::Path;
 
-use super::super::admin::{Note, failed, free_name};
+use super::super::admin::Note;
 use super::super::ref_lock::RefLock;
 use super::super::rig::GitRepo;
+use super::super::share;
 use super::{STASH, Stash, list_stamp};
-use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -103,10 +103,9 @@ pub(super) fn set_large_aside(repo: &GitRepo, examined: &Option<String>) -> Resu
         return Ok(());
     }
     // Not beside it: git takes every file there for a reflog.
-    let aside = free_name(dir, "stash-list.aside");
-    let to = aside.strip_prefix(dir).unwrap_or(&aside);
-    let renamed = beneath::rename(dir, &list, to);
-    renamed.map_err(|error| failed("cannot rename", &dir.join(&list), &error))?;
+    let Some(aside) = share::set_aside(dir, &list)? else {
+        return Ok(());
+    };
     repo.mended(format!(
         "the list of stash entries in {} had {} bytes, and is set aside as {}; the newest entries of each raider are kept",
         dir.display(),

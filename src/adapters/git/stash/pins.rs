@@ -288,6 +288,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
+    use super::super::super::rig::locked;
     use super::super::super::testing::Rigged;
     use super::*;
 
@@ -301,7 +302,7 @@ mod tests {
             .collect();
         let place = format!("{PINS}horde/Toast/1/");
         std::thread::scope(|scope| {
-            let _looks = repo.stash_seen();
+            let _looks = locked(&repo.state.stash_seen);
             let (told, heard) = mpsc::channel();
             for half in commits.chunks(6) {
                 let (told, place) = (told.clone(), &place);
