@@ -18,6 +18,7 @@ use self::commit::{commit_fault, named};
 use self::tree::{Entry, EntryKind, entries, kind_fault, tree_faults};
 use super::admin::{self, Note};
 use super::in_process::InProcessRepo;
+use super::object_copy::looked_up;
 use super::rig::{GitRepo, oid};
 use super::{bytes, facts};
 use crate::domain::ids::Oid;
@@ -275,20 +276,15 @@ fn kinds_by_git(
     repo: &GitRepo,
     entries: Vec<(Oid, Entry)>,
 ) -> Result<Vec<(Oid, Fault)>, RepoError> {
-    let ids: String = entries
-        .iter()
-        .map(|(_, it)| format!("{}\n", it.id))
-        .collect();
-    let asked = repo.git().args(["cat-file", "--batch-check=%(objecttype)"]);
-    let kinds = asked.stdin(ids).run()?.text();
-    // An object that is missing has two words, and is no matter of its kind.
+    let ids = entries.iter().map(|(_, it)| &it.id);
+    let kinds = looked_up(repo.git(), "%(objecttype)", ids)?;
+    // An object that is missing is no matter of its kind.
     let found = entries
-        .into_iter()
-        .zip(kinds.lines())
-        .filter_map(|((tree, entry), kind)| {
-            let is_there = !kind.ends_with(" missing");
-            let fault = is_there.then(|| kind_fault(&entry, kind)).flatten()?;
-            Some((tree, fault))
+        .iter()
+        .zip(kinds)
+        .filter_map(|((tree, entry), (_, kind))| {
+            let fault = kind_fault(entry, &kind?)?;
+            Some((tree.clone(), fault))
         });
     Ok(found.collect())
 }

@@ -13,6 +13,7 @@ use super::admin::At;
 use super::command::Git;
 use super::digest::hex;
 use super::files::hash::{READ_AT_ONCE, drain};
+use super::object_copy::looked_up;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -78,26 +79,17 @@ pub(super) fn beyond(git: Git, head: &Oid, others: &str) -> Result<HashSet<Strin
 /// Returns every pointer in objects that `head` has and no remote.
 fn pointers(ours: &Path, head: &Oid) -> Result<HashSet<Pointer>, RepoError> {
     let git = || Git::in_dir(ours);
-    let list: String = beyond(git(), head, "--remotes")?
+    let below = beyond(git(), head, "--remotes")?.into_iter();
+    let ids: Vec<Oid> = below.filter_map(|name| Oid::new(name).ok()).collect();
+    let sized = looked_up(git(), "%(objecttype) %(objectsize)", &ids)?;
+    let is_small = |told: &str| {
+        let size = told.strip_prefix("blob ").map(str::parse::<usize>);
+        matches!(size, Some(Ok(size)) if size <= POINTER_MAX)
+    };
+    let small = sized
         .iter()
-        .map(|name| format!("{name}\n"))
-        .collect();
-    let sized = git()
-        .args([
-            "cat-file",
-            "--batch-check=%(objecttype) %(objectsize) %(objectname)",
-        ])
-        .stdin(list)
-        .run()?;
-    let small: String = sized
-        .text()
-        .lines()
-        .filter_map(|line| {
-            let (size, name) = line.strip_prefix("blob ")?.split_once(' ')?;
-            let small = size.parse::<usize>().is_ok_and(|size| size <= POINTER_MAX);
-            small.then(|| format!("{name}\n"))
-        })
-        .collect();
+        .filter(|it| it.1.as_deref().is_some_and(is_small));
+    let small: String = small.map(|(id, _)| format!("{id}\n")).collect();
     let read = git().args(["cat-file", "--batch"]).stdin(small).run()?;
     let text = String::from_utf8_lossy(&read.stdout);
     Ok(text.split(VERSION).skip(1).filter_map(parse).collect())

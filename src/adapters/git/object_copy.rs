@@ -292,14 +292,26 @@ fn with_suffix(dir: &Path, suffix: &str) -> io::Result<Vec<PathBuf>> {
 
 /// Returns those of these objects that do not exist.
 fn missing(git: Git, ids: &[Oid]) -> Result<Vec<Oid>, RepoError> {
-    let found = git
-        .args(["cat-file", "--batch-check=%(objectname)", "--buffer"])
-        .stdin(lines(ids))
-        .run()?
-        .text();
-    let answers = ids.iter().zip(found.lines());
-    let absent = answers.filter(|(_, answer)| answer.ends_with(" missing"));
-    Ok(absent.map(|(id, _)| id.clone()).collect())
+    let told = looked_up(git, "%(objectname)", ids)?.into_iter();
+    Ok(told.filter(|it| it.1.is_none()).map(|it| it.0).collect())
+}
+
+/// Returns what git says of each object, in the format of `git cat-file --batch-check`; none of one that it does not
+/// find. A caller asks for no more than it needs: of a damaged object, git can tell some things.
+pub(super) fn looked_up<'i>(
+    git: Git,
+    format: &str,
+    ids: impl IntoIterator<Item = &'i Oid>,
+) -> Result<Vec<(Oid, Option<String>)>, RepoError> {
+    let ids: Vec<Oid> = ids.into_iter().cloned().collect();
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let format = format!("--batch-check={format}");
+    let git = git.args(["cat-file", "--buffer", &format]);
+    let text = git.stdin(lines(&ids)).run()?.text();
+    let answer = |line: &str| (!line.ends_with(" missing")).then(|| line.to_owned());
+    Ok(ids.into_iter().zip(text.lines().map(answer)).collect())
 }
 
 fn lines(ids: &[Oid]) -> String {

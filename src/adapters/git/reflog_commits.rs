@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::admin::Note;
 use super::branches::checked_out;
 use super::ground::Ground;
-use super::object_copy::{SPLITS_MAX, is_damage};
+use super::object_copy::{SPLITS_MAX, is_damage, looked_up};
 use super::rig::{GitRepo, oid};
 use super::theirs::{LIST_MAX, is_ref};
 use super::unreadable;
@@ -168,24 +168,17 @@ pub(super) type Kinds = (Vec<(Oid, String)>, Vec<Oid>);
 /// git fails.
 pub(super) fn kinds_there(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<Kinds, RepoError> {
     let known = repo.known();
-    let (mut kinds, mut list) = (Vec::new(), String::new());
+    let (mut kinds, mut missing, mut asked) = (Vec::new(), Vec::new(), Vec::new());
     for id in ids {
         match known.as_ref().and_then(|known| known.kind(id)) {
             Some(kind) => kinds.push((id.clone(), kind.to_owned())),
-            None => list.extend([id.as_str(), "\n"]),
+            None => asked.push(id),
         }
     }
-    let mut missing = Vec::new();
-    if list.is_empty() {
-        return Ok((kinds, missing));
-    }
-    let format = "--batch-check=%(objectname) %(objecttype)";
-    let git = repo.lens().args(["cat-file", format]);
-    let found = git.stdin(list).run()?.text();
-    for (id, kind) in found.lines().filter_map(|line| line.split_once(' ')) {
+    for (id, kind) in looked_up(repo.lens(), "%(objecttype)", asked)? {
         match kind {
-            "missing" => missing.push(oid(id)?),
-            kind => kinds.push((oid(id)?, kind.to_owned())),
+            Some(kind) => kinds.push((id, kind)),
+            None => missing.push(id),
         }
     }
     Ok((kinds, missing))

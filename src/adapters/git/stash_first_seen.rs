@@ -6,9 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::admin::{At, read_if_there, write_whole};
 use super::rig::{GitRepo, locked};
@@ -16,7 +18,7 @@ use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// The record of an entry that is in the list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FirstSeen {
     /// Its number.
     pub(super) nth: u64,
@@ -38,13 +40,12 @@ pub(super) struct Claim {
 }
 
 /// The records of all entries in the list.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FirstSeenLog {
     /// The number of the next new entry.
     pub(super) next: u64,
     entries: BTreeMap<Oid, FirstSeen>,
-    /// Entries whose owner must be searched again: not all sandboxes could be read, or an earlier version did not record
-    /// it.
+    /// Entries whose owner must be searched again: not all sandboxes could be read.
     open: BTreeSet<Oid>,
 }
 
@@ -130,47 +131,19 @@ fn file(repo: &GitRepo) -> PathBuf {
     repo.repo_dir().join("horde/stash.seen")
 }
 
-/// Reads `next <n>`, and `<oid> <nth> <at> <branch>` for each entry, with `-` for no owner and `0` for an owner that must be
-/// searched again; an earlier version wrote `0` or `1`. A torn line is ignored: its entry counts as new, and stays longer.
+/// Reads the records. Those of a garbled file are lost: its entries count as new, and stay longer.
 fn read(repo: &GitRepo) -> Result<FirstSeenLog, RepoError> {
     let text = read_if_there(&file(repo))?.unwrap_or_default();
-    let text = String::from_utf8(text).unwrap_or_default();
-    let mut known = FirstSeenLog::default();
-    for line in text.lines() {
-        let fields: Vec<&str> = line.split(' ').collect();
-        match fields[..] {
-            ["next", next] => known.next = next.parse().unwrap_or_default(),
-            [id, nth, at, owner] => {
-                if let (Ok(id), Ok(nth), Ok(at)) = (Oid::new(id), nth.parse(), at.parse()) {
-                    if matches!(owner, "0" | "1") {
-                        known.open.insert(id.clone());
-                    }
-                    let owner =
-                        Some(owner.to_owned()).filter(|it| !matches!(&**it, "-" | "0" | "1"));
-                    known.entries.insert(id, FirstSeen { nth, at, owner });
-                }
-            }
-            _ => {}
-        }
-    }
-    let numbers: BTreeSet<u64> = known.entries.values().map(|sight| sight.nth).collect();
-    let after = numbers.last().map_or(0, |last| last + 1);
-    known.next = known.next.max(after);
-    Ok(known)
+    Ok(serde_json::from_slice(&text).unwrap_or_default())
 }
 
 fn write(repo: &GitRepo, known: &FirstSeenLog) -> Result<(), RepoError> {
-    let mut text = format!("next {}\n", known.next);
-    for (id, sight) in &known.entries {
-        let none = if known.open.contains(id) { "0" } else { "-" };
-        let owner = sight.owner.as_deref().unwrap_or(none);
-        text += &format!("{id} {} {} {owner}\n", sight.nth, sight.at);
-    }
     let file = file(repo);
+    let text = serde_json::to_vec(known).map_err(io::Error::from);
     if let Some(dir) = file.parent() {
         fs::create_dir_all(dir).at("cannot make", dir)?;
     }
-    write_whole(&file, text.as_bytes())
+    write_whole(&file, &text.at("cannot write", &file)?)
 }
 
 #[cfg(test)]
@@ -234,14 +207,8 @@ mod tests {
             let seen = sight(repo, 0, [(id('a'), claim)]).unwrap();
             seen.of(&id('a')).unwrap().owner.clone()
         };
-        fs::create_dir_all(file(repo).parent().unwrap()).unwrap();
-        fs::write(file(repo), format!("next 1\n{} 0 5 0\n", id('a'))).unwrap();
         assert_eq!(new(repo, &[id('a'), id('b')]).unwrap().len(), 2);
-        assert_eq!(
-            see(seems(Some("one"))).as_deref(),
-            Some("one"),
-            "of an earlier version"
-        );
+        assert_eq!(see(seems(Some("one"))).as_deref(), Some("one"));
         assert_eq!(see(seems(Some("two"))).as_deref(), Some("one"));
         assert_eq!(new(repo, &[id('a'), id('b')]).unwrap(), [id('b')].into());
         sight(repo, 0, []).unwrap();

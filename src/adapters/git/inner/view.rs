@@ -15,6 +15,7 @@ use super::super::files::index::{Index, Lens};
 use super::super::files::open::Root;
 use super::super::files::recent::Recent;
 use super::super::files::walk::{Kind, all_below};
+use super::super::object_copy::looked_up;
 use super::super::reflog_commits::{HeadReflog, is_ours_alone};
 use super::super::rig::{GitRepo, oid, resolve};
 use super::super::{other_work, reflog_commits};
@@ -253,16 +254,10 @@ impl View {
             is_loose && !lenders.iter().any(|dir| dir.join(name).exists())
         });
         let ids = own.filter_map(|path| Oid::new(bytes::lossy(path).replace('/', "")).ok());
-        let list: String = ids.map(|id| format!("{id}\n")).collect();
-        if list.is_empty() {
-            return Ok(false);
-        }
-        let asked = self.git().args(["cat-file", "--batch-check=%(objecttype)"]);
-        let kinds = asked.stdin(list).run()?.text();
+        let ids: Vec<Oid> = ids.collect();
+        let mut told = looked_up(self.git(), "%(objecttype)", &ids)?.into_iter();
         // A damaged object may be a commit.
-        Ok(kinds
-            .lines()
-            .any(|kind| !["blob", "tree", "tag"].contains(&kind)))
+        Ok(told.any(|(_, kind)| !matches!(kind.as_deref(), Some("blob" | "tree" | "tag"))))
     }
 
     /// Returns the path of a URL that names no other machine.

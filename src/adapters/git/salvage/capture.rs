@@ -14,6 +14,7 @@ use super::super::files::walk::{Entry, Kind, all_below};
 use super::super::ground::seen_file;
 use super::super::inner::Home;
 use super::super::measure::Measured;
+use super::super::object_copy::looked_up;
 use super::super::other_work::ASIDE;
 use super::super::rig::GitRepo;
 use super::manifest::{Line, Numbers, Place};
@@ -230,42 +231,34 @@ fn as_staged(repo: &GitRepo, measured: &Measured) -> Result<Vec<Line>, RepoError
         .iter()
         .filter(|it| it.stage == 0 && !it.skip);
     let merged: Vec<_> = merged.filter(|it| !it.promised).collect();
-    let list: String = merged.iter().map(|it| format!("{}\n", it.id)).collect();
-    let sizes = repo
-        .lens()
-        .args(["cat-file", "--batch-check=%(objectsize)"])
-        .stdin(list)
-        .run()?
-        .text();
-    let lines = merged
-        .iter()
-        .zip(sizes.lines())
-        .filter_map(|(staged, size)| {
-            let (kind, mode) = match staged.mode.as_str() {
-                "160000" => (Kind::Dir, 0o755),
-                "120000" => (Kind::Link, 0o777),
-                "100755" => (Kind::File, 0o755),
-                _ => (Kind::File, 0o644),
-            };
-            // A missing blob cannot be restored.
-            let size = match kind {
-                Kind::Dir => 0,
-                _ => size.parse().ok()?,
-            };
-            Some(Line {
-                place: Place::Work,
-                path: staged.path.clone(),
-                kind,
-                mode,
-                size,
-                modified: (
-                    measured.ground.note.as_ref().map_or(0, |note| note.created),
-                    0,
-                ),
-                id: (kind != Kind::Dir).then(|| staged.id.clone()),
-                file: None,
-            })
-        });
+    let ids = merged.iter().map(|it| &it.id);
+    let sizes = looked_up(repo.lens(), "%(objectsize)", ids)?;
+    let lines = merged.iter().zip(sizes).filter_map(|(staged, (_, size))| {
+        let (kind, mode) = match staged.mode.as_str() {
+            "160000" => (Kind::Dir, 0o755),
+            "120000" => (Kind::Link, 0o777),
+            "100755" => (Kind::File, 0o755),
+            _ => (Kind::File, 0o644),
+        };
+        // A missing blob cannot be restored.
+        let size = match kind {
+            Kind::Dir => 0,
+            _ => size?.parse().ok()?,
+        };
+        Some(Line {
+            place: Place::Work,
+            path: staged.path.clone(),
+            kind,
+            mode,
+            size,
+            modified: (
+                measured.ground.note.as_ref().map_or(0, |note| note.created),
+                0,
+            ),
+            id: (kind != Kind::Dir).then(|| staged.id.clone()),
+            file: None,
+        })
+    });
     Ok(lines.collect())
 }
 

@@ -11,6 +11,7 @@ use super::super::files::list::list;
 use super::super::files::store::Store;
 use super::super::ignored::precious;
 use super::super::measure::Measured;
+use super::super::object_copy::looked_up;
 use super::super::reflog_commits::{ids, kinds, tips};
 use super::super::rig::{GitRepo, oid};
 use super::capture::is_state;
@@ -215,23 +216,12 @@ fn staged(repo: &GitRepo, measured: &Measured) -> Result<Vec<(Oid, u64)>, RepoEr
     let own = own.map(|it| &it.id).chain(&index.more);
     let all = own.chain(&measured.inner.staged);
     let wanted: BTreeSet<Oid> = all.filter(|id| !known.contains(id)).cloned().collect();
-    if wanted.is_empty() {
-        return Ok(Vec::new());
-    }
-    let list: String = wanted.iter().map(|id| format!("{id}\n")).collect();
-    let format = "--batch-check=%(objectname) %(objecttype) %(objectsize)";
-    let told = repo
-        .lens()
-        .args(["cat-file", format])
-        .stdin(list)
-        .run()?
-        .text();
-    let blob = |line: &str| {
-        let (id, rest) = line.split_once(' ')?;
-        let size = rest.strip_prefix("blob ")?.parse().ok()?;
-        Some((Oid::new(id).ok()?, size))
+    let told = looked_up(repo.lens(), "%(objecttype) %(objectsize)", &wanted)?;
+    let blob = |(id, told): (Oid, Option<String>)| {
+        let size = told?.strip_prefix("blob ")?.parse().ok()?;
+        Some((id, size))
     };
-    let mut there: Vec<(Oid, u64)> = told.lines().filter_map(blob).collect();
+    let mut there: Vec<(Oid, u64)> = told.into_iter().filter_map(blob).collect();
     let ids: Vec<Oid> = there.iter().map(|(id, _)| id.clone()).collect();
     let damaged = repo.take_whole(&ids)?;
     there.retain(|(id, _)| !damaged.contains(id));

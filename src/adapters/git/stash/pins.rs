@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::super::admin::Note;
+use super::super::object_copy::looked_up;
 use super::super::rig::{GitRepo, oid};
 use super::{COMMIT, Stash};
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
@@ -126,28 +127,22 @@ fn try_pin(repo: &GitRepo, place: &str, entries: &BTreeSet<Oid>) -> Result<(), R
 /// # Errors
 /// The kind of one of them cannot be read: that says nothing about it.
 fn commits(repo: &GitRepo, ids: &BTreeSet<Oid>) -> Result<BTreeSet<Oid>, RepoError> {
-    let (mut found, mut asked) = (BTreeSet::new(), String::new());
+    let (mut found, mut asked) = (BTreeSet::new(), Vec::new());
     let known = repo.known();
     for id in ids {
         match known.as_ref().and_then(|known| known.kind(id)) {
             Some(COMMIT) => drop(found.insert(id.clone())),
             Some(_) => {}
-            None => asked += &format!("{id}\n"),
+            None => asked.push(id),
         }
     }
-    if asked.is_empty() {
-        return Ok(found);
-    }
-    let format = "--batch-check=%(objectname) %(objecttype)";
-    let git = repo.git().args(["cat-file", format]).stdin(asked);
-    for line in git.run()?.text().lines() {
-        match line.split_once(' ') {
-            Some((id, COMMIT)) => drop(found.insert(oid(id)?)),
-            Some((_, "tree" | "blob" | "tag")) => {}
+    for (id, kind) in looked_up(repo.git(), "%(objecttype)", asked)? {
+        match kind.as_deref() {
+            Some(COMMIT) => drop(found.insert(id)),
+            Some("tree" | "blob" | "tag") => {}
             _ => {
-                return Err(RepoError::Failed(format!(
-                    "the kind of an object of ours is unknown: {line}"
-                )));
+                let what = format!("the kind of an object of ours is unknown: {id}");
+                return Err(RepoError::Failed(what));
             }
         }
     }
