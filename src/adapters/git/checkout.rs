@@ -3,6 +3,7 @@
 //! It is only moved if the person loses nothing: not over files that git does not track, and not in the middle of a rebase or a
 //! bisect.
 
+mod begins_with;
 mod fast_forward;
 mod persons_git;
 mod restore;

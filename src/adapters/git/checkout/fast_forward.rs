@@ -12,7 +12,7 @@ use super::super::command::{CHECKOUT, Git};
 use super::super::push::Answer;
 use super::super::ref_transaction::Prepared;
 use super::super::rig::GitRepo;
-use super::unfinished::Unfinished;
+use super::unfinished::{Ended, Unfinished};
 use super::{Changed, Worktree, about, busy, free, persons_git, worktrees};
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
@@ -50,7 +50,9 @@ pub(in super::super) fn fast_forward(
         .and_then(|()| move_alone(checkout, target, (old, new)));
     let ended: Vec<_> = locks.into_iter().map(Unfinished::end).collect();
     let answer = moved?;
-    ended.into_iter().collect::<Result<(), _>>()?;
+    for why in ended.into_iter().filter_map(Result::err) {
+        not_ended(&why);
+    }
     Ok(answer)
 }
 
@@ -77,7 +79,7 @@ fn move_alone(
         .args([new.as_str(), old.as_str()])
         .output()?;
     // While the indexes are locked, one that read the branch before it moved fails.
-    persons_git::settle(&places).map_err(busy)?;
+    linger(&places);
     Ok(match moved.ok() {
         true => Answer::Done,
         false => Answer::Stale(moved.stderr.trim().to_owned()),
@@ -124,21 +126,39 @@ fn with_worktree(
     let unfinished = Unfinished::begin(repo, worktree, target, (old, new))?;
     match step_by_step(repo, &unfinished, target, (old, new)) {
         Ok(Answer::Done) => {
-            if let Err(still) = persons_git::settle(&[unfinished.worktree()]) {
-                tracing::debug!(still, "a landing ends beside a git command");
-            }
+            linger(&[unfinished.worktree()]);
             // One that waited for the lock of HEAD may have left the branch: then the files are not the landing's any more.
-            match unfinished.head()? == *old {
-                true => unfinished.take_back().map(drop)?,
-                false => unfinished.end()?,
+            let ended = match unfinished.head() {
+                Ok(tip) if tip == *old => unfinished.take_back().map(drop),
+                Ok(_) => unfinished.end(),
+                Err(why) => Err(why),
+            };
+            // The branch has moved, whatever comes of the files.
+            if let Err(why) = ended {
+                not_ended(&why);
             }
             Ok(Answer::Done)
         }
         // git may have moved the branch, and have ended before it said so.
-        failed => match unfinished.take_back()? {
-            true => Ok(Answer::Done),
-            false => failed,
+        failed => match unfinished.take_back() {
+            Ok(Ended::Moved) => Ok(Answer::Done),
+            Ok(_) => failed,
+            Err(why) => {
+                tracing::warn!(?failed, "a landing failed, and is not taken back yet");
+                Err(why)
+            }
         },
+    }
+}
+
+fn not_ended(why: &RepoError) {
+    tracing::warn!(%why, "work has landed, but the locks of the landing stay in the checkout; the next landing or start removes them");
+}
+
+/// Waits a moment for git commands of the person, which fail while the landing holds its locks.
+fn linger(places: &[&Path]) {
+    if let Err(still) = persons_git::settle(places) {
+        tracing::debug!(still, "a landing ends beside a git command");
     }
 }
 
@@ -166,7 +186,7 @@ fn step_by_step(
     if head.text().trim() != format!("refs/heads/{target}") {
         return Ok(Answer::Stale("another branch is checked out".to_owned()));
     }
-    unfinished.copy_index()?;
+    unfinished.copy_index_for_git()?;
     unfinished
         .git()
         .args(["update-index", "-q", "--ignore-submodules", "--refresh"])
@@ -182,12 +202,14 @@ fn step_by_step(
     if let Some(why) = Changed::of(repo, old, new)?.obstacles(worktree) {
         return Err(busy(worktree, why));
     }
+    unfinished.keep_index()?;
     let written = unfinished
         .git()
         .args(["read-tree", "-m", "-u", old.as_str(), new.as_str()])
         .output()?;
     let said = written.stderr.trim();
     if said.contains("verwritten") || said.contains("not uptodate") {
+        unfinished.wrote_nothing()?;
         return Err(busy(worktree, CheckoutBusy::Changed(said.to_owned())));
     }
     if !written.ok() {

@@ -3,7 +3,8 @@
 //! out.
 
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::super::bytes;
@@ -13,8 +14,10 @@ use crate::domain::facts::ProcessId;
 
 /// The longest wait for a command to end: with the locks held it fails soon.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// A command counts while it is younger than this. Later it waits for a pager, an editor or a network, or has a file that tells.
+const YOUNG: Duration = Duration::from_secs(60);
 /// A command that is not known, such as an alias, counts while it is younger than this.
-const YOUNG: Duration = Duration::from_secs(10);
+const YOUNG_UNKNOWN: Duration = Duration::from_secs(10);
 
 /// Commands that change HEAD, its branch or the index.
 const MOVING: &[&str] = &[
@@ -36,31 +39,35 @@ const MOVING: &[&str] = &[
     "worktree",
 ];
 
-/// Commands that change none of them, or compare the branch when they do. A pager or an editor keeps some for hours.
-const HARMLESS: &[&str] = &[
+/// Commands that take locks, and compare the branch when they move it. An editor keeps some for hours.
+const COMPARING: &[&str] = &[
     "add",
-    "blame",
-    "cat-file",
     "commit",
     "config",
+    "fetch",
+    "gc",
+    "gui",
+    "maintenance",
+    "push",
+    "tag",
+];
+
+/// Commands that only read. A pager keeps some for hours.
+const READING: &[&str] = &[
+    "blame",
+    "cat-file",
     "credential-cache--daemon",
     "diff",
     "difftool",
-    "fetch",
     "fsmonitor--daemon",
-    "gc",
     "grep",
-    "gui",
     "log",
     "ls-files",
-    "maintenance",
-    "push",
     "reflog",
     "rev-list",
     "rev-parse",
     "show",
     "status",
-    "tag",
     "upload-pack",
 ];
 
@@ -75,13 +82,31 @@ pub(super) fn settle(places: &[&Path]) -> Result<(), String> {
         let left = deadline.saturating_duration_since(Instant::now());
         let ended = match Pidfd::open(&process) {
             Ok(Some(process)) => process.wait(left).unwrap_or(false),
-            _ => !left.is_zero(),
+            Ok(None) => !left.is_zero(),
+            Err(_) => false,
         };
         if !ended {
             return Err(format!("`git {name}` (process {})", process.pid));
         }
     }
     Ok(())
+}
+
+/// Returns true if a git command that takes locks works in these directories, and may have taken one of this age. Returns true in
+/// doubt.
+pub(super) fn may_hold_a_lock(places: &[&Path], age: Duration) -> bool {
+    let Ok(all) = proc::all() else { return true };
+    let real: Vec<_> = places.iter().map(|it| it.canonicalize()).collect();
+    all.iter().any(|(pid, stat)| {
+        let is_older = stat.lives() && proc::age(stat) + Duration::from_secs(1) >= age;
+        let is_there = |place: &io::Result<PathBuf>| match place {
+            Ok(place) => works_in(*pid, place),
+            Err(_) => true,
+        };
+        is_older
+            && real.iter().any(is_there)
+            && command(*pid).is_none_or(|name| !READING.contains(&name.as_str()))
+    })
 }
 
 /// Returns such a command, and its name. Those of this process do not count.
@@ -97,7 +122,7 @@ fn find(places: &[&Path]) -> Option<(ProcessId, String)> {
         .filter_map(|it| it.canonicalize().ok())
         .collect();
     all.iter().find_map(|(pid, stat)| {
-        let is_there = stat.lives() && real.iter().any(|place| works_in(*pid, place));
+        let is_there = stat.lives() && real.iter().any(|place| is_git_in(*pid, place));
         let name = is_there.then(|| command(*pid)).flatten()?;
         let process = ProcessId {
             pid: *pid,
@@ -108,10 +133,27 @@ fn find(places: &[&Path]) -> Option<(ProcessId, String)> {
 }
 
 fn is_moving(name: &str, stat: &Stat) -> bool {
-    MOVING.contains(&name) || (!HARMLESS.contains(&name) && proc::age(stat) < YOUNG)
+    let limit = match name {
+        name if MOVING.contains(&name) => YOUNG,
+        name if COMPARING.contains(&name) || READING.contains(&name) => Duration::ZERO,
+        _ => YOUNG_UNKNOWN,
+    };
+    proc::age(stat) < limit
 }
 
-/// Returns the name of a process's git command.
+/// Returns true if a process is a git of this worktree, and not of a repository in it. Another user's is not visible.
+fn is_git_in(pid: u32, place: &Path) -> bool {
+    let of = |name: &str| format!("/proc/{pid}/{name}");
+    let name = fs::read(of("comm")).unwrap_or_default();
+    let Ok(here) = fs::read_link(of("cwd")).map(|dir| (name.starts_with(b"git")).then_some(dir))
+    else {
+        return false;
+    };
+    let mut above = here.iter().flat_map(|dir| dir.ancestors());
+    above.find(|dir| dir.join(".git").exists()) == Some(place)
+}
+
+/// Returns the name of a process's git command; that of a list is `log`.
 fn command(pid: u32) -> Option<String> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let mut words = bytes::split(&line).skip(1);
@@ -120,6 +162,17 @@ fn command(pid: u32) -> Option<String> {
             // Their values follow.
             b"-C" | b"-c" | b"--git-dir" | b"--work-tree" | b"--namespace" => drop(words.next()),
             _ if word.starts_with(b"-") => {}
+            // A list of them, in a pager.
+            b"stash" | b"branch" | b"worktree" => {
+                let is_list = words
+                    .next()
+                    .is_none_or(|next| matches!(next, b"list" | b"show"));
+                return Some(if is_list {
+                    "log".to_owned()
+                } else {
+                    bytes::lossy(word)
+                });
+            }
             _ => return Some(bytes::lossy(word)),
         }
     }

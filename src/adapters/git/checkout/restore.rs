@@ -9,10 +9,16 @@ use std::path::{Path, PathBuf};
 use super::super::admin::{At, remove_if_there};
 use super::super::bytes;
 use super::super::files::{hash, index::quoted};
+use super::begins_with::begins_with;
 use super::fast_forward::git;
 use super::unfinished::Unfinished;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
+
+/// The number of parts in which files are restored.
+const PARTS: usize = 50;
+/// The time, in seconds, after the last file that git wrote, in which it may have begun another.
+const SECONDS_AFTER: i64 = 2;
 
 /// Restores the files that a landing replaced or removed, and removes those that it added.
 ///
@@ -21,7 +27,7 @@ use crate::ports::repo::RepoError;
 pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
     let worktree = landing.worktree();
     let mut changes = changes(landing)?;
-    let sparse = skipped(worktree)?;
+    let (known, sparse) = indexed(worktree, &changes)?;
     changes.retain(|change| !sparse.contains(&change.path));
     // All are read before the first is changed: attributes are among them.
     let landed = landed(landing, &changes)?;
@@ -31,13 +37,19 @@ pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
     // First, because a file may be in the place of a directory, or the reverse.
     for (change, seen) in &landed {
         if change.before.0 != Kind::File && is_same(change, seen) {
-            remove_added(worktree, &place(change), change.before.0)?;
+            remove_added(worktree, &place(change))?;
         }
     }
     let seen = landed
         .iter()
         .map(|(change, seen)| (&change.path[..], *seen));
     let seen: BTreeMap<_, _> = seen.collect();
+    for change in &changes {
+        let place = place(change);
+        if change.before.0 == Kind::Submodule && stamp(&place).is_none() {
+            fs::create_dir_all(&place).at("cannot make", &place)?;
+        }
+    }
     // With an index of its own: the other one is locked.
     landing.copy_index_for_git()?;
     let is_restored = |change: &&Change| match stamp(&place(change)) {
@@ -47,22 +59,28 @@ pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
     };
     let before = changes
         .iter()
-        .filter(|change| change.before.0 == Kind::File);
+        // A file that the person had removed from the index is in no commit of theirs.
+        .filter(|change| change.before.0 == Kind::File && known.contains(&change.path));
     let restored: Vec<&Change> = before.filter(is_restored).collect();
     let (attributes, others): (Vec<_>, _) = restored
         .into_iter()
         .partition(|change| change.path.ends_with(b".gitattributes"));
-    check_out(landing, &attributes)?;
-    check_out(landing, &others)?;
+    // In parts, because a filter may be slow and a person may save one meanwhile.
+    let part = (others.len() / PARTS).max(1);
+    for files in [&attributes[..]].into_iter().chain(others.chunks(part)) {
+        let is_as_seen = |change: &&&Change| {
+            let now = stamp(&place(change));
+            now.is_none() || now == seen.get(&change.path[..]).copied()
+        };
+        let files: Vec<&Change> = files.iter().filter(is_as_seen).copied().collect();
+        check_out(landing, &files)?;
+    }
     landing.use_index()
 }
 
 /// Removes a file that a landing added, and the directories that are empty without it.
-fn remove_added(worktree: &Path, file: &Path, before: Kind) -> Result<(), RepoError> {
+fn remove_added(worktree: &Path, file: &Path) -> Result<(), RepoError> {
     remove_if_there(file)?;
-    if before == Kind::Submodule {
-        return fs::create_dir(file).at("cannot make", file);
-    }
     let above = file.ancestors().skip(1);
     let above = above.take_while(|dir| *dir != worktree);
     // A directory with anything in it stays.
@@ -153,14 +171,27 @@ fn changes(landing: &Unfinished) -> Result<Vec<Change>, RepoError> {
     Ok(found)
 }
 
-/// Returns the paths that are not checked out.
-fn skipped(worktree: &Path) -> Result<BTreeSet<Vec<u8>>, RepoError> {
+type Paths = BTreeSet<Vec<u8>>;
+
+/// Returns those of the changed paths that are in the index, and those that are in it and not checked out.
+fn indexed(worktree: &Path, changes: &[Change]) -> Result<(Paths, Paths), RepoError> {
+    let changed: BTreeSet<&[u8]> = changes.iter().map(|change| &change.path[..]).collect();
     let listed = git(worktree).args(["ls-files", "-t", "-z"]).run()?;
-    let skipped = bytes::split(&listed.stdout).filter_map(|line| line.strip_prefix(b"S "));
-    Ok(skipped.map(<[u8]>::to_vec).collect())
+    let (mut known, mut sparse) = (BTreeSet::new(), BTreeSet::new());
+    // `<tag> <path>`
+    for line in bytes::split(&listed.stdout) {
+        let Some(path) = line.get(2..).filter(|path| changed.contains(path)) else {
+            continue;
+        };
+        known.insert(path.to_vec());
+        if line.starts_with(b"S ") {
+            sparse.insert(path.to_vec());
+        }
+    }
+    Ok((known, sparse))
 }
 
-/// A file as it was seen: it is another one when this differs.
+/// A file as it was seen: device, inode, length, time of change in seconds and nanoseconds. It is another one when they differ.
 type Stamp = (u64, u64, u64, i64, i64);
 
 /// Returns the stamp of a file; none if it is absent.
@@ -201,10 +232,19 @@ fn landed<'c>(
         }
     }
     let ids = hashes(landing, &files)?;
+    let (mut others, mut last) = (Vec::new(), 0);
     for ((change, seen), id) in files.into_iter().zip(ids) {
-        let is_whole = change.after.1.as_str() == id;
-        let is_restored = change.before.1.as_str() == id;
-        if is_whole || !is_restored && is_part(landing, change)? {
+        match id {
+            id if id == change.after.1.as_str() => found.push((change, seen)),
+            id if id == change.before.1.as_str() => last = last.max(seen.3),
+            _ => others.push((change, seen)),
+        }
+    }
+    let written = found.iter().map(|(_, seen)| seen.3);
+    let last = written.fold(last.max(landing.began()), i64::max) + SECONDS_AFTER;
+    for (change, seen) in others {
+        // A person saved a later one.
+        if seen.3 <= last && is_part(landing, change)? {
             found.push((change, seen));
         }
     }
@@ -218,33 +258,40 @@ fn is_elsewhere(worktree: &Path, path: &Path) -> bool {
     above.any(|dir| fs::symlink_metadata(dir).is_ok_and(|found| !found.is_dir()))
 }
 
-/// Returns the ids of the files' content as git stores it.
+/// Returns the ids of the files' content as git stores it; an empty one where git cannot say, as when a filter is not installed.
 fn hashes(landing: &Unfinished, files: &[(&Change, Stamp)]) -> Result<Vec<String>, RepoError> {
-    let list = files.iter().flat_map(|(change, _)| {
-        let mut line = quoted(&change.path);
-        line.push(b'\n');
-        line
-    });
-    let hashed = git(landing.worktree())
-        .env("GIT_ATTR_SOURCE", landing.commits().1.as_str())
-        .args(["hash-object", "--stdin-paths"])
-        .stdin(list.collect::<Vec<u8>>())
-        .run()?;
-    let ids: Vec<String> = hashed.text().lines().map(str::to_owned).collect();
-    match ids.len() == files.len() {
-        true => Ok(ids),
-        false => {
-            let what = "git hash-object did not name every file".to_owned();
-            Err(RepoError::Failed(what))
-        }
+    let hash = |files: &[(&Change, Stamp)]| {
+        let list = files.iter().flat_map(|(change, _)| {
+            let mut line = quoted(&change.path);
+            line.push(b'\n');
+            line
+        });
+        git(landing.worktree())
+            .env("GIT_ATTR_SOURCE", landing.commits().1.as_str())
+            .args(["hash-object", "--stdin-paths"])
+            .stdin(list.collect::<Vec<u8>>())
+            .output()
+    };
+    let all = hash(files)?;
+    let ids: Vec<String> = all.text().lines().map(str::to_owned).collect();
+    if all.ok() && ids.len() == files.len() {
+        return Ok(ids);
     }
+    let each = files.iter().map(|file| {
+        let one = hash(std::slice::from_ref(file))?;
+        Ok(if one.ok() {
+            one.text().trim().to_owned()
+        } else {
+            String::new()
+        })
+    });
+    each.collect()
 }
 
-/// Returns true if a file is the beginning of what git writes there for the landing, or before it: on a full disk git stops in the
-/// middle. Nothing is lost with such a file.
+/// Returns true if a file is the beginning of the content that git writes there for the landing, or wrote before it: on a full disk
+/// git stops in the middle. Nothing is lost with such a file.
 fn is_part(landing: &Unfinished, change: &Change) -> Result<bool, RepoError> {
     let path = landing.worktree().join(bytes::path(&change.path));
-    let content = fs::read(&path).at("cannot read", &path)?;
     let (old, new) = landing.commits();
     for commit in [new, old] {
         let mut name = format!("{commit}:").into_bytes();
@@ -253,9 +300,8 @@ fn is_part(landing: &Unfinished, change: &Change) -> Result<bool, RepoError> {
             .git()
             .env("GIT_ATTR_SOURCE", commit.as_str())
             .args(["cat-file", "--filters"])
-            .arg(bytes::path(&name))
-            .output()?;
-        if written.ok() && written.stdout.starts_with(&content) {
+            .arg(bytes::path(&name));
+        if begins_with(written, &path).at("cannot compare", &path)? {
             return Ok(true);
         }
     }

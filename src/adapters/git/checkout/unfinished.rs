@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -15,9 +16,9 @@ use super::super::command::Git;
 use super::super::digest::hex;
 use super::super::ref_transaction::Prepared;
 use super::super::rig::{GitRepo, oid};
-use super::super::{bytes, locks, patch_equivalence, repair};
+use super::super::{bytes, patch_equivalence, repair};
 use super::fast_forward::{at, git};
-use super::{INDEX_LOCK, busy, restore};
+use super::{INDEX_LOCK, busy, persons_git, restore};
 use crate::adapters::proc;
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
@@ -31,7 +32,9 @@ const UNREADABLE: &str = "horde/landing-unreadable";
 /// A landing under way. It holds git's lock of the index.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in super::super) struct Unfinished {
+    #[serde(with = "any_path")]
     worktree: PathBuf,
+    #[serde(with = "any_path")]
     git_dir: PathBuf,
     target: String,
     old: Oid,
@@ -111,8 +114,8 @@ impl Unfinished {
         self.git_dir.join(INDEX_LOCK.0)
     }
 
-    /// Returns true if the lock is this landing's: a person may have removed it after a crash. A lock that is empty is the landing's
-    /// when no git made it: the supervisor or the machine went down before it was written.
+    /// Returns true if the lock is this landing's: a person may have removed it after a crash. An empty lock is the landing's if the
+    /// landing did not go on, and no git made it: the supervisor went down before it wrote the lock, which is durable since then.
     ///
     /// # Errors
     /// When the lock cannot be read, or may be that of a git that works.
@@ -120,11 +123,17 @@ impl Unfinished {
         let lock = self.lock_file();
         match fs::read(&lock) {
             Ok(mark) if mark == self.mark.as_bytes() => Ok(true),
-            Ok(mark) if mark.is_empty() => self.is_left_behind(&lock),
+            Ok(mark) if mark.is_empty() && !self.has_begun()? => self.is_left_behind(&lock),
             Ok(_) => Ok(false),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(failed("cannot read", &lock, &error)),
         }
+    }
+
+    /// Returns true if git may have written something.
+    fn has_begun(&self) -> Result<bool, RepoError> {
+        let before = self.old_index();
+        before.try_exists().at("cannot read", &before)
     }
 
     /// Returns true if a lock was made since the landing began, and no process holds it.
@@ -133,17 +142,17 @@ impl Unfinished {
     /// [`RepoError::CheckoutBusy`] while one may: a git works there, or the lock is not old.
     fn is_left_behind(&self, lock: &Path) -> Result<bool, RepoError> {
         let made = |file: &Path| -> std::io::Result<SystemTime> { fs::metadata(file)?.modified() };
-        let (Ok(lock_made), Ok(begun)) = (made(lock), made(&self.record)) else {
-            return Ok(false);
-        };
+        let lock_made = made(lock).at("cannot read", lock)?;
+        let begun = made(&self.record).at("cannot read", &self.record)?;
         // The clocks of two file systems may differ.
         if lock_made + Duration::from_secs(1) < begun {
             return Ok(false);
         }
         let age = lock_made.elapsed().unwrap_or_default();
-        let mut places = [&self.worktree, &self.git_dir].into_iter();
-        if !repair::is_stale(lock) || places.any(|place| locks::is_worked_on(place, age)) {
-            let why = CheckoutBusy::Underway("a git command".to_owned());
+        let places = [self.worktree.as_path(), self.git_dir.as_path()];
+        if !repair::is_stale(lock) || persons_git::may_hold_a_lock(&places, age) {
+            let what = format!("a git command that holds {}", lock.display());
+            let why = CheckoutBusy::Underway(what);
             return Err(busy(&self.worktree, why));
         }
         Ok(true)
@@ -175,20 +184,31 @@ impl Unfinished {
         self.file("before")
     }
 
-    /// Copies the index, for git to write with. Returns the copy.
-    pub(in super::super) fn copy_index(&self) -> Result<PathBuf, RepoError> {
+    /// Keeps the present index, right before git writes the first file: the landing is taken back only with it.
+    pub(in super::super) fn keep_index(&self) -> Result<(), RepoError> {
         let (index, before) = (self.git_dir.join("index"), self.old_index());
         // The other one is replaced and never written to.
-        if fs::hard_link(&index, &before).is_err() {
-            // The file system has no hard links: a copy gets its name when it is whole.
-            copy_index(&index, &self.own_index())?;
-            fs::rename(self.own_index(), &before).at("cannot write", &before)?;
+        if fs::hard_link(&index, &before).is_ok() {
+            return Ok(());
         }
-        self.copy_index_for_git()
+        // The file system has no hard links: a copy gets its name when it is whole.
+        let copy = self.file("kept");
+        copy_index(&index, &copy)?;
+        fs::rename(&copy, &before).at("cannot write", &before)
+    }
+
+    /// Returns the time, in seconds, at which git began to write.
+    pub(super) fn began(&self) -> i64 {
+        fs::metadata(self.old_index()).map_or(0, |kept| kept.ctime())
+    }
+
+    /// Notes that git refused before it wrote anything.
+    pub(super) fn wrote_nothing(&self) -> Result<(), RepoError> {
+        remove_if_there(&self.old_index())
     }
 
     /// Copies the present index, for git to write with. Returns the copy.
-    pub(super) fn copy_index_for_git(&self) -> Result<PathBuf, RepoError> {
+    pub(in super::super) fn copy_index_for_git(&self) -> Result<PathBuf, RepoError> {
         let own = self.own_index();
         copy_index(&self.git_dir.join("index"), &own)?;
         Ok(own)
@@ -221,7 +241,7 @@ impl Unfinished {
     pub(in super::super) fn end(self) -> Result<(), RepoError> {
         let is_locked = self.is_locked()?;
         let (own, before) = (self.own_index(), self.old_index());
-        for left in [&own, &lock_of(&own), &before] {
+        for left in [&own, &lock_of(&own), &self.file("kept"), &before] {
             remove_if_there(left)?;
         }
         if is_locked {
@@ -230,15 +250,18 @@ impl Unfinished {
         remove_if_there(&self.record)
     }
 
-    /// Takes back what was written unless the branch moved, and ends. Returns true if it moved. The index is locked since before, so
-    /// no git of a person changed it.
+    /// Takes back what was written unless the branch moved, and ends. The index is locked since before, so no git of a person changed
+    /// it.
     ///
     /// # Errors
     /// When that is unknown, or something could not be taken back: the record stays, and so does the lock. It can be repeated.
-    pub(in super::super) fn take_back(self) -> Result<bool, RepoError> {
-        // Without the lock, a person may have done anything since. Without the copy, nothing was written.
-        if !self.is_locked()? || !self.old_index().exists() {
-            return self.end().map(|()| false);
+    pub(in super::super) fn take_back(self) -> Result<Ended, RepoError> {
+        if !self.has_begun()? {
+            return self.end().map(|()| Ended::Unwritten);
+        }
+        // Without the lock, a person may have done anything since.
+        if !self.is_locked()? {
+            return self.end().map(|()| Ended::Left);
         }
         if !self.worktree.is_dir() {
             return Err(busy(&self.worktree, CheckoutBusy::Gone));
@@ -258,7 +281,11 @@ impl Unfinished {
             })?;
         }
         drop(held);
-        self.end().map(|()| has_moved)
+        let ended = match has_moved {
+            true => Ended::Moved,
+            false => Ended::TakenBack,
+        };
+        self.end().map(|()| ended)
     }
 
     /// Returns the commit of HEAD.
@@ -280,11 +307,13 @@ impl Unfinished {
 
     /// Removes the locks of HEAD and of the branch that the git of this landing left when it was killed.
     fn remove_ref_locks(&self) -> Result<(), RepoError> {
-        let heads = common_dir(&self.git_dir).join("refs/heads");
-        let branch = heads.join(&self.target);
+        let common = common_dir(&self.git_dir);
+        let branch = common.join("refs/heads").join(&self.target);
         for (lock, content) in [
             (self.git_dir.join("HEAD.lock"), ""),
             (lock_of(&branch), self.new.as_str()),
+            (common.join("reftable/tables.list.lock"), ""),
+            (self.git_dir.join("reftable/tables.list.lock"), ""),
         ] {
             // A lock of another process has another content, or is older.
             let is_own = fs::read(&lock).is_ok_and(|found| {
@@ -315,6 +344,35 @@ impl Unfinished {
         let linked = self.git_dir.parent().filter(|it| it.ends_with("worktrees"));
         let repository = linked.and_then(Path::parent);
         !self.git_dir.is_dir() && repository.is_some_and(Path::is_dir)
+    }
+}
+
+/// The end of a landing that was interrupted or failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Ended {
+    /// git had written nothing.
+    Unwritten,
+    /// The branch has moved all the same.
+    Moved,
+    /// The files are as before.
+    TakenBack,
+    /// The person removed the lock: the files stay as they are.
+    Left,
+}
+
+/// A path of any bytes as JSON.
+mod any_path {
+    use std::ffi::OsString;
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        path.as_os_str().serialize(to)
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<PathBuf, D::Error> {
+        OsString::deserialize(from).map(PathBuf::from)
     }
 }
 
@@ -397,8 +455,18 @@ fn recover_one(repo: &GitRepo, record: PathBuf) -> Result<(), RepoError> {
     }
     it.remove_ref_locks()?;
     let worktree = it.worktree.clone();
-    if !it.take_back()? {
-        tracing::warn!(worktree = %worktree.display(), "a landing was interrupted; what it had written into the checkout is taken back");
+    let ended = it.take_back()?;
+    let worktree = worktree.display();
+    match ended {
+        Ended::TakenBack => {
+            tracing::warn!(%worktree, "a landing was interrupted; the files that it had written into the checkout are taken back");
+        }
+        Ended::Left => {
+            tracing::warn!(%worktree, "a landing was interrupted, and index.lock was removed since; the files that it had written stay, and `git status` shows them");
+        }
+        Ended::Moved | Ended::Unwritten => {
+            tracing::info!(%worktree, ?ended, "a landing was interrupted; the checkout needs nothing");
+        }
     }
     Ok(())
 }

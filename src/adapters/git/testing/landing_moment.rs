@@ -5,7 +5,7 @@ use std::time::UNIX_EPOCH;
 
 use super::Rigged;
 use super::checkout::{busy, lands, persons, text};
-use crate::adapters::git::checkout::look;
+use crate::adapters::git::checkout::{Unfinished, look, recover};
 use crate::adapters::git::command::Git;
 use crate::adapters::git::land::land;
 use crate::adapters::git::ref_transaction::Prepared;
@@ -231,4 +231,33 @@ fn look_does_not_lock_the_index_of_the_person() {
     let before = fs::read(&index).unwrap();
     look(&rig.repo, "main", Some((&rig.base, &new))).unwrap();
     assert_eq!(fs::read(&index).unwrap(), before, "nothing was written");
+}
+
+/// The landing was taken back although it had written nothing, and an empty file counted as a part of its own.
+#[test]
+fn file_of_the_person_that_appears_before_git_writes_stays() {
+    let rig = Rigged::local();
+    fs::write(rig.origin().join(".git/info/exclude"), "*.log\n").unwrap();
+    let mine = rig.origin().join("out.log");
+    pre_push(&rig, &format!(": > '{}'", mine.display()));
+    let new = rig.commit(&rig.base, &[("out.log", "landed\n")]);
+    let (_, why) = busy(&rig, &new);
+    assert_eq!(why, CheckoutBusy::InTheWay("out.log".into()));
+    assert_eq!(text(mine), "");
+}
+
+/// git had refused every attempt to write such a file, and the index stayed locked.
+#[test]
+fn file_that_the_person_had_removed_from_the_index_is_not_restored() {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("file", ""), ("more", "m\n")]);
+    rig.foreign_push("brought", &new);
+    rig.in_origin(&["rm", "-q", "file"]);
+    let begun = Unfinished::begin(&rig.repo, &rig.origin(), "main", (&rig.base, &new)).unwrap();
+    begun.copy_index_for_git().unwrap();
+    begun.keep_index().unwrap();
+    drop(begun);
+    recover(&rig.repo).unwrap();
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "D  file");
+    assert!(!rig.origin().join(".git/index.lock").exists());
 }
