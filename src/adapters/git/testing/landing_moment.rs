@@ -171,7 +171,9 @@ fn switch_of_the_person_to_a_new_branch_comes_before_the_landing_or_after_it() {
     let (_, why) = busy(&rig, &new);
     assert!(why.to_string().contains("git switch"), "{why}");
     let head = || rig.in_origin(&["symbolic-ref", "HEAD"]);
-    eventually("the switch ends", || (head() == "refs/heads/mine").then_some(()));
+    eventually("the switch ends", || {
+        (head() == "refs/heads/mine").then_some(())
+    });
     assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
     assert_eq!(rig.at("main"), Some(rig.base.clone()));
 }
