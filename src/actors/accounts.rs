@@ -23,7 +23,7 @@ use crate::domain::account::{Account, Due, Park, Record, ReportEffect, Trouble, 
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, HarnessName};
-use crate::domain::message::{Escalation, Severity};
+use crate::domain::message::Escalation;
 use crate::domain::problem::ProblemKind;
 use crate::ports::relics::{StoreError, Txn};
 
@@ -165,13 +165,11 @@ async fn call_for_logins(world: &World) {
         let Some(harness) = harnesses.find(|harness| harness.account == name) else {
             continue;
         };
-        if let Err(error) = call(world, &name, &harness.name, &park).await {
-            tracing::warn!(
-                %error,
-                account = name,
-                "the escalation about a login could not be stored; the next patrol retries"
-            );
-        }
+        or_warn!(
+            call(world, &name, &harness.name, &park).await,
+            account = name,
+            "the escalation about a login could not be stored; the next patrol retries"
+        );
     }
 }
 
@@ -181,17 +179,15 @@ async fn call(
     harness: &HarnessName,
     park: &Park,
 ) -> Result<(), Refusal> {
-    let body = Escalation {
-        agent: format!("account {name}"),
-        relic: None,
-        problem: ProblemKind::LoginWanted.into(),
-        severity: Severity::High,
-        evidence: format!(
+    let body = Escalation::high(
+        format!("account {name}"),
+        ProblemKind::LoginWanted,
+        format!(
             "{}\nseen at {}\nAll sessions of the account are parked. `hd attach {}` shows that session; \
              after a login in another terminal, `hd harness resume {harness}` resumes them.",
             park.text, park.told_by, park.told_by
         ),
-    };
+    );
     escalations::call(world, "root", Ends::WithWork, body).await
 }
 
@@ -383,7 +379,8 @@ async fn close_login_escalation(world: &World, name: &str) {
     let settled = world.store.run(move |txn| {
         escalations::close_matching(txn, &[ProblemKind::LoginWanted], |who, _| who == subject)
     });
-    if let Err(error) = settled.await {
-        tracing::warn!(%error, "the escalation about a login could not be closed; it stays open");
-    }
+    or_warn!(
+        settled.await,
+        "the escalation about a login could not be closed; it stays open"
+    );
 }

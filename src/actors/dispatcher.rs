@@ -179,18 +179,20 @@ fn is_wanted(world: &World, event: &Event) -> bool {
 fn empty_outbox(world: &Arc<World>) {
     let world = Arc::clone(world);
     tokio::spawn(async move {
-        if let Err(error) = outbox::empty(&world).await {
-            tracing::warn!(%error, "the outbox could not be read; the next patrol retries");
-        }
+        or_warn!(
+            outbox::empty(&world).await,
+            "the outbox could not be read; the next patrol retries"
+        );
     });
 }
 
 fn reopen_deferred(world: &Arc<World>) {
     let world = Arc::clone(world);
     tokio::spawn(async move {
-        if let Err(error) = reopen_due(&world).await {
-            tracing::warn!(%error, "deferred relics could not be read; the next patrol retries");
-        }
+        or_warn!(
+            reopen_due(&world).await,
+            "deferred relics could not be read; the next patrol retries"
+        );
     });
 }
 

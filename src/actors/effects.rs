@@ -106,9 +106,10 @@ pub fn empty_trash(world: &World) {
     };
     let tasks = Arc::clone(&world.tasks);
     let empty = move || loop {
-        if let Err(error) = tasks.empty_trash() {
-            tracing::warn!(%error, "the trash could not be emptied; the next run retries");
-        }
+        or_warn!(
+            tasks.empty_trash(),
+            "the trash could not be emptied; the next run retries"
+        );
         match claim.give_back() {
             // More was put into the trash meanwhile.
             Some(again) => claim = again,
@@ -116,12 +117,10 @@ pub fn empty_trash(world: &World) {
         }
     };
     let thread = std::thread::Builder::new().name("trash".to_owned());
-    if let Err(error) = thread.spawn(empty) {
-        tracing::warn!(
-            %error,
-            "no thread could be started to empty the trash; the next run retries"
-        );
-    }
+    or_warn!(
+        thread.spawn(empty),
+        "no thread could be started to empty the trash; the next run retries"
+    );
 }
 
 /// Runs work on a session.

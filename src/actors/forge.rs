@@ -28,7 +28,7 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RelicId, RigName};
 use crate::domain::merge::MrState;
-use crate::domain::message::{self, Body, Escalation, MergeReady, Message, Severity};
+use crate::domain::message::{self, Body, Escalation, MergeReady, Message};
 use crate::domain::problem::ProblemKind;
 use crate::domain::queue::{self, Step};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
@@ -282,13 +282,12 @@ async fn accept(args: &ForgeArgs, message: &Message, ready: MergeReady) -> Resul
 
 /// Calls a person about work that cannot be queued; it is still retried at each look.
 async fn refuse(args: &ForgeArgs, ready: MergeReady, error: Refusal) -> Result<(), Refusal> {
-    let body = Escalation {
-        agent: ready.raider.to_string(),
-        relic: Some(ready.relic),
-        problem: ProblemKind::QueueRefused.into(),
-        severity: Severity::High,
-        evidence: format!("{} at {}: {error}", ready.mr, ready.head),
-    };
+    let body = Escalation::high(
+        &ready.raider,
+        ProblemKind::QueueRefused,
+        format!("{} at {}: {error}", ready.mr, ready.head),
+    )
+    .on(ready.relic);
     escalations::call(
         &args.world,
         &message::forge(&args.rig),

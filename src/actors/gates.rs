@@ -1,6 +1,7 @@
 //! Running the gates of a rig, and telling a red branch from broken infrastructure
 //! (`1-product.md`; `4-rules.md`, gates).
 
+use crate::actors::records::facts;
 use crate::actors::rig_settings::gate_env;
 use std::time::Duration;
 
@@ -128,10 +129,10 @@ async fn baseline(world: &World, rig: &Rig, gate: &Gate, target: &TargetState) -
     let key = format!("baseline/{}/{}", rig.name, gate.name);
     let now = world.clock.now();
     let kept = key.clone();
-    let kept = world.store.run(move |txn| txn.get(&kept)).await;
-    let kept = kept.ok().flatten();
-    let known = kept.and_then(|text| serde_json::from_str::<Baseline>(&text).ok());
-    if let Some(known) = known
+    let known = world
+        .store
+        .run(move |txn| facts::read::<Baseline>(txn, &kept));
+    if let Ok(Some(known)) = known.await
         && known.tip == target.tip
         && known.run == gate.run
         && (known.verdict == Verdict::Pass || known.at.duration_until(now) < BELIEVED)
@@ -140,14 +141,13 @@ async fn baseline(world: &World, rig: &Rig, gate: &Gate, target: &TargetState) -
     }
     let verdict = judge(world, rig, gate, (&target.tip, &target.tree)).await.0;
     if verdict != Verdict::Infra {
-        let known = serde_json::json!(Baseline {
+        let known = Baseline {
             tip: target.tip.clone(),
             run: gate.run.clone(),
             verdict,
             at: now,
-        });
-        let known = known.to_string();
-        let noted = world.store.run(move |txn| txn.set(&key, Some(&known)));
+        };
+        let noted = world.store.run(move |txn| facts::write(txn, &key, &known));
         if let Err(error) = noted.await {
             tracing::debug!(
                 %error,

@@ -44,12 +44,10 @@ pub async fn looked(world: &World, look: Look) {
         );
     }
     for trouble in new {
-        if let Err(error) = call(world, trouble).await {
-            tracing::warn!(
-                %error,
-                "the escalation about the supervisor's files could not be stored; no person is called"
-            );
-        }
+        or_warn!(
+            call(world, trouble).await,
+            "the escalation about the supervisor's files could not be stored; no person is called"
+        );
     }
 }
 

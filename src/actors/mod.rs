@@ -12,6 +12,15 @@
 //! requests from tasks to actors. Each part names only parts below it, and actors never name each other
 //! (`tests/it/tidy/actors.rs`).
 
+/// Logs the error of a result, if it is one, with these fields and this text.
+macro_rules! or_warn {
+    ($result:expr, $($said:tt)+) => {
+        if let Err(error) = $result {
+            tracing::warn!(%error, $($said)+);
+        }
+    };
+}
+
 pub mod accounts;
 pub mod ask;
 pub mod boards;

@@ -162,9 +162,10 @@ async fn carry_out(world: &World, file: PathBuf, intent: Result<Intent, TaskErro
         }
     }
     let settle = effects::tasks(world, move |tasks| tasks.remove_intent(&file)).await;
-    if let Err(error) = settle {
-        tracing::warn!(%error, "a handled file could not be removed from the outbox");
-    }
+    or_warn!(
+        settle,
+        "a handled file could not be removed from the outbox"
+    );
     Next::Over
 }
 

@@ -22,7 +22,7 @@ use crate::domain::first_prompt::{
 };
 use crate::domain::harness::{END_OF_INPUT, in_short_lines};
 use crate::domain::ids::{ChildId, HarnessName, RelicId};
-use crate::domain::message::{Escalation, Severity};
+use crate::domain::message::Escalation;
 use crate::domain::problem::ProblemKind;
 use crate::domain::restart::Mono;
 use crate::domain::screen::{Fate, Reads, ScreenView};
@@ -433,13 +433,8 @@ impl FirstPrompt {
         if !screen.is_empty() {
             evidence.push_str(&format!(" The screen of {name}:\n{screen}"));
         }
-        let body = Escalation {
-            agent: name,
-            relic: self.relic.clone(),
-            problem: ProblemKind::PromptUntyped.into(),
-            severity: Severity::High,
-            evidence,
-        };
+        let body =
+            Escalation::high(name, ProblemKind::PromptUntyped, evidence).on(self.relic.clone());
         match escalations::call(world, "root", Ends::WithSandbox, body).await {
             Ok(()) => self.delay.called(reason),
             Err(error) => {
@@ -469,13 +464,8 @@ impl FirstPrompt {
         let over = world
             .store
             .run(move |txn| escalations::close_matching(txn, &untyped, |of, _| of == who));
-        if let Err(error) = over.await {
-            tracing::warn!(
-                child = %self.child,
-                %error,
-                "the escalation about a first prompt could not be closed; it may stay open"
-            );
-        }
+        or_warn!(over.await, child = %self.child,
+            "the escalation about a first prompt could not be closed; it may stay open");
     }
 }
 

@@ -209,7 +209,7 @@ pub async fn deliver(
     }
     match view.reads() {
         Reads::Keys => paste(world, harness, handle, text, &view, by).await?,
-        // A holder of an older version reports no modes, and can only submit.
+        // Without a report of the modes, a text is submitted as a whole.
         Reads::Lines | Reads::Unknown => {
             let submit = Input::Submit(text.to_owned());
             let sent = put(world, handle, &view, submit).await;

@@ -185,13 +185,8 @@ fn make_room(txn: &mut dyn Txn, owner: &Owner) -> Result<(), StoreError> {
 pub(super) async fn patrol(world: World, specs: Vec<ChildSpec>, running: BTreeSet<SessionId>) {
     let specs = specs.iter();
     for spec in specs.filter(|spec| running.contains(&spec.session)) {
-        if let Err(error) = find(&world, spec).await {
-            tracing::warn!(
-                session = %spec.session,
-                %error,
-                "the session's transcript could not be searched for; the next patrol retries"
-            );
-        }
+        or_warn!(find(&world, spec).await, session = %spec.session,
+            "the session's transcript could not be searched for; the next patrol retries");
     }
     collect(&world, Some(&running)).await;
     // A budget may have been raised, and a new day may have begun.
@@ -199,9 +194,10 @@ pub(super) async fn patrol(world: World, specs: Vec<ChildSpec>, running: BTreeSe
 }
 
 async fn look_at_budgets(world: &World) {
-    if let Err(error) = budgets::report_all(world).await {
-        tracing::warn!(%error, "the budgets could not be checked; the next check retries");
-    }
+    or_warn!(
+        budgets::report_all(world).await,
+        "the budgets could not be checked; the next check retries"
+    );
 }
 
 /// Finds the transcript of a program that does not report it: the newest of its directory.

@@ -1,7 +1,6 @@
 //! Task directories and the outbox on the real file system, watched by inotify.
 
 mod logins;
-mod moved;
 mod outcome;
 mod session_files;
 mod set_up;
@@ -197,10 +196,6 @@ impl TaskFiles for DiskTaskFiles {
         } else {
             "TASK.md"
         }
-    }
-
-    fn adopt(&self, old: &Path, dir: &Path, sandbox: &Path) -> Result<(), TaskError> {
-        moved::adopt(old, dir, sandbox)
     }
 
     fn watch(&self, dir: &Path) {

@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::Value;
 
 use self::owner::Foreign;
-use super::protocol::{Body, ControlError, Op, OpName, Request, Response, args};
+use super::protocol::{Body, ControlError, Op, OpName, Pace, Request, Response, args};
 
 mod owner;
 
@@ -57,7 +57,10 @@ impl Client {
     /// The supervisor's error; `unavailable` when it no longer lives; `timeout` when it lives and does not finish.
     pub fn call(&mut self, op: &Op) -> Result<Value, ControlError> {
         let id = self.ask(op)?;
-        let limit = limit(op.name());
+        let limit = match op.name().pace() {
+            Pace::Slow => ACT_LIMIT,
+            Pace::Quick => LOOK_LIMIT,
+        };
         let started = Instant::now();
         loop {
             let response = self.line(op.name(), started, Some(limit))?;
@@ -193,24 +196,6 @@ pub enum Flow {
     Continue,
     /// Stop reading.
     Stop,
-}
-
-fn limit(op: OpName) -> Duration {
-    match op {
-        OpName::Run
-        | OpName::Charge
-        | OpName::Done
-        | OpName::Handoff
-        | OpName::Stop
-        | OpName::RaiderNuke
-        | OpName::RaiderRepair
-        | OpName::AgentStart
-        | OpName::AgentStop
-        | OpName::AgentRestart
-        | OpName::SalvageRestore
-        | OpName::SalvagePrune => ACT_LIMIT,
-        _ => LOOK_LIMIT,
-    }
 }
 
 /// Verifies that a socket and its directory are this user's.

@@ -19,7 +19,7 @@
 use crate::domain::city::Rights;
 use crate::domain::ids::SessionId;
 
-use super::protocol::{ControlError, OpName};
+use super::protocol::{ControlError, Need, OpName};
 
 /// The caller, recognised by its process and never by its words.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -58,84 +58,6 @@ impl Who {
     }
 }
 
-/// The right that an operation needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Need {
-    /// Read only.
-    Look,
-    /// Escalate to a person: a session or errand about itself, an operator about any subject.
-    Call,
-    /// Act on the caller's own session.
-    Own,
-    /// Create or move work.
-    Work,
-    /// Act on other children, or on the city.
-    Operate,
-}
-
-fn need(op: OpName) -> Need {
-    match op {
-        OpName::Ping
-        | OpName::Status
-        | OpName::Metrics
-        | OpName::Cost
-        | OpName::Rally
-        | OpName::Hook
-        | OpName::RelicShow
-        | OpName::RelicList
-        | OpName::RaiderList
-        | OpName::RaiderShow
-        | OpName::Peek
-        | OpName::Logs
-        | OpName::AgentList
-        | OpName::MqList
-        | OpName::MqShow
-        | OpName::AutoList
-        | OpName::AutoHistory
-        | OpName::Events
-        | OpName::Why
-        | OpName::SalvageList
-        | OpName::SalvageStashes
-        | OpName::SalvageShow
-        | OpName::Escalations
-        | OpName::ConfigShow
-        | OpName::Doctor => Need::Look,
-        OpName::Escalate => Need::Call,
-        OpName::Done | OpName::Handoff | OpName::Wait | OpName::HookEvent => Need::Own,
-        OpName::Run
-        | OpName::Charge
-        | OpName::RelicCreate
-        | OpName::RelicClose
-        | OpName::RelicReopen => Need::Work,
-        // `attach` leads to a terminal that takes input.
-        OpName::Attach
-        | OpName::Send
-        | OpName::Answer
-        | OpName::Stop
-        | OpName::RaiderNuke
-        | OpName::RaiderRepair
-        | OpName::AgentStart
-        | OpName::AgentStop
-        | OpName::AgentRestart
-        | OpName::AgentSuspend
-        | OpName::AgentResume
-        | OpName::AgentUnquarantine
-        | OpName::HarnessResume
-        | OpName::RaiderSuspend
-        | OpName::RaiderResume
-        | OpName::Reload
-        | OpName::MqRetry
-        | OpName::MqApprove
-        | OpName::MqReject
-        | OpName::EscalationsAck
-        | OpName::AutoRun
-        | OpName::AutoEnable
-        | OpName::AutoDisable
-        | OpName::SalvageRestore
-        | OpName::SalvagePrune => Need::Operate,
-    }
-}
-
 /// Returns whether these rights suffice for an operation on anything but the caller's own session.
 fn grants(rights: Rights, need: Need) -> bool {
     match need {
@@ -156,7 +78,7 @@ pub fn check(
     op: OpName,
     rights_of: impl FnOnce(&SessionId) -> Rights,
 ) -> Result<(), ControlError> {
-    allow(who, op, need(op), rights_of)
+    allow(who, op, op.need(), rights_of)
 }
 
 /// Checks that the caller may have the operation act where it otherwise only reads, such as `doctor --fix`.
@@ -232,7 +154,7 @@ mod tests {
 
     fn needing(needs: &[Need]) -> Vec<OpName> {
         let all = OpName::ALL.iter().copied();
-        all.filter(|op| needs.contains(&need(*op))).collect()
+        all.filter(|op| needs.contains(&op.need())).collect()
     }
 
     #[test]
@@ -256,7 +178,7 @@ mod tests {
         }
     }
 
-    /// A new operation must be added to the table by hand, and to this list if it only reads.
+    /// A new operation must be added to this list if it only reads.
     #[test]
     fn these_and_no_others_only_look() {
         let looks: Vec<_> = needing(&[Need::Look])

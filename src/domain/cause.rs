@@ -1,37 +1,18 @@
 //! The vocabulary of "why". Every start, stop, restart, nuke and skip carries a cause, and
 //! `hd why` prints them.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
-
 macro_rules! causes {
     ($($(#[doc = $doc:literal])+ $variant:ident => $text:literal),+ $(,)?) => {
-        /// Why something was done.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(rename_all = "snake_case")]
-        pub enum Cause { $($(#[doc = $doc])+ $variant),+ }
+        words! {
+            /// Why something was done.
+            Cause { $($(#[doc = $doc])+ $variant => $text,)+ }
+        }
 
         impl Cause {
-            /// Returns the name in events and logs.
-            #[must_use]
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text),+ }
-            }
-
             /// Returns its meaning, in a sentence: the doc comment of the variant, as `hd why` prints it.
             #[must_use]
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($doc),+).trim_ascii()),+ }
-            }
-
-            /// Returns the cause with this name; none for a cause of another version.
-            #[must_use]
-            pub fn named(name: &str) -> Option<Self> {
-                match name {
-                    $($text => Some(Self::$variant),)+
-                    _ => None,
-                }
             }
         }
 
@@ -200,11 +181,5 @@ impl Cause {
     #[must_use]
     pub fn is_asked(self) -> bool {
         matches!(self, Self::Operator | Self::Agent | Self::Automation)
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }

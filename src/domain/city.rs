@@ -141,23 +141,8 @@ impl City {
         incarnation: Incarnation,
     ) -> PathBuf {
         let own = format!("{}-{incarnation}", raider.name);
-        self.relic_dir(raider, relic).join(own)
-    }
-
-    /// The task directory in the layout of earlier versions: without the slot.
-    #[must_use]
-    pub fn old_task_dir(
-        &self,
-        raider: &RaiderId,
-        relic: &RelicId,
-        incarnation: Incarnation,
-    ) -> PathBuf {
-        self.relic_dir(raider, relic).join(incarnation.to_string())
-    }
-
-    fn relic_dir(&self, raider: &RaiderId, relic: &RelicId) -> PathBuf {
         let rig = self.tasks_dir().join(raider.rig.as_str());
-        rig.join(relic.as_str())
+        rig.join(relic.as_str()).join(own)
     }
 
     /// `.horde/agents/<session>`: files of a standing agent's session.

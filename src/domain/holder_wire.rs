@@ -30,21 +30,15 @@
 //! fresh snapshot. While no client is attached, the holder itself answers the program's queries to the terminal; an
 //! attached terminal answers them by `Keys`.
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::facts::{ProcessId, SessionExit};
-use super::ids::Generation;
+use super::facts::SessionExit;
 use super::screen::ScreenView;
 
 /// The version this build speaks.
 pub const VERSION: u16 = 3;
-/// The first version that has [`Request::Look`], [`Request::Watch`] and [`Request::Paste`].
-pub const WITH_VIEWS: u16 = 2;
-/// The first version that has [`Request::EndOfInput`].
-pub const WITH_END_OF_INPUT: u16 = 3;
 /// The oldest version this build understands.
-pub const OLDEST: u16 = 1;
+pub const OLDEST: u16 = VERSION;
 /// Length of a hello.
 pub const HELLO_LEN: usize = 8;
 /// Most bytes of kind and payload in one frame.
@@ -124,17 +118,11 @@ pub enum Request {
     Peek,
     /// Press the interrupt key.
     Interrupt,
-    /// Send a signal to the agent's process group.
-    Signal(i32),
     /// End the session; answered by [`Answer::Ended`].
     Stop {
         /// Milliseconds between TERM and KILL.
         grace_ms: u64,
     },
-    /// Return numbers about the session.
-    Status,
-    /// Wait for [`Answer::Ended`]; answered by `Done` at once.
-    Subscribe,
     /// Return the screen with its marked cells, cursor and modes.
     Look,
     /// Send [`Answer::Changed`] after output: when the program falls quiet, and once a second while it does not.
@@ -159,8 +147,6 @@ pub enum Answer {
     Gone,
     /// The screen as text.
     Screen(String),
-    /// Numbers about the session.
-    Status(Box<Status>),
     /// Bytes that paint the session's present screen on an empty terminal.
     Snapshot(Vec<u8>),
     /// Bytes the program wrote.
@@ -173,37 +159,6 @@ pub enum Answer {
     Changed,
     /// A kind this build does not know; ignored.
     Unknown(u8),
-}
-
-/// Numbers about a running session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
-    /// The session's token.
-    pub token: String,
-    /// Its generation.
-    pub generation: Generation,
-    /// The agent's process.
-    pub agent: ProcessId,
-    /// The holder's process.
-    pub holder: ProcessId,
-    /// Rows of the terminal.
-    pub rows: u16,
-    /// Columns of the terminal.
-    pub cols: u16,
-    /// Bytes the program wrote.
-    pub bytes_out: u64,
-    /// Bytes the terminal took.
-    pub bytes_in: u64,
-    /// Bytes waiting for the program to read.
-    pub queued: u64,
-    /// When the program last wrote.
-    pub last_output: Option<Timestamp>,
-    /// When the terminal last took input.
-    pub last_input: Option<Timestamp>,
-    /// Attached clients.
-    pub attached: u32,
-    /// Set when a stop is in progress.
-    pub stopping: bool,
 }
 
 /// The end of a session, as in `exit.json`.
@@ -256,10 +211,7 @@ impl Request {
             Self::Type(bytes) => frame(0x06, bytes),
             Self::Peek => frame(0x07, &[]),
             Self::Interrupt => frame(0x08, &[]),
-            Self::Signal(number) => frame(0x09, &number.to_be_bytes()),
             Self::Stop { grace_ms } => frame(0x0a, &grace_ms.to_be_bytes()),
-            Self::Status => frame(0x0b, &[]),
-            Self::Subscribe => frame(0x0c, &[]),
             Self::Look => frame(0x0d, &[]),
             Self::Watch => frame(0x0e, &[]),
             Self::Paste(text) => frame(0x0f, text.as_bytes()),
@@ -294,12 +246,9 @@ impl Request {
             0x06 => Self::Type(payload.to_vec()),
             0x07 => Self::Peek,
             0x08 => Self::Interrupt,
-            0x09 => Self::Signal(i32::from_be_bytes(payload.try_into().map_err(|_| bad())?)),
             0x0a => Self::Stop {
                 grace_ms: u64::from_be_bytes(payload.try_into().map_err(|_| bad())?),
             },
-            0x0b => Self::Status,
-            0x0c => Self::Subscribe,
             0x0d => Self::Look,
             0x0e => Self::Watch,
             0x0f => Self::Paste(text()?),
@@ -318,7 +267,6 @@ impl Answer {
             Self::Refused(why) => frame(0x82, why.as_bytes()),
             Self::Gone => frame(0x83, &[]),
             Self::Screen(text) => frame(0x84, text.as_bytes()),
-            Self::Status(status) => frame(0x85, &json(status)),
             Self::Snapshot(bytes) => frame(0x86, bytes),
             Self::Output(bytes) => frame(0x87, bytes),
             Self::Ended(ended) => frame(0x88, &json(ended)),
@@ -340,7 +288,6 @@ impl Answer {
             0x82 => Self::Refused(text()?),
             0x83 => Self::Gone,
             0x84 => Self::Screen(text()?),
-            0x85 => Self::Status(serde_json::from_slice(payload).map_err(|_| bad())?),
             0x86 => Self::Snapshot(payload.to_vec()),
             0x87 => Self::Output(payload.to_vec()),
             0x88 => Self::Ended(serde_json::from_slice(payload).map_err(|_| bad())?),

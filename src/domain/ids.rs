@@ -50,7 +50,7 @@ pub fn check_name(kind: &'static str, text: &str) -> Result<(), InvalidId> {
 }
 
 macro_rules! name_type {
-    ($(#[$doc:meta])* $name:ident, $kind:literal) => {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $check:path) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
@@ -60,10 +60,10 @@ macro_rules! name_type {
             /// Checks the text and wraps it.
             ///
             /// # Errors
-            /// [`InvalidId`] when the text is empty, too long or has a character outside the rule.
+            /// [`InvalidId`] with the rule that the text breaks.
             pub fn new(text: impl Into<String>) -> Result<Self, InvalidId> {
                 let text = text.into();
-                check_name($kind, &text)?;
+                $check($kind, &text)?;
                 Ok(Self(text))
             }
 
@@ -105,62 +105,78 @@ macro_rules! name_type {
 name_type!(
     /// The name of a rig: one git repository under management.
     RigName,
-    "rig name"
+    "rig name",
+    check_name
 );
 name_type!(
     /// A slot's name from the rig's pool (`Toast`), held from charge until nuke.
     SlotName,
-    "raider name"
+    "raider name",
+    check_name
 );
 name_type!(
     /// The name of a standing agent from `[[agents]]`.
     AgentName,
-    "agent name"
+    "agent name",
+    check_name
 );
 name_type!(
     /// The name of a harness (`claude`, `codex`, or any `[harness.X]`).
     HarnessName,
-    "harness name"
+    "harness name",
+    check_name
 );
 name_type!(
     /// The name of an automation, which is that of its folder.
     AutomationName,
-    "automation name"
+    "automation name",
+    check_name
 );
 name_type!(
     /// A session's id: the name of its directory and of its terminal.
     SessionId,
-    "session id"
+    "session id",
+    check_name
 );
 
-/// A relic's id, `<prefix>-<number>`, with `.n` for steps of a totem (`gt-7`, `gt-7.2`).
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct RelicId(String);
+name_type!(
+    /// A relic's id, `<prefix>-<number>`, with `.n` for steps of a totem (`gt-7`, `gt-7.2`).
+    RelicId,
+    "relic id",
+    check_relic
+);
+name_type!(
+    /// A git object id in full (40 or 64 lower-case hex digits).
+    Oid,
+    "object id",
+    check_oid
+);
+
+fn check_relic(kind: &'static str, text: &str) -> Result<(), InvalidId> {
+    let bad = || InvalidId {
+        kind,
+        text: text.to_owned(),
+        why: "it must look like gt-12 or gt-12.3",
+    };
+    let (prefix, rest) = text.rsplit_once('-').ok_or_else(bad)?;
+    check_name(kind, prefix)?;
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let is_number = rest.len() <= 24 && rest.split('.').all(digits);
+    is_number.then_some(()).ok_or_else(bad)
+}
+
+fn check_oid(kind: &'static str, text: &str) -> Result<(), InvalidId> {
+    let mut bytes = text.bytes();
+    let hex = bytes.all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    let is_whole = hex && matches!(text.len(), 40 | 64);
+    is_whole.then_some(()).ok_or_else(|| InvalidId {
+        kind,
+        text: text.to_owned(),
+        why: "it must be 40 or 64 hex digits",
+    })
+}
 
 impl RelicId {
-    /// Checks the text and wraps it.
-    ///
-    /// # Errors
-    /// [`InvalidId`] unless the text is `<prefix>-<number>[.<step>]`.
-    pub fn new(text: impl Into<String>) -> Result<Self, InvalidId> {
-        let text = text.into();
-        let bad = |text: &str| InvalidId {
-            kind: "relic id",
-            text: text.to_owned(),
-            why: "it must look like gt-12 or gt-12.3",
-        };
-        let Some((prefix, rest)) = text.rsplit_once('-') else {
-            return Err(bad(&text));
-        };
-        check_name("relic id", prefix)?;
-        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-        if !(rest.len() <= 24 && rest.split('.').all(digits)) {
-            return Err(bad(&text));
-        }
-        Ok(Self(text))
-    }
-
     /// Returns the part before the number: the rig's prefix.
     #[must_use]
     pub fn prefix(&self) -> &str {
@@ -172,101 +188,13 @@ impl RelicId {
     pub fn numbered(prefix: &str, number: u64) -> Self {
         Self(format!("{prefix}-{number}"))
     }
-
-    /// Returns the text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
-
-impl fmt::Display for RelicId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for RelicId {
-    type Err = InvalidId;
-    fn from_str(text: &str) -> Result<Self, InvalidId> {
-        Self::new(text)
-    }
-}
-
-impl TryFrom<String> for RelicId {
-    type Error = InvalidId;
-    fn try_from(text: String) -> Result<Self, InvalidId> {
-        Self::new(text)
-    }
-}
-
-impl From<RelicId> for String {
-    fn from(id: RelicId) -> String {
-        id.0
-    }
-}
-
-/// A git object id in full (40 or 64 lower-case hex digits).
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Oid(String);
 
 impl Oid {
-    /// Checks the text and wraps it.
-    ///
-    /// # Errors
-    /// [`InvalidId`] unless the text is 40 or 64 hex digits.
-    pub fn new(text: impl Into<String>) -> Result<Self, InvalidId> {
-        let text = text.into();
-        let hex = text
-            .bytes()
-            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-        if !(hex && (text.len() == 40 || text.len() == 64)) {
-            return Err(InvalidId {
-                kind: "object id",
-                text,
-                why: "it must be 40 or 64 hex digits",
-            });
-        }
-        Ok(Self(text))
-    }
-
-    /// Returns the text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// Returns the first ten digits, for people.
     #[must_use]
     pub fn short(&self) -> &str {
         &self.0[..10]
-    }
-}
-
-impl fmt::Display for Oid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for Oid {
-    type Err = InvalidId;
-    fn from_str(text: &str) -> Result<Self, InvalidId> {
-        Self::new(text)
-    }
-}
-
-impl TryFrom<String> for Oid {
-    type Error = InvalidId;
-    fn try_from(text: String) -> Result<Self, InvalidId> {
-        Self::new(text)
-    }
-}
-
-impl From<Oid> for String {
-    fn from(id: Oid) -> String {
-        id.0
     }
 }
 
@@ -375,7 +303,8 @@ impl From<RaiderId> for String {
 }
 
 /// A child that owns a session: a raider, or a standing agent.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ChildId {
     /// A raider.
     Raider(RaiderId),
@@ -433,6 +362,17 @@ mod tests {
         for bad in ["gt", "gt-", "gt-x", "-1", "gt-1.", "../gt-1", "gt-1/2"] {
             assert!(RelicId::new(bad).is_err(), "{bad:?} was accepted");
         }
+    }
+
+    #[test]
+    fn child_is_stored_as_its_kind_and_its_name() {
+        let raider = ChildId::Raider("horde/raiders/Toast".parse().unwrap());
+        let agent = ChildId::Agent(AgentName::new("mayor").unwrap());
+        let json = serde_json::to_string(&[raider, agent]).unwrap();
+        assert_eq!(
+            json,
+            r#"[{"raider":"horde/raiders/Toast"},{"agent":"mayor"}]"#
+        );
     }
 
     #[test]

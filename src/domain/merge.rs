@@ -148,27 +148,16 @@ pub struct GateVerdict {
     pub tail: String,
 }
 
-/// The result of a gate run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// The gate exited with 0.
-    Pass,
-    /// The gate failed because of the branch.
-    Fail,
-    /// The gate could not run, which says nothing about the branch.
-    Infra,
-}
-
-impl Verdict {
-    /// Returns the word for it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Fail => "fail",
-            Self::Infra => "infra",
-        }
+words! {
+    /// The result of a gate run.
+    #[derive(JsonSchema)]
+    Verdict {
+        /// The gate exited with 0.
+        Pass => "pass",
+        /// The gate failed because of the branch.
+        Fail => "fail",
+        /// The gate could not run, which says nothing about the branch.
+        Infra => "infra",
     }
 }
 

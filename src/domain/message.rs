@@ -1,6 +1,8 @@
 //! Messages between actors (`2-contract.md`, 2.5). Durable rows, delivered at least once, handled
 //! idempotently, fenced by the incarnation.
 
+use std::fmt;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -124,6 +126,38 @@ pub struct Escalation {
     pub severity: Severity,
     /// The evidence.
     pub evidence: String,
+}
+
+impl Escalation {
+    /// Makes an escalation of high severity about an agent or actor, and no work.
+    #[must_use]
+    pub fn high(
+        agent: impl fmt::Display,
+        problem: impl Into<Problem>,
+        evidence: impl Into<String>,
+    ) -> Self {
+        Self {
+            agent: agent.to_string(),
+            relic: None,
+            problem: problem.into(),
+            severity: Severity::High,
+            evidence: evidence.into(),
+        }
+    }
+
+    /// Returns the escalation about this work.
+    #[must_use]
+    pub fn on(mut self, relic: impl Into<Option<RelicId>>) -> Self {
+        self.relic = relic.into();
+        self
+    }
+
+    /// Returns the escalation with medium severity.
+    #[must_use]
+    pub fn medium(mut self) -> Self {
+        self.severity = Severity::Medium;
+        self
+    }
 }
 
 /// The severity of an escalation.

@@ -1,6 +1,9 @@
 //! PURE decisions and their vocabulary: no tokio, files, processes, clock, environment or logging. Facts come in,
 //! actions and verdicts go out; time is an argument.
 
+#[macro_use]
+mod words;
+
 pub mod account;
 pub mod age;
 pub mod agents;

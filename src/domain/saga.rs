@@ -9,33 +9,19 @@ use serde_json::Value;
 
 use super::ids::RigName;
 
-/// The operation of a saga.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SagaKind {
-    /// slot → sandbox → hook → session.
-    Charge,
-    /// intent → push → merge request and POLECAT_DONE → session ended.
-    Done,
-    /// judge → salvage → judge → trash → release.
-    Nuke,
-    /// pin → merge → gates → intent → push → landed.
-    Land,
-    /// intent → refs gone → row gone.
-    Prune,
-}
-
-impl SagaKind {
-    /// The name in the store.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Charge => "charge",
-            Self::Done => "done",
-            Self::Nuke => "nuke",
-            Self::Land => "land",
-            Self::Prune => "prune",
-        }
+words! {
+    /// The operation of a saga.
+    SagaKind {
+        /// slot → sandbox → hook → session.
+        Charge => "charge",
+        /// intent → push → merge request and POLECAT_DONE → session ended.
+        Done => "done",
+        /// judge → salvage → judge → trash → release.
+        Nuke => "nuke",
+        /// pin → merge → gates → intent → push → landed.
+        Land => "land",
+        /// intent → refs gone → row gone.
+        Prune => "prune",
     }
 }
 
@@ -68,101 +54,85 @@ impl Saga {
     }
 }
 
-macro_rules! fault_points {
-    ($($(#[$doc:meta])* $variant:ident => $text:literal),+ $(,)?) => {
-        /// A point where the process may be killed without harm; `before` and `after` refer to the commit that journals
-        /// the step.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum FaultPoint { $($(#[$doc])* $variant),+ }
-
-        impl FaultPoint {
-            /// All points, in the order in which a piece of work reaches them.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            /// Returns `<saga>.<step>.<before|after>`, as in `HORDE_FAULT`.
-            #[must_use]
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text),+ }
-            }
-        }
-    };
-}
-
-fault_points! {
-    /// The slot is chosen, nothing is written.
-    ChargeSlotBefore => "charge.slot.before",
-    /// The slot and its incarnation are held.
-    ChargeSlotAfter => "charge.slot.after",
-    /// The sandbox stands, the step is not journalled.
-    ChargeSandboxBefore => "charge.sandbox.before",
-    /// The sandbox stands.
-    ChargeSandboxAfter => "charge.sandbox.after",
-    /// Before relic and raider are tied.
-    ChargeHookBefore => "charge.hook.before",
-    /// Relic and raider are tied.
-    ChargeHookAfter => "charge.hook.after",
-    /// The session runs, the charge is not yet shown.
-    ChargeSessionBefore => "charge.session.before",
-    /// The charge is complete.
-    ChargeSessionAfter => "charge.session.after",
-    /// The agent's `done` is checked, nothing is written.
-    DoneIntentBefore => "done.intent.before",
-    /// The intent is durable.
-    DoneIntentAfter => "done.intent.after",
-    /// The branch is on the remote, the step is not journalled.
-    DonePushBefore => "done.push.before",
-    /// The push is verified and journalled.
-    DonePushAfter => "done.push.after",
-    /// Before merge request and POLECAT_DONE are written.
-    DoneSubmitBefore => "done.submit.before",
-    /// Merge request and POLECAT_DONE are written.
-    DoneSubmitAfter => "done.submit.after",
-    /// The session has ended, the step is not journalled.
-    DoneSessionBefore => "done.session.before",
-    /// The session's end is journalled.
-    DoneSessionAfter => "done.session.after",
-    /// POLECAT_DONE is validated, MERGE_READY is not sent.
-    WitnessReadyBefore => "witness.ready.before",
-    /// MERGE_READY is sent.
-    WitnessReadyAfter => "witness.ready.after",
-    /// The sandbox is judged, the nuke is not journalled.
-    NukeIntentBefore => "nuke.intent.before",
-    /// The nuke is journalled.
-    NukeIntentAfter => "nuke.intent.after",
-    /// Salvage is written, the step is not journalled.
-    NukeSalvageBefore => "nuke.salvage.before",
-    /// Salvage is journalled.
-    NukeSalvageAfter => "nuke.salvage.after",
-    /// The sandbox is in the trash, the slot is still held.
-    NukeReleaseBefore => "nuke.release.before",
-    /// The slot is free.
-    NukeReleaseAfter => "nuke.release.after",
-    /// The head is pinned, MERGE_READY is not acknowledged.
-    LandPinBefore => "land.pin.before",
-    /// The merge request is queued and MERGE_READY acknowledged.
-    LandPinAfter => "land.pin.after",
-    /// The gates are green, the landing is not journalled.
-    LandIntentBefore => "land.intent.before",
-    /// The landing is journalled, nothing is pushed.
-    LandIntentAfter => "land.intent.after",
-    /// The target moved, the landing is not recorded.
-    LandPushBefore => "land.push.before",
-    /// The landing is recorded and MERGED sent.
-    LandPushAfter => "land.push.after",
-    /// MERGED is verified, relic and hook are open.
-    MergedCloseBefore => "merged.close.before",
-    /// Relic and hook are closed.
-    MergedCloseAfter => "merged.close.after",
-    /// MERGE_FAILED is read, nothing is decided.
-    ReworkBefore => "rework.before",
-    /// The relic is open for a fresh raider, or blocked.
-    ReworkAfter => "rework.after",
-    /// It is known which refs of a salvage are to go, nothing is written.
-    PruneIntentBefore => "prune.intent.before",
-    /// The end of a salvage is journalled, all of it is there.
-    PruneIntentAfter => "prune.intent.after",
-    /// The refs of a salvage are gone, it is still listed.
-    PruneDropBefore => "prune.drop.before",
-    /// A salvage is gone.
-    PruneDropAfter => "prune.drop.after",
+words! {
+    /// A point where the process may be killed without harm, `<saga>.<step>.<before|after>` as in `HORDE_FAULT`, in the
+    /// order in which a piece of work reaches them; `before` and `after` refer to the commit that journals the step.
+    FaultPoint {
+        /// The slot is chosen, nothing is written.
+        ChargeSlotBefore => "charge.slot.before",
+        /// The slot and its incarnation are held.
+        ChargeSlotAfter => "charge.slot.after",
+        /// The sandbox stands, the step is not journalled.
+        ChargeSandboxBefore => "charge.sandbox.before",
+        /// The sandbox stands.
+        ChargeSandboxAfter => "charge.sandbox.after",
+        /// Before relic and raider are tied.
+        ChargeHookBefore => "charge.hook.before",
+        /// Relic and raider are tied.
+        ChargeHookAfter => "charge.hook.after",
+        /// The session runs, the charge is not yet shown.
+        ChargeSessionBefore => "charge.session.before",
+        /// The charge is complete.
+        ChargeSessionAfter => "charge.session.after",
+        /// The agent's `done` is checked, nothing is written.
+        DoneIntentBefore => "done.intent.before",
+        /// The intent is durable.
+        DoneIntentAfter => "done.intent.after",
+        /// The branch is on the remote, the step is not journalled.
+        DonePushBefore => "done.push.before",
+        /// The push is verified and journalled.
+        DonePushAfter => "done.push.after",
+        /// Before merge request and POLECAT_DONE are written.
+        DoneSubmitBefore => "done.submit.before",
+        /// Merge request and POLECAT_DONE are written.
+        DoneSubmitAfter => "done.submit.after",
+        /// The session has ended, the step is not journalled.
+        DoneSessionBefore => "done.session.before",
+        /// The session's end is journalled.
+        DoneSessionAfter => "done.session.after",
+        /// POLECAT_DONE is validated, MERGE_READY is not sent.
+        WitnessReadyBefore => "witness.ready.before",
+        /// MERGE_READY is sent.
+        WitnessReadyAfter => "witness.ready.after",
+        /// The sandbox is judged, the nuke is not journalled.
+        NukeIntentBefore => "nuke.intent.before",
+        /// The nuke is journalled.
+        NukeIntentAfter => "nuke.intent.after",
+        /// Salvage is written, the step is not journalled.
+        NukeSalvageBefore => "nuke.salvage.before",
+        /// Salvage is journalled.
+        NukeSalvageAfter => "nuke.salvage.after",
+        /// The sandbox is in the trash, the slot is still held.
+        NukeReleaseBefore => "nuke.release.before",
+        /// The slot is free.
+        NukeReleaseAfter => "nuke.release.after",
+        /// The head is pinned, MERGE_READY is not acknowledged.
+        LandPinBefore => "land.pin.before",
+        /// The merge request is queued and MERGE_READY acknowledged.
+        LandPinAfter => "land.pin.after",
+        /// The gates are green, the landing is not journalled.
+        LandIntentBefore => "land.intent.before",
+        /// The landing is journalled, nothing is pushed.
+        LandIntentAfter => "land.intent.after",
+        /// The target moved, the landing is not recorded.
+        LandPushBefore => "land.push.before",
+        /// The landing is recorded and MERGED sent.
+        LandPushAfter => "land.push.after",
+        /// MERGED is verified, relic and hook are open.
+        MergedCloseBefore => "merged.close.before",
+        /// Relic and hook are closed.
+        MergedCloseAfter => "merged.close.after",
+        /// MERGE_FAILED is read, nothing is decided.
+        ReworkBefore => "rework.before",
+        /// The relic is open for a fresh raider, or blocked.
+        ReworkAfter => "rework.after",
+        /// It is known which refs of a salvage are to go, nothing is written.
+        PruneIntentBefore => "prune.intent.before",
+        /// The end of a salvage is journalled, all of it is there.
+        PruneIntentAfter => "prune.intent.after",
+        /// The refs of a salvage are gone, it is still listed.
+        PruneDropBefore => "prune.drop.before",
+        /// A salvage is gone.
+        PruneDropAfter => "prune.drop.after",
+    }
 }

@@ -81,7 +81,7 @@ pub enum Reads {
     Keys,
     /// Whole lines.
     Lines,
-    /// Unknown, because the holder is of an older version.
+    /// Unknown: the holder did not report it.
     Unknown,
 }
 
@@ -97,7 +97,7 @@ pub struct Span {
 }
 
 impl ScreenView {
-    /// Makes a screen of which only the text is known, as older holders give it.
+    /// Makes a screen of which only the text is known.
     #[must_use]
     pub fn of_text(text: &str) -> Self {
         Self {

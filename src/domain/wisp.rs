@@ -16,35 +16,24 @@ use super::relic::Relic;
 /// Prefix of the ids of wisps and digests.
 pub const PREFIX: &str = "wisp";
 
-/// The reason why a raider is tracked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cleanup {
-    /// It holds work that a removal would lose.
-    Pending,
-    /// The merge queue has its work.
-    MergeRequested,
-    /// Its session is dead, and its work cannot be inspected.
-    ZombieDetected,
+words! {
+    /// The reason why a raider is tracked, as a label of its wisp.
+    Cleanup {
+        /// It holds work that a removal would lose.
+        Pending => "pending",
+        /// The merge queue has its work.
+        MergeRequested => "merge-requested",
+        /// Its session is dead, and its work cannot be inspected.
+        ZombieDetected => "zombie-detected",
+    }
 }
 
 impl Cleanup {
-    const ALL: [Self; 3] = [Self::Pending, Self::MergeRequested, Self::ZombieDetected];
-
-    /// Returns its label.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::MergeRequested => "merge-requested",
-            Self::ZombieDetected => "zombie-detected",
-        }
-    }
-
     /// Returns the state of a wisp.
     #[must_use]
     pub fn of(wisp: &Relic) -> Option<Self> {
         let has = |state: &Self| wisp.labels.iter().any(|label| label == state.as_str());
-        Self::ALL.into_iter().find(has)
+        Self::ALL.iter().copied().find(has)
     }
 }
 
@@ -178,7 +167,7 @@ mod tests {
     #[test]
     fn subject_of_a_wisp_is_read_from_its_labels() {
         for relic in [None, RelicId::new("gt-7").ok()] {
-            for state in Cleanup::ALL {
+            for &state in Cleanup::ALL {
                 let about = About {
                     raider: "horde/raiders/Toast".parse().unwrap(),
                     incarnation: Incarnation(3),

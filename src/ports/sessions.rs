@@ -246,12 +246,6 @@ pub trait Sessions: Send + Sync {
     /// [`SessionError`].
     fn logs(&self, id: &SessionId, bytes: u64) -> Result<Vec<u8>, SessionError>;
 
-    /// Changes the size of the terminal.
-    ///
-    /// # Errors
-    /// [`SessionError`].
-    fn resize(&self, handle: &SessionHandle, rows: u16, cols: u16) -> Result<(), SessionError>;
-
     /// Returns the endpoint for a client: a socket that speaks the holder protocol, or a pane of a tmux server.
     ///
     /// # Errors

@@ -78,13 +78,6 @@ pub trait TaskFiles: Send + Sync {
     /// `TASK.md` of its own.
     fn task_file(&self, sandbox: &Path) -> &'static str;
 
-    /// Moves a task directory from the place where an earlier version kept it, and updates the sandbox's links to it.
-    /// Does nothing when there is none.
-    ///
-    /// # Errors
-    /// [`TaskError`].
-    fn adopt(&self, old: &Path, dir: &Path, sandbox: &Path) -> Result<(), TaskError>;
-
     /// Watches an existing task directory (again). Failure is no error: the patrol and the end of the session find
     /// missed changes.
     fn watch(&self, dir: &Path);

@@ -157,7 +157,6 @@ pub fn argv(program: &Program) -> Vec<String> {
         Program::Echoes => ("echoes", String::new()),
         Program::IgnoresTerm => ("ignores-term", String::new()),
         Program::NotesInterrupts => ("notes-interrupts", String::new()),
-        Program::NotesSize => ("notes-size", String::new()),
         Program::Wraps => ("wraps", String::new()),
     };
     vec!["fake".to_owned(), verb.to_owned(), more]

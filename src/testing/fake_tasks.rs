@@ -235,10 +235,6 @@ impl TaskFiles for FakeTasks {
         assert!(self.ear.set(listener).is_ok(), "called once");
     }
 
-    fn adopt(&self, _old: &Path, _dir: &Path, _sandbox: &Path) -> Result<(), TaskError> {
-        Ok(())
-    }
-
     fn write_task(&self, dir: &Path, text: &str) -> Result<(), TaskError> {
         let mut inner = self.inner();
         inner.check(dir)?;

@@ -130,7 +130,6 @@ impl Bench for LocalBench {
             Program::NotesInterrupts => {
                 format!("trap 'echo interrupted' INT; echo ready; {forever}")
             }
-            Program::NotesSize => format!("trap 'stty size' WINCH; stty size; {forever}"),
             Program::Wraps => {
                 let script = format!("echo '{forever}' > the-agent; sh ./the-agent & agent=$!");
                 let ended = "read -r line; kill $agent; wait $agent; echo hollow";

@@ -20,7 +20,7 @@ use crate::domain::cause::Cause;
 use crate::domain::dialog::Dialog;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, HarnessName, RelicId};
-use crate::domain::message::{Escalation, Severity};
+use crate::domain::message::Escalation;
 use crate::domain::problem::ProblemKind;
 use crate::domain::prompt;
 use crate::ports::sessions::SessionHandle;
@@ -137,9 +137,8 @@ impl ParkedSession {
             // It has the old login in its memory.
             Why::Auth => {
                 let cycled = ask::cycle(&self.world, self.child.clone(), Cause::Login).await;
-                if let Err(error) = cycled {
-                    tracing::warn!(child = %self.child, %error, "a session could not be restarted after a login");
-                }
+                or_warn!(cycled, child = %self.child,
+                    "a session could not be restarted after a login");
             }
             Why::RateLimited => self.restore_prompt().await,
         }
@@ -180,16 +179,14 @@ impl ParkedSession {
 
     /// Calls a person for a session that could not be told.
     async fn call(&self, why: &str) {
-        let body = Escalation {
-            agent: self.child.to_string(),
-            relic: None,
-            problem: ProblemKind::LimitUntold.into(),
-            severity: Severity::Medium,
-            evidence: format!("{why}\n`hd attach {}` shows its terminal.", self.child),
-        };
-        if let Err(error) = escalations::call(&self.world, "root", Ends::WithWork, body).await {
-            tracing::warn!(child = %self.child, %error, "a session could not be told that its limit is over");
-        }
+        let body = Escalation::high(
+            &self.child,
+            ProblemKind::LimitUntold,
+            format!("{why}\n`hd attach {}` shows its terminal.", self.child),
+        )
+        .medium();
+        or_warn!(escalations::call(&self.world, "root", Ends::WithWork, body).await, child = %self.child,
+            "a session could not be told that its limit is over");
     }
 
     /// The answer that makes the program try again, or a text that tells it to go on.

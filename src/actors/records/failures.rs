@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RelicId, RigName};
-use crate::domain::message::{self, Body, Escalation, Severity};
+use crate::domain::message::{self, Body, Escalation};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Relic, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
@@ -31,14 +31,15 @@ pub fn count(txn: &mut dyn Txn, id: &RelicId, rig: &RigName, why: &str) -> Resul
         let event = NewEvent::new(EventType::RelicUpdated, id, Cause::ChargeFailed);
         txn.record(&event.with(data))?;
         let witness = message::witness(rig);
-        let body = Body::Escalation(Escalation {
-            agent: witness.clone(),
-            relic: Some(id.clone()),
-            problem: ProblemKind::ChargedInVain
-                .in_words(format!("{ATTEMPTS} charges of {id} failed in a row")),
-            severity: Severity::High,
-            evidence: why.to_owned(),
-        });
+        let body = Body::Escalation(
+            Escalation::high(
+                &witness,
+                ProblemKind::ChargedInVain
+                    .in_words(format!("{ATTEMPTS} charges of {id} failed in a row")),
+                why,
+            )
+            .on(id.clone()),
+        );
         txn.send(&witness, message::SHAMAN, body)?;
     }
     txn.put_relic(&relic)

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
 
-use super::quarantine;
+use super::{facts, quarantine};
 use crate::domain::ids::{AgentName, ChildId, Incarnation, RaiderId};
 use crate::ports::relics::{StoreError, Txn};
 
@@ -21,23 +21,14 @@ pub struct OperatorOrders {
 const RESTING: &str = "agents.resting";
 const SUSPENDED: &str = "children.suspended";
 
-/// The stored form of a child's id.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Child {
-    Raider(RaiderId),
-    Agent(AgentName),
-}
-
 /// Reads the orders in force.
 ///
 /// # Errors
 /// The store's.
 pub fn read(txn: &mut dyn Txn) -> Result<OperatorOrders, StoreError> {
-    let suspended: Vec<Child> = set(txn, SUSPENDED)?;
     Ok(OperatorOrders {
-        resting: set(txn, RESTING)?.into_iter().collect(),
-        suspended: suspended.into_iter().map(from).collect(),
+        resting: set(txn, RESTING)?,
+        suspended: set(txn, SUSPENDED)?,
     })
 }
 
@@ -50,11 +41,10 @@ pub fn update(txn: &mut dyn Txn, change: &dyn Fn(&mut OperatorOrders)) -> Result
     let mut said = before.clone();
     change(&mut said);
     if said.resting != before.resting {
-        put(txn, RESTING, &said.resting)?;
+        facts::write(txn, RESTING, &said.resting)?;
     }
     if said.suspended != before.suspended {
-        let suspended: Vec<_> = said.suspended.into_iter().map(to).collect();
-        put(txn, SUSPENDED, &suspended)?;
+        facts::write(txn, SUSPENDED, &said.suspended)?;
     }
     Ok(())
 }
@@ -79,28 +69,9 @@ pub fn drop_hook(
     Ok(held)
 }
 
-fn set<T: for<'de> Deserialize<'de>>(txn: &mut dyn Txn, key: &str) -> Result<Vec<T>, StoreError> {
+fn set<T: DeserializeOwned + Ord>(txn: &mut dyn Txn, key: &str) -> Result<BTreeSet<T>, StoreError> {
     let Some(text) = txn.get(key)? else {
-        return Ok(Vec::new());
+        return Ok(BTreeSet::new());
     };
     serde_json::from_str(&text).map_err(|error| StoreError::Failed(format!("{key}: {error}")))
-}
-
-fn put(txn: &mut dyn Txn, key: &str, value: &impl Serialize) -> Result<(), StoreError> {
-    let text = serde_json::to_string(value).map_err(|e| StoreError::Failed(e.to_string()))?;
-    txn.set(key, Some(&text))
-}
-
-fn from(child: Child) -> ChildId {
-    match child {
-        Child::Raider(raider) => ChildId::Raider(raider),
-        Child::Agent(agent) => ChildId::Agent(agent),
-    }
-}
-
-fn to(child: ChildId) -> Child {
-    match child {
-        ChildId::Raider(raider) => Child::Raider(raider),
-        ChildId::Agent(agent) => Child::Agent(agent),
-    }
 }

@@ -19,7 +19,7 @@ use super::escalations;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
-use crate::domain::message::{self, Body, Escalation, Severity};
+use crate::domain::message::{self, Body, Escalation};
 use crate::domain::problem::ProblemKind;
 use crate::domain::quarantine::Deaths;
 use crate::domain::relic::{Hook, RelicStatus};
@@ -120,13 +120,12 @@ pub fn block(txn: &mut dyn Txn, hook: &Hook, deaths: &Deaths) -> Result<(), Stor
         let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::TooManyDeaths);
         txn.record(&event.with(data))?;
     }
-    let call = Escalation {
-        agent: hook.raider.to_string(),
-        relic: Some(relic.id.clone()),
-        problem: ProblemKind::Quarantined.into(),
-        severity: Severity::High,
-        evidence: deaths.evidence(&hook.raider, &relic.id, &relic.title),
-    };
+    let call = Escalation::high(
+        &hook.raider,
+        ProblemKind::Quarantined,
+        deaths.evidence(&hook.raider, &relic.id, &relic.title),
+    )
+    .on(relic.id.clone());
     escalations::send(
         txn,
         &message::witness(&hook.raider.rig),

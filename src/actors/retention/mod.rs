@@ -80,15 +80,14 @@ pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
     {
         tracing::warn!(%error, "pruning of the journal failed; the next hourly run retries");
     }
-    if let Err(error) = usage::prune(world).await {
-        tracing::warn!(
-            %error,
-            "old sums of tokens could not be deleted; the next hourly run retries"
-        );
-    }
-    if let Err(error) = prune_logs(world).await {
-        tracing::warn!(%error, "old logs could not be deleted; the next hourly run retries");
-    }
+    or_warn!(
+        usage::prune(world).await,
+        "old sums of tokens could not be deleted; the next hourly run retries"
+    );
+    or_warn!(
+        prune_logs(world).await,
+        "old logs could not be deleted; the next hourly run retries"
+    );
     if let Some(age) = keep.salvage
         && let Err(error) = prune_salvage(world, age, looking).await
     {
@@ -195,13 +194,11 @@ async fn prune_salvage(world: &World, age: Duration, looking: Duration) -> Resul
             continue;
         }
         let id = entry.id.clone();
-        if let Err(error) = prune::prune(world, entry, Cause::Expired).await {
-            tracing::warn!(
-                id,
-                %error,
-                "an expired salvage could not be pruned; the next hourly run retries"
-            );
-        }
+        or_warn!(
+            prune::prune(world, entry, Cause::Expired).await,
+            id,
+            "an expired salvage could not be pruned; the next hourly run retries"
+        );
     }
     Ok(())
 }

@@ -23,7 +23,6 @@ use crate::actors::mail::ForgeMsg;
 use crate::actors::mail::ShamanMsg;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::{ChildSpec, ChildState};
-use crate::actors::session::endings;
 use crate::domain::cause::Cause;
 use crate::domain::child::{Event, Phase, Successor};
 use crate::domain::event::{EventType, NewEvent};
@@ -116,7 +115,6 @@ impl Root {
         let own = Arc::clone(&world);
         let look = async move {
             if first {
-                endings::adopt_tasks(&own).await;
                 // A raider that ran `hd done` while no supervisor ran needs no session.
                 outbox::drain(&own).await;
             }

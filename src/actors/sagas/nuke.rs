@@ -38,7 +38,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::Probed;
 use crate::domain::ids::{Oid, RelicId};
 use crate::domain::ignored::Ignored;
-use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::message::{self, Escalation};
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Hook, RelicStatus};
@@ -205,13 +205,7 @@ async fn call(
     (problem, relic): (ProblemKind, Option<RelicId>),
     evidence: String,
 ) -> Result<(), Refusal> {
-    let body = Escalation {
-        agent: target.raider.to_string(),
-        relic,
-        problem: problem.into(),
-        severity: Severity::High,
-        evidence,
-    };
+    let body = Escalation::high(&target.raider, problem, evidence).on(relic);
     let from = message::witness(&target.raider.rig);
     escalations::call(world, &from, Ends::WithSandbox, body).await
 }
@@ -227,14 +221,11 @@ pub async fn run(world: &World, mut saga: Saga, judged: Option<Judged>) -> Resul
         Ok(nuked) => Ok(nuked),
         Err(failure) if world.is_stopping() => Err(failure),
         Err(failure) if failure.is_passing() => {
-            if let Err(error) = failures::count(world, &mut saga, plan, &failure).await {
-                tracing::warn!(
-                    saga = saga.id,
-                    %error,
-                    "the failure of a nuke could not be counted; the nuke is retried, its \
-                    escalation comes later"
-                );
-            }
+            or_warn!(
+                failures::count(world, &mut saga, plan, &failure).await,
+                saga = saga.id,
+                "the failure of a nuke could not be counted; the nuke is retried, its escalation comes later"
+            );
             Err(failure)
         }
         Err(failure) if failure.kind == RefusalKind::Changed => {

@@ -22,11 +22,10 @@ use crate::actors::effects;
 use crate::actors::mail::Written;
 use crate::actors::mail::{ChildSpec, RootMail, SessionView};
 use crate::actors::session::endings;
-use crate::actors::session::launch::{self, OpenFailure, Opened};
+use crate::actors::session::launch::{self, Opened};
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::child::ChildExit;
-use crate::domain::facts::SessionExit;
 use crate::domain::ids::Generation;
 use crate::ports::sessions::{SessionError, SessionEvent, SessionHandle, Stopped};
 
@@ -34,7 +33,7 @@ use crate::ports::sessions::{SessionError, SessionEvent, SessionHandle, Stopped}
 #[derive(Debug)]
 pub enum ChildMsg {
     /// The result of the attempt to open a session.
-    Opened(Box<Result<Opened, OpenFailure>>),
+    Opened(Box<Result<Opened, ChildExit>>),
     /// The root knows that the session is up.
     Seen,
     /// The provider reports that a session of this id ended.
@@ -47,23 +46,6 @@ pub enum ChildMsg {
     Detach,
     /// The result of ending the session.
     Closed(Result<Stopped, SessionError>),
-}
-
-impl From<OpenFailure> for ChildExit {
-    fn from(failure: OpenFailure) -> Self {
-        match failure {
-            OpenFailure::Finished => Self::Finished,
-            OpenFailure::Unseen(why) => Self::Unseen(why),
-            OpenFailure::Unwritable(why) => Self::Unwritable(why),
-            OpenFailure::Failed(why) => Self::StartFailed(why),
-            OpenFailure::Homeless(why) => Self::Homeless(why),
-            OpenFailure::Died { exit, tail } => Self::Died {
-                cause: (exit.as_ref()).map_or(Cause::SessionLost, SessionExit::cause),
-                exit,
-                tail,
-            },
-        }
-    }
 }
 
 /// The parts that a child is made from.
@@ -144,7 +126,7 @@ impl Actor for ChildActor {
             ChildMsg::Opened(result) => match *result {
                 Ok(opened) => child.opened(&me, opened),
                 Err(_) if child.is_detached() => me.stop(None),
-                Err(failure) => return Err(ChildExit::from(failure).into()),
+                Err(failure) => return Err(failure.into()),
             },
             ChildMsg::Seen => child.seen(&me),
             ChildMsg::Session(event) => child.session_ended(&me, event),

@@ -172,31 +172,3 @@ pub async fn outcome(
     };
     Ok((said, file.written))
 }
-
-/// Moves the task directories of raiders that an earlier version charged to their present place.
-pub async fn adopt_tasks(world: &World) {
-    let hooks = match world.store.run(|txn| txn.hooks(None)).await {
-        Ok(hooks) => hooks,
-        Err(error) => {
-            return tracing::warn!(
-                %error,
-                "the hooks cannot be read; task directories of an earlier version are not moved"
-            );
-        }
-    };
-    for hook in hooks {
-        let city = &world.city;
-        let old = city.old_task_dir(&hook.raider, &hook.relic, hook.incarnation);
-        let dir = city.task_dir(&hook.raider, &hook.relic, hook.incarnation);
-        let sandbox = city.sandbox(&hook.raider);
-        let moved = effects::tasks(world, move |tasks| tasks.adopt(&old, &dir, &sandbox));
-        if let Err(error) = moved.await {
-            tracing::warn!(
-                raider = %hook.raider,
-                %error,
-                "the task directory of an earlier version cannot be moved; the raider may miss \
-                its files"
-            );
-        }
-    }
-}

@@ -30,7 +30,7 @@ use crate::actors::session::endings;
 use crate::actors::world::World;
 use crate::actors::{conversation, effects, prompting};
 use crate::domain::cause::Cause;
-use crate::domain::child::is_crash;
+use crate::domain::child::{ChildExit, is_crash};
 use crate::domain::facts::{RunState, SessionExit, SessionFacts};
 use crate::domain::ids::{ChildId, Generation, HarnessName, Incarnation};
 use crate::ports::sessions::{SessionSpec, StartError, Started};
@@ -53,31 +53,9 @@ pub struct Opened {
 /// The session fact that holds the fingerprint of its configuration (`4-rules.md`, drift hash).
 const FINGERPRINT: &str = "fingerprint";
 
-/// The reason why no session is up.
-#[derive(Debug)]
-pub enum OpenFailure {
-    /// No session is wanted: the raider is finished.
-    Finished,
-    /// The run state is unknown; nothing is concluded from that.
-    Unseen(String),
-    /// Files or records of the session cannot be written, because the disk is full or read-only; no death.
-    Unwritable(String),
-    /// The session could not be started; a death.
-    Failed(String),
-    /// The sandbox is gone or broken, with the reason; no death.
-    Homeless(String),
-    /// The session died while no supervisor ran; a death that was not counted yet.
-    Died {
-        /// The recorded exit, if any.
-        exit: Option<SessionExit>,
-        /// The tail of its terminal.
-        tail: String,
-    },
-}
-
-impl From<Refusal> for OpenFailure {
+impl From<Refusal> for ChildExit {
     fn from(refusal: Refusal) -> Self {
-        Self::Failed(refusal.to_string())
+        Self::StartFailed(refusal.to_string())
     }
 }
 
@@ -99,16 +77,16 @@ struct Start {
 }
 
 /// Opens the child's session.
-pub async fn open(args: &ChildArgs) -> Result<Opened, OpenFailure> {
+pub async fn open(args: &ChildArgs) -> Result<Opened, ChildExit> {
     let ChildArgs { world, spec, .. } = args;
-    let failed = |why: String| OpenFailure::Failed(why);
+    let failed = |why: String| ChildExit::StartFailed(why);
     let incarnation = match &spec.work {
         Work::Raider { hook, .. } => hook.incarnation,
         Work::Agent(_) => Incarnation(0),
     };
     let seen = effects::facts(world, &spec.session)
         .await
-        .map_err(|e| OpenFailure::Unseen(e.to_string()))?;
+        .map_err(|e| ChildExit::Unseen(e.to_string()))?;
     if let Some(facts) = &seen {
         match &facts.state {
             RunState::Running if facts.incarnation == incarnation => {
@@ -121,13 +99,13 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, OpenFailure> {
                 let stopped = effects::stop_seen(world, facts.clone(), spec.grace).await;
                 stopped.map_err(|e| failed(e.to_string()))?;
             }
-            RunState::Unknown { why } => return Err(OpenFailure::Unseen(why.clone())),
+            RunState::Unknown { why } => return Err(ChildExit::Unseen(why.clone())),
             RunState::Exited(_) | RunState::Lost { .. } => {}
         }
     }
     let before = seen.filter(|facts| facts.incarnation == incarnation);
     if endings::settled_before(args, before.as_ref()).await {
-        return Err(OpenFailure::Finished);
+        return Err(ChildExit::Finished);
     }
     let start = match &spec.work {
         Work::Raider { hook, problem } => {
@@ -148,17 +126,18 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, OpenFailure> {
             RunState::Running | RunState::Lost { .. } | RunState::Unknown { .. } => None,
         });
         let tail = effects::tail(world, &spec.session).await;
-        return Err(OpenFailure::Died { exit, tail });
+        let cause = exit.as_ref().map_or(Cause::SessionLost, SessionExit::cause);
+        return Err(ChildExit::Died { cause, exit, tail });
     }
     let last = before.map_or(0, |facts| facts.generation.0);
     start_session(args, start, Generation(args.generation.0.max(last + 1))).await
 }
 
-async fn adopt(world: &World, facts: &SessionFacts) -> Result<Opened, OpenFailure> {
+async fn adopt(world: &World, facts: &SessionFacts) -> Result<Opened, ChildExit> {
     let id = facts.id.clone();
     let started = effects::sessions(world, &facts.id, move |provider| provider.adopt(&id)).await;
     // It ended between observation and adoption: the restart policy answers, as for any death.
-    let started = started.map_err(|error| OpenFailure::Failed(error.to_string()))?;
+    let started = started.map_err(|error| ChildExit::StartFailed(error.to_string()))?;
     let id = facts.id.clone();
     let meta = effects::sessions(world, &facts.id, move |p| p.get_meta(&id, FINGERPRINT)).await;
     let fingerprint = meta.unwrap_or_else(|error| {
@@ -182,10 +161,10 @@ async fn adopt_own(
     args: &ChildArgs,
     incarnation: Incarnation,
     error: StartError,
-) -> Result<Opened, OpenFailure> {
+) -> Result<Opened, ChildExit> {
     match effects::facts(&args.world, &args.spec.session).await {
         Ok(Some(facts)) if facts.incarnation == incarnation => adopt(&args.world, &facts).await,
-        Ok(_) | Err(_) => Err(OpenFailure::Failed(error.to_string())),
+        Ok(_) | Err(_) => Err(ChildExit::StartFailed(error.to_string())),
     }
 }
 
@@ -193,7 +172,7 @@ async fn start_session(
     args: &ChildArgs,
     start: Start,
     generation: Generation,
-) -> Result<Opened, OpenFailure> {
+) -> Result<Opened, ChildExit> {
     let ChildArgs { world, spec, .. } = args;
     let fingerprint = match &spec.work {
         Work::Agent(agent) => Some(agent.fingerprint.clone()),
@@ -226,14 +205,12 @@ async fn start_session(
         Err(error @ StartError::Exists(_)) => return adopt_own(args, incarnation, error).await,
         // The task that removed the sandbox handles the rest; the agent did not fail.
         Err(error @ StartError::NoCwd(_)) if matches!(spec.id, ChildId::Raider(_)) => {
-            return Err(OpenFailure::Homeless(format!(
-                "its sandbox is gone: {error}"
-            )));
+            return Err(ChildExit::Homeless(format!("its sandbox is gone: {error}")));
         }
         Err(error @ StartError::Unwritable(_)) => {
-            return Err(OpenFailure::Unwritable(error.to_string()));
+            return Err(ChildExit::Unwritable(error.to_string()));
         }
-        Err(error) => return Err(OpenFailure::Failed(error.to_string())),
+        Err(error) => return Err(ChildExit::StartFailed(error.to_string())),
     };
     if !start.notes.is_empty() {
         let read = world.store.run(move |txn| {
@@ -242,12 +219,10 @@ async fn start_session(
             }
             Ok(())
         });
-        if let Err(error) = read.await {
-            tracing::warn!(
-                %error,
-                "a handoff note could not be marked as read; the next session gets it again"
-            );
-        }
+        or_warn!(
+            read.await,
+            "a handoff note could not be marked as read; the next session gets it again"
+        );
     }
     Ok(Opened {
         started,

@@ -116,12 +116,10 @@ async fn run_look(world: &Arc<World>) -> Option<Timestamp> {
     let (own, reraise) = (Arc::clone(world), world.city.notify.reraise);
     let age = move |key: &str, stamp| own.age(key, stamp);
     let looked = world.store.run(move |txn| reraise::run(txn, reraise, &age));
-    if let Err(error) = unkillable::close_ended(world).await {
-        tracing::warn!(
-            %error,
-            "the sessions that could not be ended cannot be checked; their escalations stay open"
-        );
-    }
+    or_warn!(
+        unkillable::close_ended(world).await,
+        "the sessions that could not be ended cannot be checked; their escalations stay open"
+    );
     match looked.await {
         // A time beyond the calendar never comes.
         Ok(next) => world.clock.now().checked_add(next?).ok(),

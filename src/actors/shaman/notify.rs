@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use super::ShamanArgs;
 use crate::actors::claims::ClaimKey;
 use crate::actors::effects;
+use crate::actors::records::facts;
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rights;
@@ -73,12 +74,10 @@ pub(super) fn send_waiting(args: &ShamanArgs) {
     let args = args.clone();
     tokio::spawn(async move {
         loop {
-            if let Err(error) = send_all(&args).await {
-                tracing::warn!(
-                    %error,
-                    "notices could not be sent; the next look of the shaman retries"
-                );
-            }
+            or_warn!(
+                send_all(&args).await,
+                "notices could not be sent; the next look of the shaman retries"
+            );
             match claim.give_back() {
                 Some(again) => claim = again,
                 None => return,
@@ -149,18 +148,7 @@ async fn send_all(args: &ShamanArgs) -> Result<(), StoreError> {
     }
 }
 
-fn recall(txn: &mut dyn Txn) -> Result<Option<Mark>, StoreError> {
-    let known = txn.get(KEY)?;
-    Ok(known.and_then(|text| serde_json::from_str(&text).ok()))
-}
-
 const KEY: &str = "notify";
-
-fn remember(txn: &mut dyn Txn, mark: &Mark) -> Result<(), StoreError> {
-    let text = serde_json::to_string(mark);
-    let text = text.map_err(|error| StoreError::Failed(error.to_string()))?;
-    txn.set(KEY, Some(&text))
-}
 
 /// Returns the next event to notify. A kind that was not notified before counts from now on.
 fn next(
@@ -168,7 +156,7 @@ fn next(
     policy: &NotifyPolicy,
     subject: &str,
 ) -> Result<Option<Event>, StoreError> {
-    let known = recall(txn)?;
+    let known = facts::read::<Mark>(txn, KEY)?;
     if policy.command.is_none() {
         if known.is_some() {
             txn.set(KEY, None)?;
@@ -178,12 +166,12 @@ fn next(
     let on: Vec<_> = policy.on.iter().map(|on| on.event().to_owned()).collect();
     let newest = txn.last_seq()?;
     let Some(mut mark) = known else {
-        remember(txn, &Mark::new(on, newest))?;
+        facts::write(txn, KEY, &Mark::new(on, newest))?;
         return Ok(None);
     };
     if mark.on != on {
         mark.turn_to(on, newest);
-        remember(txn, &mark)?;
+        facts::write(txn, KEY, &mark)?;
     }
     let (mut waiting, mut read_to) = (Vec::new(), u64::MAX);
     for kind in &mark.on {
@@ -208,10 +196,10 @@ fn next(
         let skipped = NewEvent::new(EventType::NotifySkipped, subject, Cause::QueueFull);
         txn.record(&skipped.with(data))?;
         mark.cursor = last.seq;
-        remember(txn, &mark)?;
+        facts::write(txn, KEY, &mark)?;
     } else if next.is_none() && newest > mark.cursor + STRIDE {
         mark.cursor = newest;
-        remember(txn, &mark)?;
+        facts::write(txn, KEY, &mark)?;
     }
     Ok(next)
 }
@@ -224,7 +212,7 @@ fn advance_cursor(
     failed: Option<&(Cause, String)>,
     subject: &str,
 ) -> Result<(), StoreError> {
-    let Some(mut mark) = recall(txn)? else {
+    let Some(mut mark) = facts::read::<Mark>(txn, KEY)? else {
         return Ok(());
     };
     if told {
@@ -236,7 +224,7 @@ fn advance_cursor(
         txn.record(&event.with(data))?;
     }
     mark.failing = failed.is_some();
-    remember(txn, &mark)
+    facts::write(txn, KEY, &mark)
 }
 
 async fn run(world: &World, notices: &Notices, line: String, event: &Event) -> Ended {

@@ -9,7 +9,7 @@ use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::RunState;
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId, SlotName};
-use crate::domain::message::{self, Body, Escalation, Severity};
+use crate::domain::message::{self, Body, Escalation};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Relic;
 use crate::ports::relics::Txn;
@@ -26,21 +26,17 @@ pub(super) async fn call(world: Arc<World>, session: SessionId, why: String) {
     if matches!(facts.state, RunState::Unknown { .. }) {
         return;
     }
-    if let Err(error) = close_ended(&world).await {
-        tracing::warn!(
-            %error,
-            "the escalation about a session that has ended could not be closed; it may stay open"
-        );
-    }
+    or_warn!(
+        close_ended(&world).await,
+        "the escalation about a session that has ended could not be closed; it may stay open"
+    );
     let subject = subject(&world, &session).await;
     let hint = "check its processes: state D waits for a disk or a network mount";
-    let body = Escalation {
-        agent: subject,
-        relic: None,
-        problem: ProblemKind::Unkillable.of(&facts.token, ProblemKind::Unkillable.text()),
-        severity: Severity::High,
-        evidence: format!("{session} ({}): {why}\n{hint}", facts.token),
-    };
+    let body = Escalation::high(
+        subject,
+        ProblemKind::Unkillable.of(&facts.token, ProblemKind::Unkillable.text()),
+        format!("{session} ({}): {why}\n{hint}", facts.token),
+    );
     let told = world.store.run(move |txn| {
         if find(txn, &body)?.is_some() {
             return Ok(());

@@ -14,7 +14,7 @@ use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::HarnessName;
-use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::message::{self, Escalation};
 use crate::domain::problem::ProblemKind;
 use crate::domain::usage::ledger::{Row, Sum};
 use crate::ports::relics::{StoreError, Txn};
@@ -146,18 +146,13 @@ fn report_unpriced(
         let data = json!({ "budget": scope.to_string(), "tokens": tokens, "models": models });
         let event = NewEvent::new(EventType::BudgetUnpriced, scope, Cause::Patrol);
         txn.record(&event.with(data))?;
-        let escalation = Escalation {
-            agent: scope.to_string(),
-            relic: None,
-            problem: budget::unpriced(scope),
-            severity: Severity::Medium,
-            evidence: format!(
-                "{tokens} tokens of today have no price (models: {}), so the budget of {:.2} USD \
-                a day does not limit them. Set `prices` of the harness; `hd cost --by model` shows the used models.",
-                models.join(", "),
-                budget.usd_per_day,
-            ),
-        };
+        let evidence = format!(
+            "{tokens} tokens of today have no price (models: {}), so the budget of {:.2} USD \
+            a day does not limit them. Set `prices` of the harness; `hd cost --by model` shows the used models.",
+            models.join(", "),
+            budget.usd_per_day,
+        );
+        let escalation = Escalation::high(scope, budget::unpriced(scope), evidence).medium();
         escalations::report(txn, "supervisor", &escalation)?;
         called = true;
     }
@@ -200,13 +195,12 @@ async fn report_spent(
                 }
                 OnExceed::Warn => "Nothing is parked.".to_owned(),
             };
-            let escalation = Escalation {
-                agent: over.scope.to_string(),
-                relic: None,
-                problem: over.problem(),
-                severity: Severity::Medium,
-                evidence: format!("{follows} `hd cost --by raider` shows the usage."),
-            };
+            let escalation = Escalation::high(
+                &over.scope,
+                over.problem(),
+                format!("{follows} `hd cost --by raider` shows the usage."),
+            )
+            .medium();
             escalations::report(txn, "supervisor", &escalation)?;
             called = true;
         }

@@ -3,7 +3,7 @@
 use super::super::refusal::Refusal;
 use super::{WitnessArgs, merged, rework, validate};
 use crate::actors::records::escalations::{self, Ends};
-use crate::domain::message::{self, Body, Escalation, Message, Severity};
+use crate::domain::message::{self, Body, Escalation, Message};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
 
@@ -53,13 +53,7 @@ pub async fn escalate(
     problem: ProblemKind,
     evidence: String,
 ) -> Result<(), Refusal> {
-    let body = Escalation {
-        agent: hook.raider.to_string(),
-        relic: Some(hook.relic.clone()),
-        problem: problem.into(),
-        severity: Severity::High,
-        evidence,
-    };
+    let body = Escalation::high(&hook.raider, problem, evidence).on(hook.relic.clone());
     raise(args, body).await
 }
 

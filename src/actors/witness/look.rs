@@ -22,7 +22,7 @@ use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::ids::{RaiderId, RigName};
-use crate::domain::message::{self, Body, Escalation, Message, Severity};
+use crate::domain::message::{self, Body, Escalation, Message};
 use crate::domain::phase::{Phase, RaiderRecord};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::RelicStatus;
@@ -120,9 +120,8 @@ pub async fn run(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, 
     if patrol && saw {
         let now = world.clock.now();
         world.directory.patrolled(args.rig.clone(), now);
-        if let Err(error) = stuck_work::close_finished(args, &pieces).await {
-            tracing::warn!(rig = %args.rig, %error, "closing stale escalations failed; will retry");
-        }
+        or_warn!(stuck_work::close_finished(args, &pieces).await, rig = %args.rig,
+            "closing stale escalations failed; will retry");
     }
     for piece in pieces {
         if let Some(claim) = world.claims.claim_or_repeat(piece.key()) {
@@ -135,14 +134,8 @@ pub async fn run(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, 
 
 /// Calls people about broken sandboxes and sandboxes of unknown owner.
 async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
-    if let Err(error) = broken_sandboxes::call(args).await {
-        tracing::warn!(
-            rig = %args.rig,
-            %error,
-            "the rig's sandboxes cannot be inspected; broken ones are not reported by this \
-            patrol"
-        );
-    }
+    or_warn!(broken_sandboxes::call(args).await, rig = %args.rig,
+        "the rig's sandboxes cannot be inspected; broken ones are not reported by this patrol");
     if let Err(error) = unknown_owner::call(args).await {
         tracing::warn!(
             rig = %args.rig,
@@ -295,13 +288,11 @@ async fn resume(args: &WitnessArgs, id: u64) -> Result<Handled, Refusal> {
     let kind = saga.kind.as_str();
     if let Err(unreadable) = sagas::check(&saga) {
         // The saga stays as it is: a program that can read it may be installed, and a person must know.
-        let body = Escalation {
-            agent: saga.subject,
-            relic: None,
-            problem: stuck_work::of_another_version(saga.kind),
-            severity: Severity::High,
-            evidence: unreadable.message,
-        };
+        let body = Escalation::high(
+            saga.subject,
+            stuck_work::of_another_version(saga.kind),
+            unreadable.message,
+        );
         inbox::raise(args, body).await?;
         return Ok(Handled::AtPatrol);
     }

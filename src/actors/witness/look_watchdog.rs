@@ -3,29 +3,20 @@
 use super::{WitnessArgs, inbox};
 use crate::actors::records::escalations;
 use crate::domain::ids::RigName;
-use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::message::{self, Escalation};
 use crate::domain::problem::ProblemKind;
 use crate::ports::relics::{StoreError, Txn};
 
 /// Calls a person about a look that hangs.
 pub(super) async fn call(args: &WitnessArgs) {
-    let body = Escalation {
-        agent: message::witness(&args.rig),
-        relic: None,
-        problem: ProblemKind::LookHangs.into(),
-        severity: Severity::High,
-        evidence:
-            "until it finishes, messages and zombies of this rig are not handled; check for a \
-            disk or a network mount that does not answer"
-                .to_owned(),
-    };
-    if let Err(error) = inbox::raise(args, body).await {
-        tracing::warn!(
-            rig = %args.rig,
-            %error,
-            "the escalation about a hanging look could not be stored; no person is called"
-        );
-    }
+    let body = Escalation::high(
+        message::witness(&args.rig),
+        ProblemKind::LookHangs,
+        "until it finishes, messages and zombies of this rig are not handled; check for a \
+            disk or a network mount that does not answer",
+    );
+    or_warn!(inbox::raise(args, body).await, rig = %args.rig,
+        "the escalation about a hanging look could not be stored; no person is called");
 }
 
 /// Closes the escalation about a hanging look, also that of an earlier witness.

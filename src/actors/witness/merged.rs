@@ -12,7 +12,7 @@ use crate::actors::records::escalations::{self, Ends};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::merge::MergeRequest;
-use crate::domain::message::{self, Escalation, Merged, Severity};
+use crate::domain::message::{self, Escalation, Merged};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
@@ -32,13 +32,12 @@ pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handl
     .await?;
     if !landed {
         let (commit, target) = (&merged.merge_commit, &merged.target);
-        let body = Escalation {
-            agent: merged.raider.to_string(),
-            relic: Some(merged.relic.clone()),
-            problem: ProblemKind::MergeNotOnTarget.into(),
-            severity: Severity::High,
-            evidence: format!("{} names {commit}, which is not on {target}", merged.mr),
-        };
+        let body = Escalation::high(
+            &merged.raider,
+            ProblemKind::MergeNotOnTarget,
+            format!("{} names {commit}, which is not on {target}", merged.mr),
+        )
+        .on(merged.relic.clone());
         escalations::call(world, &message::witness(&args.rig), Ends::WithWork, body).await?;
         return Ok(Handled::AtPatrol);
     }

@@ -265,39 +265,24 @@ impl Witness {
     fn squash_wisps(&self) {
         let args = self.args.clone();
         tokio::spawn(async move {
-            if let Err(error) = wisps::squash(&args).await {
-                tracing::warn!(
-                    rig = %args.rig,
-                    %error,
-                    "the wisps of the last patrol could not be squashed into a digest"
-                );
-            }
+            or_warn!(wisps::squash(&args).await, rig = %args.rig,
+                "the wisps of the last patrol could not be squashed into a digest");
         });
     }
 
     fn read_outcomes(&self, which: outcomes::Which) {
         let args = self.args.clone();
         tokio::spawn(async move {
-            if let Err(error) = outcomes::read(&args, which).await {
-                tracing::warn!(
-                    rig = %args.rig,
-                    %error,
-                    "the outcome files could not be read; the next patrol reads them again"
-                );
-            }
+            or_warn!(outcomes::read(&args, which).await, rig = %args.rig,
+                "the outcome files could not be read; the next patrol reads them again");
         });
     }
 
     fn refused(&self, raider: RaiderId, refused: Refusal) {
         let args = self.args.clone();
         tokio::spawn(async move {
-            if let Err(error) = outcomes::refused(&args, raider, &refused).await {
-                tracing::warn!(
-                    rig = %args.rig,
-                    %error,
-                    "the raider could not be told that its outcome was refused"
-                );
-            }
+            or_warn!(outcomes::refused(&args, raider, &refused).await, rig = %args.rig,
+                "the raider could not be told that its outcome was refused");
         });
     }
 

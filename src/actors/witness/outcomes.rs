@@ -240,13 +240,10 @@ async fn resume(
     }
     let (world, spec) = (Arc::clone(world), raider_spec(&world.city, hook, None));
     tokio::spawn(async move {
-        if let Err(error) = ask::want(&world, spec, Cause::Recovered).await {
-            tracing::warn!(
-                %error,
-                "a raider that rests with open work could not be started; the next patrol \
-                retries"
-            );
-        }
+        or_warn!(
+            ask::want(&world, spec, Cause::Recovered).await,
+            "a raider that rests with open work could not be started; the next patrol retries"
+        );
     });
     Ok(())
 }
@@ -464,12 +461,7 @@ async fn type_reminder(
         return Ok(false);
     }
     let sent = typing::submit(world, &child, Some(&hook.harness), &handle, &text).await;
-    if let Err(error) = &sent {
-        tracing::warn!(
-            raider = %hook.raider,
-            %error,
-            "the reminder about an outcome could not be typed into the session; it is retried"
-        );
-    }
+    or_warn!(&sent, raider = %hook.raider,
+        "the reminder about an outcome could not be typed into the session; it is retried");
     Ok(sent.is_ok())
 }

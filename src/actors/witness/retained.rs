@@ -11,7 +11,7 @@ use super::super::sagas::nuke;
 use super::inbox::{Handled, raise};
 use super::{WitnessArgs, nuke_now, wisps};
 use crate::domain::cause::Cause;
-use crate::domain::message::{Escalation, Severity};
+use crate::domain::message::Escalation;
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
@@ -131,12 +131,7 @@ async fn escalate(args: &WitnessArgs, kept: &Retained<'_>) -> Result<(), Refusal
     let evidence = losses.clone();
     let track = move |txn: &mut dyn Txn| wisps::track(txn, &about, state, &evidence);
     args.world.store.run(track).await?;
-    let body = Escalation {
-        agent: hook.raider.to_string(),
-        relic: kept.owns.then(|| hook.relic.clone()),
-        problem: kept.problem.into(),
-        severity: Severity::High,
-        evidence: format!("{losses}\n{helps}"),
-    };
+    let body = Escalation::high(&hook.raider, kept.problem, format!("{losses}\n{helps}"))
+        .on(kept.owns.then(|| hook.relic.clone()));
     raise(args, body).await
 }

@@ -9,7 +9,7 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::Oid;
 use crate::domain::merge::FailureType;
-use crate::domain::message::{self, Body, Escalation, MergeFailed, Severity};
+use crate::domain::message::{self, Body, Escalation, MergeFailed};
 use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::prompt;
 use crate::domain::relic::{REWORK, RelicStatus};
@@ -96,13 +96,9 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
     });
     txn.record(&NewEvent::new(EventType::RelicUpdated, &relic.id, cause).with(update))?;
     if let Some((_, problem)) = problem {
-        let body = Body::Escalation(Escalation {
-            agent: failed.raider.to_string(),
-            relic: Some(relic.id.clone()),
-            problem,
-            severity: Severity::High,
-            evidence: failed.error.clone(),
-        });
+        let body = Body::Escalation(
+            Escalation::high(&failed.raider, problem, failed.error.clone()).on(relic.id.clone()),
+        );
         txn.send(&message::witness(&failed.rig), message::SHAMAN, body)?;
     }
     Ok(())

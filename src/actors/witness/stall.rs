@@ -92,13 +92,8 @@ pub fn set_out(args: &WitnessArgs) {
     let args = args.clone();
     tokio::spawn(async move {
         loop {
-            if let Err(error) = pass(&args).await {
-                tracing::warn!(
-                    rig = %args.rig,
-                    %error,
-                    "sessions cannot be checked for stalls; the next look retries"
-                );
-            }
+            or_warn!(pass(&args).await, rig = %args.rig,
+                "sessions cannot be checked for stalls; the next look retries");
             match claim.give_back() {
                 Some(again) => claim = again,
                 None => return,

@@ -13,7 +13,7 @@ use super::inbox::{self, Handled};
 use super::look::Piece;
 use crate::actors::records::escalations;
 use crate::domain::ids::RaiderId;
-use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::message::{self, Escalation};
 use crate::domain::problem::{Identity, Problem, ProblemKind};
 use crate::domain::restart::Mono;
 use crate::domain::saga::SagaKind;
@@ -118,13 +118,7 @@ pub(super) async fn stopped(args: &WitnessArgs, piece: &Piece, error: Refusal) -
     let mut evidence = vec![error.message];
     evidence.extend(error.losses);
     evidence.extend(error.hint);
-    let body = Escalation {
-        agent,
-        relic: None,
-        problem,
-        severity: Severity::High,
-        evidence: evidence.join("\n"),
-    };
+    let body = Escalation::high(agent, problem, evidence.join("\n"));
     match inbox::raise(args, body).await {
         Ok(()) if !passes => Handled::AtPatrol,
         Ok(()) | Err(_) => Handled::Soon,

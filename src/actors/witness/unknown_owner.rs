@@ -7,7 +7,7 @@ use super::{WitnessArgs, wisps};
 use crate::actors::records::escalations;
 use crate::actors::sandboxes;
 use crate::domain::facts::Probed;
-use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::message::{self, Escalation};
 use crate::domain::problem::ProblemKind;
 use crate::ports::relics::Txn;
 
@@ -43,13 +43,7 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
             path.display()
         );
         wisps::track_unowned(args, &raider, &evidence).await?;
-        let body = Escalation {
-            agent: raider.to_string(),
-            relic: None,
-            problem: ProblemKind::Unread.into(),
-            severity: Severity::High,
-            evidence,
-        };
+        let body = Escalation::high(&raider, ProblemKind::Unread, evidence);
         raise(args, body).await?;
     }
     let name = rig.name.clone();
@@ -77,14 +71,12 @@ pub(super) async fn unlistable(args: &WitnessArgs, why: &Refusal) -> Result<(), 
     if grace.is_none_or(|grace| now.saturating_sub(since) < grace) {
         return Ok(());
     }
-    let body = Escalation {
-        agent: message::witness(&args.rig),
-        relic: None,
-        problem: ProblemKind::SandboxesUnseen.into(),
-        severity: Severity::High,
-        evidence: format!(
+    let body = Escalation::high(
+        message::witness(&args.rig),
+        ProblemKind::SandboxesUnseen,
+        format!(
             "{why}\nuntil they can be listed, no sandbox without a session is removed; fix the cause of the error"
         ),
-    };
+    );
     raise(args, body).await
 }

@@ -23,7 +23,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Oid, RelicId};
 use crate::domain::merge::{MergeRequest, MrState, Review};
-use crate::domain::message::{self, Body, Escalation, MergeReady, RaiderDone, Severity};
+use crate::domain::message::{self, Body, Escalation, MergeReady, RaiderDone};
 use crate::domain::nuke::{CleanupStatus, losses, mismatch};
 use crate::domain::problem::ProblemKind;
 use crate::domain::queue::Step;
@@ -143,13 +143,8 @@ async fn nuked_since(
 ) -> Result<Handled, Refusal> {
     if let Some(why) = ensure_pushed(args, &done, &head).await? {
         // There is no sandbox to keep.
-        let body = Escalation {
-            agent: done.raider.to_string(),
-            relic: Some(done.relic.clone()),
-            problem: ProblemKind::Unpushed.into(),
-            severity: Severity::High,
-            evidence: why.message,
-        };
+        let body = Escalation::high(&done.raider, ProblemKind::Unpushed, why.message)
+            .on(done.relic.clone());
         raise(args, body).await?;
         return Ok(Handled::AtPatrol);
     }
@@ -440,13 +435,15 @@ async fn put_off(args: &WitnessArgs, id: u64, hook: Hook) -> Result<(), Refusal>
         }
         if release_relic(txn, &hook, stuck)? && stuck {
             let reason = hook.done.as_ref().and_then(|intent| intent.reason.clone());
-            let body = Body::Help(Escalation {
-                agent: hook.raider.to_string(),
-                relic: Some(hook.relic.clone()),
-                problem: ProblemKind::AgentStuck.into(),
-                severity: Severity::Medium,
-                evidence: reason.unwrap_or_default(),
-            });
+            let body = Body::Help(
+                Escalation::high(
+                    &hook.raider,
+                    ProblemKind::AgentStuck,
+                    reason.unwrap_or_default(),
+                )
+                .on(hook.relic.clone())
+                .medium(),
+            );
             txn.send(&from, message::SHAMAN, body)?;
         }
         Ok(())

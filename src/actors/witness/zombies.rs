@@ -29,7 +29,7 @@ use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Incarnation, RaiderId};
-use crate::domain::message::{Escalation, Severity};
+use crate::domain::message::Escalation;
 use crate::domain::phase::{Phase, RaiderRecord};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
@@ -201,13 +201,7 @@ async fn call(
     problem: ProblemKind,
     evidence: String,
 ) -> Result<(), Refusal> {
-    let body = Escalation {
-        agent: raider.to_string(),
-        relic: None,
-        problem: problem.into(),
-        severity: Severity::High,
-        evidence,
-    };
+    let body = Escalation::high(raider, problem, evidence);
     raise(args, body).await
 }
 

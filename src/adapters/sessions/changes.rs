@@ -1,6 +1,6 @@
 //! Watches screens for changes: one thread sleeps on a connection to the holder of each session, which reports when
-//! its program wrote something ([`Request::Watch`]). The reports are only hints: a holder of an older version sends
-//! none, and the patrol looks at every screen anyway.
+//! its program wrote something ([`Request::Watch`]). The reports are only hints: the patrol looks at every
+//! screen anyway.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read};
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::client::Client;
 use super::files::SessionRecord;
 use crate::adapters::proc;
-use crate::domain::holder_wire::{Answer, Frames, Request, WITH_VIEWS};
+use crate::domain::holder_wire::{Answer, Frames, Request};
 use crate::ports::sessions::{ScreenListener, SessionHandle};
 
 /// The event for a new entry in the queue.
@@ -186,9 +186,6 @@ impl Watcher {
     fn connect(&mut self, wish: Wish) -> Result<(), String> {
         let mut client =
             Client::hurried(&wish.dir, &wish.handle.token).map_err(|error| error.to_string())?;
-        if client.version < WITH_VIEWS {
-            return Err("its holder has an older version".to_owned());
-        }
         client
             .send(&Request::Watch)
             .map_err(|error| error.to_string())?;
@@ -277,7 +274,7 @@ impl Watched {
                     Ok(Some((kind, payload))) => match Answer::decode(kind, payload) {
                         Ok(Answer::Changed) => heard = Heard::Changed,
                         Ok(Answer::Unknown(_)) => {}
-                        // Refused by an older holder, or the session is over.
+                        // Refused, or the session is over.
                         Ok(_) | Err(_) => return Heard::Over,
                     },
                     Ok(None) => break,

@@ -63,8 +63,6 @@ impl std::fmt::Display for Trouble {
 
 /// A conversation with the holder of one session.
 pub struct Client {
-    /// The version that both sides speak.
-    pub version: u16,
     stream: UnixStream,
     frames: Frames,
 }
@@ -94,9 +92,8 @@ impl Client {
         stream.write_all(&Request::Expect(token.to_owned()).encode())?;
         let mut bytes = [0; HELLO_LEN];
         stream.read_exact(&mut bytes)?;
-        let version = agree(&bytes).map_err(Trouble::Foreign)?;
+        agree(&bytes).map_err(Trouble::Foreign)?;
         Ok(Self {
-            version,
             stream,
             frames: Frames::default(),
         })

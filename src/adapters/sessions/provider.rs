@@ -13,16 +13,13 @@ use super::holder::log_tail;
 use super::launch::candidates;
 use super::observe::ObservedSession;
 use super::tmux;
-use super::{
-    Client, LocalSessions, Trouble, failed, fault, logs, place, provider, remains, started,
-};
+use super::{Client, LocalSessions, failed, fault, logs, place, provider, remains, started};
 use jiff::Timestamp;
 
 use crate::adapters::proc;
 use crate::domain::city::Provider;
 use crate::domain::facts::{RunState, SessionFacts};
-use crate::domain::harness::END_OF_INPUT;
-use crate::domain::holder_wire::{Answer, MAX_INPUT, Request, WITH_END_OF_INPUT, WITH_VIEWS};
+use crate::domain::holder_wire::{Answer, MAX_INPUT, Request};
 use crate::domain::ids::SessionId;
 use crate::domain::screen::ScreenView;
 use crate::ports::sessions::{
@@ -146,9 +143,9 @@ impl Sessions for LocalSessions {
                 &handle.id,
                 format!("a text of {} bytes is too long to type", text.len()),
             )),
-            Input::Paste(text) => self.paste(handle, text),
+            Input::Paste(text) => self.ask(handle, &Request::Paste(text.clone())).map(drop),
             Input::Submit(text) => self.ask(handle, &Request::Submit(text.clone())).map(drop),
-            Input::EndOfInput => self.end_input(handle),
+            Input::EndOfInput => self.ask(handle, &Request::EndOfInput).map(drop),
             Input::Raw(bytes) => bytes
                 .chunks(MAX_INPUT)
                 .try_for_each(|part| self.ask(handle, &Request::Type(part.to_vec())).map(drop)),
@@ -163,25 +160,14 @@ impl Sessions for LocalSessions {
     }
 
     fn view(&self, handle: &SessionHandle) -> Result<ScreenView, SessionError> {
-        let client = Client::connect(&self.dir(&handle.id), &handle.token);
-        let answer = client.and_then(|mut client| match client.version < WITH_VIEWS {
-            true => client.ask(&Request::Peek),
-            false => client.ask(&Request::Look),
-        });
-        match answer.map_err(|trouble| fault(&handle.id, &trouble))? {
+        match self.ask(handle, &Request::Look)? {
             Answer::View(view) => Ok(*view),
-            // A holder of an older version returns only the text.
-            Answer::Screen(text) => Ok(ScreenView::of_text(&text)),
             other => Err(failed(&handle.id, format!("unexpected answer {other:?}"))),
         }
     }
 
     fn logs(&self, id: &SessionId, bytes: u64) -> Result<Vec<u8>, SessionError> {
         log_tail(&self.dir(id), bytes).map_err(|error| failed(id, error))
-    }
-
-    fn resize(&self, handle: &SessionHandle, rows: u16, cols: u16) -> Result<(), SessionError> {
-        self.ask(handle, &Request::Resize { rows, cols }).map(drop)
     }
 
     fn attach(&self, handle: &SessionHandle) -> Result<AttachPoint, SessionError> {
@@ -377,32 +363,6 @@ impl Sessions for LocalSessions {
 }
 
 impl LocalSessions {
-    /// Types a text without submitting it.
-    fn paste(&self, handle: &SessionHandle, text: &str) -> Result<(), SessionError> {
-        let client = Client::connect(&self.dir(&handle.id), &handle.token);
-        let pasted = client.and_then(|mut client| match client.version < WITH_VIEWS {
-            true => Err(Trouble::Refused(
-                "its holder has an older version, which submits pasted text".to_owned(),
-            )),
-            false => client.ask(&Request::Paste(text.to_owned())),
-        });
-        pasted
-            .map(drop)
-            .map_err(|trouble| fault(&handle.id, &trouble))
-    }
-
-    fn end_input(&self, handle: &SessionHandle) -> Result<(), SessionError> {
-        let client = Client::connect(&self.dir(&handle.id), &handle.token);
-        let typed = client.and_then(|mut client| match client.version < WITH_END_OF_INPUT {
-            // For that version it is a key typed by a person.
-            true => client.ask(&Request::Type(END_OF_INPUT.to_string().into_bytes())),
-            false => client.ask(&Request::EndOfInput),
-        });
-        typed
-            .map(drop)
-            .map_err(|trouble| fault(&handle.id, &trouble))
-    }
-
     /// Returns the facts kept with the session of this token.
     fn meta(&self, id: &SessionId, token: &str) -> Result<BTreeMap<String, String>, SessionError> {
         let found = files::read::<Meta>(&self.dir(id), files::META);

@@ -203,7 +203,6 @@ impl Holder {
                 Answer::Refused(_) => output::print(b"\x07")?,
                 Answer::Done
                 | Answer::Screen(_)
-                | Answer::Status(_)
                 | Answer::View(_)
                 | Answer::Changed
                 | Answer::Unknown(_) => {}

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::cli::output::{Style, Tone};
 
-use super::words::{at, cell, clean_lines, plural};
+use super::words::{at, cell, clean_lines};
 
 /// Fields that are texts of many lines.
 const TEXTS: &[&str] = &[
@@ -194,18 +194,11 @@ pub(in crate::cli) fn rally(result: &Value, style: Style) -> String {
     }
 }
 
-/// Tells how many sessions a stop has ended or left running.
+/// Tells what became of the sessions at a stop.
 pub(in crate::cli) fn stopped(result: &Value, _: Style) -> String {
-    match result.get("sessions").and_then(Value::as_u64) {
-        Some(sessions) => {
-            let sessions = usize::try_from(sessions).unwrap_or(usize::MAX);
-            match result.get("kept") {
-                Some(Value::Bool(true)) => {
-                    format!("stopped; {} left running", plural(sessions, "session"))
-                }
-                _ => format!("stopped; {} ended", plural(sessions, "session")),
-            }
-        }
-        None => "stopped".to_owned(),
+    match result.get("sessions").and_then(Value::as_str) {
+        Some("kept") => "stopped; the sessions run on".to_owned(),
+        Some("ended") => "stopped; the sessions have ended".to_owned(),
+        _ => "stopped".to_owned(),
     }
 }

@@ -336,6 +336,8 @@ fn marked_child_has_its_reason_below_the_table() {
 /// An action is told in a sentence, whichever fields its record has.
 #[test]
 fn an_action_is_said_in_a_sentence() {
+    let stopped = show::stopped(&json!({ "sessions": "kept" }), PLAIN);
+    assert_eq!(stopped, "stopped; the sessions run on");
     let toast = "horde/raiders/Toast";
     let nuked = json!({"raider": toast, "incarnation": 1, "salvage": "horde-Toast-1"});
     let bare =

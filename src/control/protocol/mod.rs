@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 pub use crate::domain::intent::Intent;
 pub use errors::{ControlError, ErrorKind, Exit};
-pub use ops::{Op, OpName, no_such_transition};
+pub use ops::{Need, Op, OpName, Pace, no_such_transition};
 
 /// The version of the protocol that this program speaks.
 pub const VERSION: u64 = 1;

@@ -11,8 +11,32 @@ use serde_json::{Map, Value};
 use super::args;
 use super::errors::{ControlError, unknown};
 
+/// The right that an operation needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Read only.
+    Look,
+    /// Escalate to a person: a session or errand about itself, an operator about any subject.
+    Call,
+    /// Act on the caller's own session.
+    Own,
+    /// Create or move work.
+    Work,
+    /// Act on other children, or on the city.
+    Operate,
+}
+
+/// The time that the answer of an operation may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// It looks something up or orders something.
+    Quick,
+    /// It waits for work on sessions or repositories.
+    Slow,
+}
+
 macro_rules! ops {
-    ($($text:literal => $name:ident($args:ident)),+ $(,)?) => {
+    ($($text:literal => $name:ident($args:ident), $need:ident, $pace:ident;)+) => {
         /// An operation with its arguments.
         #[derive(Debug, Clone, PartialEq, Eq)]
         #[expect(missing_docs, reason = "each is the verb of `hd` that its arguments document")]
@@ -31,6 +55,18 @@ macro_rules! ops {
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text),+ }
+            }
+
+            /// Returns the right that it needs.
+            #[must_use]
+            pub fn need(self) -> Need {
+                match self { $(Self::$name => Need::$need),+ }
+            }
+
+            /// Returns the time that its answer may take.
+            #[must_use]
+            pub fn pace(self) -> Pace {
+                match self { $(Self::$name => Pace::$pace),+ }
             }
 
             /// Returns the names of its arguments, including aliases.
@@ -65,66 +101,67 @@ macro_rules! ops {
 }
 
 ops! {
-    "ping" => Ping(Nothing),
-    "status" => Status(Status),
-    "metrics" => Metrics(Nothing),
-    "cost" => Cost(Cost),
-    "stop" => Stop(Stop),
-    "reload" => Reload(Reload),
-    "run" => Run(Run),
-    "charge" => Charge(Charge),
-    "done" => Done(Done),
-    "handoff" => Handoff(Handoff),
-    "wait" => Wait(Wait),
-    "hook-event" => HookEvent(HookEvent),
-    "rally" => Rally(Nothing),
-    "hook" => Hook(Nothing),
-    "relic.create" => RelicCreate(RelicCreate),
-    "relic.show" => RelicShow(RelicRef),
-    "relic.list" => RelicList(RelicList),
-    "relic.close" => RelicClose(RelicClose),
-    "relic.reopen" => RelicReopen(RelicRef),
-    "raider.list" => RaiderList(InRig),
-    "raider.show" => RaiderShow(Named),
-    "raider.nuke" => RaiderNuke(RaiderNuke),
-    "raider.repair" => RaiderRepair(RaiderRepair),
-    "raider.suspend" => RaiderSuspend(Named),
-    "raider.resume" => RaiderResume(Named),
-    "attach" => Attach(Named),
-    "peek" => Peek(Named),
-    "send" => Send(Send),
-    "answer" => Answer(Answer),
-    "logs" => Logs(Logs),
-    "agent.list" => AgentList(Nothing),
-    "agent.start" => AgentStart(Named),
-    "agent.stop" => AgentStop(Named),
-    "agent.restart" => AgentRestart(Restart),
-    "agent.suspend" => AgentSuspend(Named),
-    "agent.resume" => AgentResume(Named),
-    "agent.unquarantine" => AgentUnquarantine(Named),
-    "harness.resume" => HarnessResume(HarnessRef),
-    "mq.list" => MqList(InRig),
-    "mq.show" => MqShow(MrRef),
-    "mq.retry" => MqRetry(MrRef),
-    "mq.approve" => MqApprove(MqApprove),
-    "mq.reject" => MqReject(MqReject),
-    "auto.list" => AutoList(Nothing),
-    "auto.run" => AutoRun(AutoRef),
-    "auto.history" => AutoHistory(AutoHistory),
-    "auto.enable" => AutoEnable(AutoRef),
-    "auto.disable" => AutoDisable(AutoRef),
-    "events" => Events(Events),
-    "why" => Why(Named),
-    "salvage.list" => SalvageList(InRig),
-    "salvage.stashes" => SalvageStashes(InRig),
-    "salvage.show" => SalvageShow(SalvageRef),
-    "salvage.restore" => SalvageRestore(SalvageRestore),
-    "salvage.prune" => SalvagePrune(SalvagePrune),
-    "escalate" => Escalate(Escalate),
-    "escalations" => Escalations(Nothing),
-    "escalations.ack" => EscalationsAck(EscalationRef),
-    "config.show" => ConfigShow(Nothing),
-    "doctor" => Doctor(Doctor),
+    "ping" => Ping(Nothing), Look, Quick;
+    "status" => Status(Status), Look, Quick;
+    "metrics" => Metrics(Nothing), Look, Quick;
+    "cost" => Cost(Cost), Look, Quick;
+    "stop" => Stop(Stop), Operate, Slow;
+    "reload" => Reload(Reload), Operate, Quick;
+    "run" => Run(Run), Work, Slow;
+    "charge" => Charge(Charge), Work, Slow;
+    "done" => Done(Done), Own, Slow;
+    "handoff" => Handoff(Handoff), Own, Slow;
+    "wait" => Wait(Wait), Own, Quick;
+    "hook-event" => HookEvent(HookEvent), Own, Quick;
+    "rally" => Rally(Nothing), Look, Quick;
+    "hook" => Hook(Nothing), Look, Quick;
+    "relic.create" => RelicCreate(RelicCreate), Work, Quick;
+    "relic.show" => RelicShow(RelicRef), Look, Quick;
+    "relic.list" => RelicList(RelicList), Look, Quick;
+    "relic.close" => RelicClose(RelicClose), Work, Quick;
+    "relic.reopen" => RelicReopen(RelicRef), Work, Quick;
+    "raider.list" => RaiderList(InRig), Look, Quick;
+    "raider.show" => RaiderShow(Named), Look, Quick;
+    "raider.nuke" => RaiderNuke(RaiderNuke), Operate, Slow;
+    "raider.repair" => RaiderRepair(RaiderRepair), Operate, Slow;
+    "raider.suspend" => RaiderSuspend(Named), Operate, Quick;
+    "raider.resume" => RaiderResume(Named), Operate, Quick;
+    // `attach` leads to a terminal that takes input.
+    "attach" => Attach(Named), Operate, Quick;
+    "peek" => Peek(Named), Look, Quick;
+    "send" => Send(Send), Operate, Quick;
+    "answer" => Answer(Answer), Operate, Quick;
+    "logs" => Logs(Logs), Look, Quick;
+    "agent.list" => AgentList(Nothing), Look, Quick;
+    "agent.start" => AgentStart(Named), Operate, Slow;
+    "agent.stop" => AgentStop(Named), Operate, Slow;
+    "agent.restart" => AgentRestart(Restart), Operate, Slow;
+    "agent.suspend" => AgentSuspend(Named), Operate, Quick;
+    "agent.resume" => AgentResume(Named), Operate, Quick;
+    "agent.unquarantine" => AgentUnquarantine(Named), Operate, Quick;
+    "harness.resume" => HarnessResume(HarnessRef), Operate, Quick;
+    "mq.list" => MqList(InRig), Look, Quick;
+    "mq.show" => MqShow(MrRef), Look, Quick;
+    "mq.retry" => MqRetry(MrRef), Operate, Quick;
+    "mq.approve" => MqApprove(MqApprove), Operate, Quick;
+    "mq.reject" => MqReject(MqReject), Operate, Quick;
+    "auto.list" => AutoList(Nothing), Look, Quick;
+    "auto.run" => AutoRun(AutoRef), Operate, Quick;
+    "auto.history" => AutoHistory(AutoHistory), Look, Quick;
+    "auto.enable" => AutoEnable(AutoRef), Operate, Quick;
+    "auto.disable" => AutoDisable(AutoRef), Operate, Quick;
+    "events" => Events(Events), Look, Quick;
+    "why" => Why(Named), Look, Quick;
+    "salvage.list" => SalvageList(InRig), Look, Quick;
+    "salvage.stashes" => SalvageStashes(InRig), Look, Quick;
+    "salvage.show" => SalvageShow(SalvageRef), Look, Quick;
+    "salvage.restore" => SalvageRestore(SalvageRestore), Operate, Slow;
+    "salvage.prune" => SalvagePrune(SalvagePrune), Operate, Slow;
+    "escalate" => Escalate(Escalate), Call, Quick;
+    "escalations" => Escalations(Nothing), Look, Quick;
+    "escalations.ack" => EscalationsAck(EscalationRef), Operate, Quick;
+    "config.show" => ConfigShow(Nothing), Look, Quick;
+    "doctor" => Doctor(Doctor), Look, Quick;
 }
 
 /// Explains why `raider done` and `raider reset` do not exist, and what to do instead (`1-product.md`).

@@ -13,69 +13,33 @@ pub const RESUME: &str = "{resume}";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fill(BTreeMap<&'static str, String>);
 
-/// A placeholder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// `{sandbox}`: the raider's worktree, or the agent's working directory.
-    Sandbox,
-    /// `{city}`: the city's directory.
-    City,
-    /// `{rig}`: the name of the rig; empty for an agent.
-    Rig,
-    /// `{hd}`: the absolute path of `hd`.
-    Hd,
-    /// `{hd_dir}`: the directory of `hd`.
-    HdDir,
-    /// `{session_id}`: the harness's own id of the resumed conversation.
-    SessionId,
-    /// `{hooks}`: the file, or the text of the configuration, that makes the harness report.
-    Hooks,
-    /// `{hooks_dir}`: the directory of the configuration that makes the harness report.
-    HooksDir,
-    /// `{hooks_trust}`: the setting that makes the harness run these hooks without asking.
-    HooksTrust,
-    /// `{rules}`: the file that lists what the harness may run without asking.
-    Rules,
-    /// `{gitdir}`: the worktree's own directory of git.
-    GitDir,
-    /// `{gitcommon}`: the directory of git that all worktrees share.
-    GitCommon,
-}
-
-impl Place {
-    /// All placeholders.
-    pub const ALL: &[Self] = &[
-        Self::Sandbox,
-        Self::City,
-        Self::Rig,
-        Self::Hd,
-        Self::HdDir,
-        Self::SessionId,
-        Self::Hooks,
-        Self::HooksDir,
-        Self::HooksTrust,
-        Self::Rules,
-        Self::GitDir,
-        Self::GitCommon,
-    ];
-
-    /// Returns the placeholder as it is written.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Sandbox => "{sandbox}",
-            Self::City => "{city}",
-            Self::Rig => "{rig}",
-            Self::Hd => "{hd}",
-            Self::HdDir => "{hd_dir}",
-            Self::SessionId => "{session_id}",
-            Self::Hooks => "{hooks}",
-            Self::HooksDir => "{hooks_dir}",
-            Self::HooksTrust => "{hooks_trust}",
-            Self::Rules => "{rules}",
-            Self::GitDir => "{gitdir}",
-            Self::GitCommon => "{gitcommon}",
-        }
+words! {
+    /// A placeholder, as it is written.
+    Place {
+        /// `{sandbox}`: the raider's worktree, or the agent's working directory.
+        Sandbox => "{sandbox}",
+        /// `{city}`: the city's directory.
+        City => "{city}",
+        /// `{rig}`: the name of the rig; empty for an agent.
+        Rig => "{rig}",
+        /// `{hd}`: the absolute path of `hd`.
+        Hd => "{hd}",
+        /// `{hd_dir}`: the directory of `hd`.
+        HdDir => "{hd_dir}",
+        /// `{session_id}`: the harness's own id of the resumed conversation.
+        SessionId => "{session_id}",
+        /// `{hooks}`: the file, or the text of the configuration, that makes the harness report.
+        Hooks => "{hooks}",
+        /// `{hooks_dir}`: the directory of the configuration that makes the harness report.
+        HooksDir => "{hooks_dir}",
+        /// `{hooks_trust}`: the setting that makes the harness run these hooks without asking.
+        HooksTrust => "{hooks_trust}",
+        /// `{rules}`: the file that lists what the harness may run without asking.
+        Rules => "{rules}",
+        /// `{gitdir}`: the worktree's own directory of git.
+        GitDir => "{gitdir}",
+        /// `{gitcommon}`: the directory of git that all worktrees share.
+        GitCommon => "{gitcommon}",
     }
 }
 

@@ -21,7 +21,6 @@ pub use self::terminal::{
     a_text_reaches_the_program, logs_go_when_their_session_ended_long_ago,
     processor_time_is_counted_while_it_runs, the_interrupt_key_reaches_the_program,
     the_log_outlives_the_session_and_its_record, the_screen_can_be_looked_at,
-    the_size_can_be_changed,
 };
 
 /// A program that every provider under test can run in its way.
@@ -41,8 +40,6 @@ pub enum Program {
     IgnoresTerm,
     /// Prints `ready`, then `interrupted` when the interrupt key is pressed.
     NotesInterrupts,
-    /// Prints its terminal's size as `<rows> <cols>`, now and at each change.
-    NotesSize,
     /// Has an interpreter run the script `the-agent`, ends that when it is sent a line, prints `hollow`, and runs on.
     Wraps,
 }
@@ -83,7 +80,6 @@ macro_rules! sessions_conformance {
             the_log_outlives_the_session_and_its_record,
             a_text_reaches_the_program,
             the_interrupt_key_reaches_the_program,
-            the_size_can_be_changed,
             an_agent_is_known_by_its_name,
             a_living_session_is_not_forgotten,
             new_daemon_adopts_running_sessions,
@@ -381,7 +377,6 @@ pub fn a_handle_never_acts_on_a_successor(bench: &dyn Bench) {
     assert_eq!(sessions.send(&old, &input), Err(gone.clone()));
     assert_eq!(sessions.interrupt(&old), Err(gone.clone()));
     assert_eq!(sessions.peek(&old), Err(gone.clone()));
-    assert_eq!(sessions.resize(&old, 30, 90), Err(gone.clone()));
     assert_eq!(sessions.attach(&old), Err(gone.clone()));
     assert_eq!(sessions.set_meta(&old, "k", "v"), Err(gone));
     assert_eq!(facts(&*sessions, &spec.id).state, RunState::Running);

@@ -200,14 +200,6 @@ impl Sessions for FakeSessions {
         Ok(log[from..].to_vec())
     }
 
-    fn resize(&self, handle: &SessionHandle, rows: u16, cols: u16) -> Result<(), SessionError> {
-        let mut inner = self.inner();
-        if inner.living(handle)?.task() == Some(("notes-size", "")) {
-            inner.print(&handle.id, &format!("{rows} {cols}"));
-        }
-        Ok(())
-    }
-
     fn attach(&self, handle: &SessionHandle) -> Result<AttachPoint, SessionError> {
         self.inner().living(handle)?;
         let socket = Path::new("/is-not-there").join(handle.id.as_str());
@@ -402,7 +394,6 @@ impl FakeSessions {
                 self.exit(id, 0);
             }
             "ignores-term" | "notes-interrupts" => self.print(id, "ready"),
-            "notes-size" => self.print(id, "50 200"),
             _ => {}
         }
     }

@@ -3,6 +3,7 @@
 
 mod closing;
 
+use crate::actors::records::facts;
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
 use serde_json::json;
@@ -39,8 +40,7 @@ impl Entry {
     /// # Errors
     /// The store's.
     pub fn read(txn: &mut dyn Txn, relic: Relic) -> Result<Self, StoreError> {
-        let known = txn.get(&key(&relic.id))?;
-        let known = known.and_then(|text| serde_json::from_str(&text).ok());
+        let known = facts::read(txn, &key(&relic.id))?;
         // Raised by an older version: no state was stored.
         let standing = known.unwrap_or_else(|| EscalationState::raised(relic.created));
         Ok(Self { relic, standing })
@@ -48,7 +48,7 @@ impl Entry {
 
     pub(in crate::actors) fn write(&self, txn: &mut dyn Txn) -> Result<(), StoreError> {
         txn.put_relic(&self.relic)?;
-        put_standing(txn, &self.relic.id, &self.standing)
+        facts::write(txn, &key(&self.relic.id), &self.standing)
     }
 
     /// Returns the problem, from its labels.
@@ -124,16 +124,6 @@ impl Entry {
 
 fn key(id: &RelicId) -> String {
     format!("escalation:{id}")
-}
-
-fn put_standing(
-    txn: &mut dyn Txn,
-    id: &RelicId,
-    standing: &EscalationState,
-) -> Result<(), StoreError> {
-    let text = serde_json::to_string(standing);
-    let text = text.map_err(|error| StoreError::Failed(error.to_string()))?;
-    txn.set(&key(id), Some(&text))
 }
 
 /// Deletes the stored state of a closed escalation.
@@ -300,7 +290,7 @@ fn raise(txn: &mut dyn Txn, message: &Body) -> Result<(), StoreError> {
         deps: Vec::new(),
         by: None,
     })?;
-    put_standing(txn, &relic.id, &standing)?;
+    facts::write(txn, &key(&relic.id), &standing)?;
     Entry { relic, standing }.raised(txn, cause)
 }
 
@@ -319,7 +309,7 @@ pub fn acknowledge(txn: &mut dyn Txn, id: &RelicId, asker: &Asker) -> Result<Ent
     let mut entry = Entry::read(txn, relic)?;
     if !entry.standing.acked {
         entry.standing.acked = true;
-        put_standing(txn, id, &entry.standing)?;
+        facts::write(txn, &key(id), &entry.standing)?;
         let code = entry.problem().kind();
         let data = json!({ "problem": entry.relic.title, "code": code, "closed": false });
         let event = NewEvent::new(EventType::EscalationAcked, id, asker);

@@ -19,16 +19,7 @@ use crate::domain::saga::{Saga, SagaKind};
 pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<(), Refusal> {
     let meant = ChildRef::raider(&plan.raider, plan.incarnation);
     ask::end(world, meant, Cause::ChargeFailed).await?;
-    let target = NukeTarget {
-        raider: plan.raider.clone(),
-        incarnation: plan.incarnation,
-        target: plan.target.clone(),
-        cause: Cause::ChargeFailed,
-        relic: Some(plan.relic.clone()),
-        detected: None,
-        done: false,
-        asker: None,
-    };
+    let target = NukeTarget::of(&plan.hook(world), Cause::ChargeFailed);
     nuke::remove(world, &target).await.map_err(|kept| {
         let raider = &plan.raider;
         kept.hint(format!(

@@ -13,7 +13,7 @@ use crate::actors::refusal::LASTING;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RaiderId;
-use crate::domain::message::{self, Escalation, Severity};
+use crate::domain::message::{self, Escalation};
 use crate::domain::problem::ProblemKind;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
@@ -71,17 +71,16 @@ async fn record_failure(
     calls: bool,
 ) -> Result<(), Refusal> {
     let (id, data) = (saga.id, pack(plan));
-    let body = Escalation {
-        agent: plan.raider.to_string(),
-        relic: Some(plan.relic.clone()),
-        problem: ProblemKind::PushBlocked.into(),
-        severity: Severity::High,
-        evidence: format!(
+    let body = Escalation::high(
+        &plan.raider,
+        ProblemKind::PushBlocked,
+        format!(
             "{}: {error}\nthe push is retried; `hd raider nuke {} --salvage` saves its work and \
             abandons the branch",
             plan.branch, plan.raider
         ),
-    };
+    )
+    .on(plan.relic.clone());
     let (raider, from) = (plan.raider.clone(), message::witness(&plan.raider.rig));
     let event = serde_json::json!({ "relic": plan.relic, "error": error.message });
     saga.data = data.clone();

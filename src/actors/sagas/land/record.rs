@@ -16,7 +16,7 @@ use crate::domain::ids::{Oid, RelicId};
 use crate::domain::merge::{
     FailureType, GateVerdict, HoldReason, MergeRequest, MrState, PARKED_MAX,
 };
-use crate::domain::message::{self, Body, Escalation, MergeFailed, Merged, Severity};
+use crate::domain::message::{self, Body, Escalation, MergeFailed, Merged};
 use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::queue::{Step, step_all};
 use crate::domain::relic::RelicStatus;
@@ -272,13 +272,9 @@ pub(super) fn call(
     problem: Problem,
     evidence: String,
 ) -> Result<(), StoreError> {
-    let body = Escalation {
-        agent: mr.raider.to_string(),
-        problem,
-        relic: Some(mr.relic),
-        severity: Severity::Medium,
-        evidence,
-    };
+    let body = Escalation::high(&mr.raider, problem, evidence)
+        .on(mr.relic)
+        .medium();
     let from = message::forge(&mr.rig);
     txn.send(&from, message::SHAMAN, Body::Escalation(body))
         .map(|_| ())

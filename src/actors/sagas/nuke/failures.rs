@@ -11,6 +11,7 @@ use super::super::super::world::World;
 use super::super::step;
 use super::Plan;
 use crate::actors::mail::NukeTarget;
+use crate::actors::records::facts;
 use crate::domain::cause::Cause;
 use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::problem::ProblemKind;
@@ -73,21 +74,19 @@ pub(super) async fn changed(
             return Ok(0);
         }
         let (key, last) = (key(&raider), txn.now());
-        let known = txn.get(&key)?;
-        let known = known.and_then(|text| serde_json::from_str::<Changed>(&text).ok());
+        let known = facts::read(txn, &key)?;
         // A sandbox that was worked in for long since then is no removal that fails again and again.
         let in_a_row = |known: &Changed| {
             let since = Duration::try_from(last - known.last);
             known.incarnation == incarnation && since.is_ok_and(|since| since < pause)
         };
         let count = known.filter(in_a_row).map_or(0, |known| known.count) + 1;
-        let text = serde_json::to_string(&Changed {
+        let changed = Changed {
             incarnation,
             count,
             last,
-        });
-        let text = text.map_err(|error| StoreError::Failed(error.to_string()))?;
-        txn.set(&key, Some(&text))?;
+        };
+        facts::write(txn, &key, &changed)?;
         Ok(count)
     });
     if counted.await? < TRIES {

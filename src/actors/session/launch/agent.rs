@@ -2,11 +2,12 @@
 
 use crate::actors::conversation;
 use crate::actors::mail::How;
+use crate::actors::session::launch::Start;
 use crate::actors::session::launch::driven::{self, Site};
 use crate::actors::session::launch::keys;
-use crate::actors::session::launch::{OpenFailure, Start};
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
+use crate::domain::child::ChildExit;
 use crate::domain::city::Agent;
 use crate::domain::facts::SessionFacts;
 use crate::domain::harness;
@@ -21,7 +22,7 @@ pub(super) async fn start(
     id: &ChildId,
     cause: Cause,
     before: Option<&SessionFacts>,
-) -> Result<Start, OpenFailure> {
+) -> Result<Start, ChildExit> {
     let session = id.session_id(&world.city.name);
     let env = SessionEnv {
         own: &world.env,
@@ -65,7 +66,7 @@ pub(super) async fn start(
         // Resumes whatever ended the last session: a session that wants a fresh successor has marked that.
         start.resumes = conversation::to_resume(world, harness, cause, before)
             .await
-            .map_err(OpenFailure::Unseen)?;
+            .map_err(ChildExit::Unseen)?;
         if let Some(conversation) = &start.resumes {
             fill.set(Place::SessionId, conversation.as_str());
         }

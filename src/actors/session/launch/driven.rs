@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::actors::effects;
-use crate::actors::session::launch::OpenFailure;
 use crate::actors::world::World;
+use crate::domain::child::ChildExit;
 use crate::domain::city::Harness;
 use crate::domain::harness::fill::{Fill, Place};
 use crate::domain::harness::hooks::{Home, Setting};
@@ -30,7 +30,7 @@ pub(super) async fn fill(
     world: &World,
     harness: &Harness,
     place: Site<'_>,
-) -> Result<Fill, OpenFailure> {
+) -> Result<Fill, ChildExit> {
     let hd = world.bin_dir.join("hd").to_string_lossy().into_owned();
     let mut fill = Fill::default();
     fill.set(Place::Sandbox, place.dir.to_string_lossy());
@@ -82,7 +82,7 @@ pub(super) async fn fill(
         }
         Ok((paths, left_out, tasks.git_dirs(&dir)))
     });
-    let unwritable = |error: TaskError| OpenFailure::Unwritable(error.to_string());
+    let unwritable = |error: TaskError| ChildExit::Unwritable(error.to_string());
     let (paths, left_out, git) = written.await.map_err(unwritable)?;
     leave_out(world, place.rig, left_out).await?;
     for (place, path) in paths {
@@ -97,7 +97,7 @@ pub(super) async fn fill(
 
 /// Excludes these files from what the supervisor measures as work. It does not read the exclude rules in `repo.git`,
 /// because agents write there.
-async fn leave_out(world: &World, rig: &str, patterns: Vec<String>) -> Result<(), OpenFailure> {
+async fn leave_out(world: &World, rig: &str, patterns: Vec<String>) -> Result<(), ChildExit> {
     let rig = world.city.rigs.iter().find(|it| it.name.as_str() == rig);
     let Some(rig) = rig.filter(|_| !patterns.is_empty()) else {
         return Ok(());
@@ -105,7 +105,7 @@ async fn leave_out(world: &World, rig: &str, patterns: Vec<String>) -> Result<()
     let left_out = effects::repo(world, &rig.name, move |repo| repo.leave_out(&patterns));
     left_out
         .await
-        .map_err(|error| OpenFailure::Unwritable(error.to_string()))
+        .map_err(|error| ChildExit::Unwritable(error.to_string()))
 }
 
 /// Returns true when the command line names directories of git.

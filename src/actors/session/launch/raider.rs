@@ -8,11 +8,12 @@ use crate::actors::effects;
 use crate::actors::mail::How;
 use crate::actors::rig_settings::raider_env;
 use crate::actors::session::endings;
+use crate::actors::session::launch::Start;
 use crate::actors::session::launch::driven::{self, Site};
-use crate::actors::session::launch::{OpenFailure, Start};
 use crate::actors::session::launch::{keys, moved};
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
+use crate::domain::child::ChildExit;
 use crate::domain::city::{Harness, Rig};
 use crate::domain::facts::SessionFacts;
 use crate::domain::harness;
@@ -39,11 +40,11 @@ pub(super) async fn start(
     hook: &Hook,
     why: Why<'_>,
     before: Option<&SessionFacts>,
-) -> Result<Start, OpenFailure> {
+) -> Result<Start, ChildExit> {
     let (problem, cause, crashed) = (why.problem, why.cause, why.crashed);
     let hook = &moved::hook_now(world, hook)
         .await
-        .map_err(|error| OpenFailure::Unseen(error.to_string()))?;
+        .map_err(|error| ChildExit::Unseen(error.to_string()))?;
     let asked = match problem {
         None if cause == Cause::Operator => endings::problem(world, hook).await,
         None | Some(_) => None,
@@ -54,8 +55,8 @@ pub(super) async fn start(
         Some(_) => Ok(endings::work_is_over(world, hook).await == Some(true)),
         None => endings::is_finished(world, hook).await,
     };
-    if finished.map_err(|error| OpenFailure::Unseen(error.to_string()))? {
-        return Err(OpenFailure::Finished);
+    if finished.map_err(|error| ChildExit::Unseen(error.to_string()))? {
+        return Err(ChildExit::Finished);
     }
     let (rig, harness) = configured(world, hook)?;
     let (relic, notes) = assignment(world, hook).await?;
@@ -90,7 +91,7 @@ pub(super) async fn start(
     let resumes = match goes_on {
         true => conversation::to_resume(world, harness, cause, before)
             .await
-            .map_err(OpenFailure::Unseen)?,
+            .map_err(ChildExit::Unseen)?,
         false => None,
     };
     let session = Session {
@@ -104,8 +105,8 @@ pub(super) async fn start(
     session.launch(world, rig, harness, hook).await
 }
 
-fn configured<'a>(world: &'a World, hook: &Hook) -> Result<(&'a Rig, &'a Harness), OpenFailure> {
-    let missing = |what: String| OpenFailure::Failed(what);
+fn configured<'a>(world: &'a World, hook: &Hook) -> Result<(&'a Rig, &'a Harness), ChildExit> {
+    let missing = |what: String| ChildExit::StartFailed(what);
     let rig = world.city.rig(&hook.raider.rig);
     let rig = rig.ok_or_else(|| missing(format!("rig {} is not configured", hook.raider.rig)))?;
     let harness = world.city.harnesses.get(&hook.harness);
@@ -135,7 +136,7 @@ impl Session {
         rig: &Rig,
         harness: &Harness,
         hook: &Hook,
-    ) -> Result<Start, OpenFailure> {
+    ) -> Result<Start, ChildExit> {
         let files = world
             .city
             .task_dir(&hook.raider, &hook.relic, hook.incarnation);
@@ -144,9 +145,9 @@ impl Session {
             tasks.watch(&dir);
             tasks.write_prompt(&dir, &told)
         });
-        let unwritable = |error: TaskError| OpenFailure::Unwritable(error.to_string());
+        let unwritable = |error: TaskError| ChildExit::Unwritable(error.to_string());
         let prompt_file = written.await.map_err(unwritable)?;
-        let unseen = |error: RepoError| OpenFailure::Unseen(error.to_string());
+        let unseen = |error: RepoError| ChildExit::Unseen(error.to_string());
         let mut env = raider_env(world, rig, hook).await.map_err(unseen)?;
         let own_helper = keys::spare(world, harness, &harness.env, &mut env).await;
         let key = world
@@ -190,16 +191,16 @@ impl Session {
 
 /// Returns the sandbox, if work can go on in it. Checked at each patrol, so it costs no process. A half-removed work
 /// tree, or one that git cannot use, needs an operator: an agent would make it worse.
-async fn habitable(world: &World, hook: &Hook) -> Result<PathBuf, OpenFailure> {
+async fn habitable(world: &World, hook: &Hook) -> Result<PathBuf, ChildExit> {
     let sandbox = world.city.sandbox(&hook.raider);
     let path = sandbox.clone();
     let seen = effects::repo(world, &hook.raider.rig, move |repo| {
         repo.sandbox_fault(&path)
     })
     .await;
-    match seen.map_err(|error| OpenFailure::Unseen(error.to_string()))? {
+    match seen.map_err(|error| ChildExit::Unseen(error.to_string()))? {
         None => Ok(sandbox),
-        Some(what) => Err(OpenFailure::Homeless(format!(
+        Some(what) => Err(ChildExit::Homeless(format!(
             "{}: {}",
             what.problem(),
             what.says(&sandbox)
@@ -208,10 +209,7 @@ async fn habitable(world: &World, hook: &Hook) -> Result<PathBuf, OpenFailure> {
 }
 
 /// Returns the relic, and the handoff notes that wait for the next session.
-async fn assignment(
-    world: &World,
-    hook: &Hook,
-) -> Result<(Relic, Vec<(u64, Handoff)>), OpenFailure> {
+async fn assignment(world: &World, hook: &Hook) -> Result<(Relic, Vec<(u64, Handoff)>), ChildExit> {
     let (relic, address) = (hook.relic.clone(), hook.raider.to_string());
     let read = world.store.run(move |txn| {
         let notes = txn
@@ -228,5 +226,5 @@ async fn assignment(
         Ok((txn.relic(&relic)?, notes))
     });
     read.await
-        .map_err(|error| OpenFailure::Failed(error.to_string()))
+        .map_err(|error| ChildExit::StartFailed(error.to_string()))
 }

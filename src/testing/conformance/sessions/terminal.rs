@@ -86,16 +86,6 @@ pub fn the_interrupt_key_reaches_the_program(bench: &dyn Bench) {
     finish(&*sessions, &first.handle);
 }
 
-/// The program is told of a new size.
-pub fn the_size_can_be_changed(bench: &dyn Bench) {
-    let sessions = bench.sessions();
-    let first = start(&*sessions, &spec(bench, "s", &Program::NotesSize));
-    await_screen(&*sessions, &first.handle, "50 200");
-    sessions.resize(&first.handle, 30, 90).expect("resized");
-    await_screen(&*sessions, &first.handle, "30 90");
-    finish(&*sessions, &first.handle);
-}
-
 /// Logs of a living session stay at any age; so do those of a session that ended later.
 pub fn logs_go_when_their_session_ended_long_ago(bench: &dyn Bench) {
     let sessions = bench.sessions();

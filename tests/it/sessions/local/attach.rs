@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use horde_supervisor::domain::facts::RunState;
 use horde_supervisor::domain::holder_wire::{
-    Answer, Frames, HELLO_LEN, Request, Status, VERSION, agree, hello,
+    Answer, Frames, HELLO_LEN, Request, VERSION, agree, hello,
 };
 use horde_supervisor::domain::ids::Generation;
 use horde_supervisor::ports::sessions::{AttachPoint, Input, SessionHandle, SessionSpec, Sessions};
@@ -22,9 +22,8 @@ struct Attached {
 
 impl Attached {
     fn connect(sessions: &dyn Sessions, handle: &SessionHandle, token: &str) -> Self {
-        let AttachPoint::Holder(path) = sessions.attach(handle).unwrap() else {
-            panic!("not a socket");
-        };
+        let (AttachPoint::Holder(path) | AttachPoint::Tmux { watch: path, .. }) =
+            sessions.attach(handle).unwrap();
         let mut stream = UnixStream::connect(path).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(&hello(VERSION)).unwrap();
@@ -73,20 +72,11 @@ impl Attached {
     }
 }
 
-fn status(sessions: &dyn Sessions, handle: &SessionHandle) -> Status {
-    let mut asking = Attached::connect(sessions, handle, "");
-    asking.send(&Request::Status);
-    match asking.hear() {
-        Some(Answer::Status(status)) => *status,
-        other => panic!("unexpected {other:?}"),
-    }
-}
-
 #[test]
 fn an_attach_shows_the_screen_follows_it_types_and_detaches() {
     let bench = LocalBench::new(Provider::Holder);
     let sessions = bench.provider();
-    let shell = "echo before; while read -r line; do echo got $line; done; exit 3";
+    let shell = "echo before; while read -r line; do echo got $line; stty size; done; exit 3";
     let started = sessions.start(&script(&bench, shell)).unwrap();
     let handle = &started.handle;
     await_screen(&sessions, handle, "before");
@@ -97,19 +87,18 @@ fn an_attach_shows_the_screen_follows_it_types_and_detaches() {
     };
     assert!(String::from_utf8_lossy(&screen).contains("before"));
     attached.send(&Request::Keys(b"hello\r".to_vec()));
-    attached.hear_until("got hello");
+    attached.hear_until("30 90");
     let attached_now = || sessions.facts(&id("s")).unwrap().unwrap().attached;
     assert!(attached_now());
-    let seen = status(&sessions, handle);
-    assert_eq!((seen.rows, seen.cols, seen.attached), (30, 90, 1));
-    assert!(seen.bytes_out > 0 && seen.bytes_in == 6 && seen.last_output.is_some());
     attached.send(&Request::Resize { rows: 31, cols: 91 });
-    assert_eq!(attached.hear(), Some(Answer::Done));
+    attached.send(&Request::Keys(b"again\r".to_vec()));
+    attached.hear_until("31 91");
 
     drop(attached);
     eventually("the detach", || (!attached_now()).then_some(()));
-    let seen = status(&sessions, handle);
-    assert_eq!((seen.rows, seen.cols, seen.attached), (50, 200, 0));
+    let more = Input::Submit("more".to_owned());
+    sessions.send(handle, &more).unwrap();
+    await_screen(&sessions, handle, "50 200");
     assert_eq!(state(&sessions, &id("s")), RunState::Running);
 
     let mut attached = Attached::connect(&sessions, handle, &handle.token);
@@ -117,6 +106,22 @@ fn an_attach_shows_the_screen_follows_it_types_and_detaches() {
     attached.send(&Request::Keys(b"\x04".to_vec()));
     let last = std::iter::from_fn(|| attached.hear()).last();
     assert!(matches!(last, Some(Answer::Ended(ended)) if ended.exit.code == Some(3)));
+}
+
+#[test]
+fn program_in_a_pane_is_told_of_a_new_size() {
+    let Some(bench) = LocalBench::on_tmux() else {
+        return;
+    };
+    let sessions = bench.provider();
+    let forever = "while :; do sleep 1000 & wait $!; done";
+    let shell = format!("trap 'stty size' WINCH; stty size; {forever}");
+    let started = sessions.start(&script(&bench, &shell)).unwrap();
+    await_screen(&sessions, &started.handle, "50 200");
+    let mut asking = Attached::connect(&sessions, &started.handle, "");
+    asking.send(&Request::Resize { rows: 30, cols: 90 });
+    assert_eq!(asking.hear(), Some(Answer::Done));
+    await_screen(&sessions, &started.handle, "30 90");
 }
 
 /// `hd logs -f` counts as no person: the holder answers the program's questions to its terminal, and nothing is put off

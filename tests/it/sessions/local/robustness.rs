@@ -71,9 +71,9 @@ fn garbage_on_the_socket_has_no_effect(bench: &LocalBench) {
     for garbage in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
         b"HDHOLD\0\0",
-        b"HDHOLD\0\x01\xff\xff\xff\xff",
-        b"HDHOLD\0\x01\0\0\0\0",
-        b"HDHOLD\0\x01\0\0\0\x02\x02\x00",
+        b"HDHOLD\0\x03\xff\xff\xff\xff",
+        b"HDHOLD\0\x03\0\0\0\0",
+        b"HDHOLD\0\x03\0\0\0\x02\x02\x00",
         b"HDHOLD\x7f\xff\0\0\0\x01\xee",
         b"",
     ] {
@@ -95,7 +95,7 @@ fn an_unknown_request_is_refused_and_the_connection_lives_on(bench: &LocalBench)
     sessions.start(&script(bench, "sleep 1000")).unwrap();
     let mut stream = UnixStream::connect(bench.state_dir().join("s/sock")).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let from_the_future = b"HDHOLD\x00\x63\0\0\0\x01\x70\0\0\0\x01\x0c";
+    let from_the_future = b"HDHOLD\x00\x63\0\0\0\x01\x70\0\0\0\x05\x04\0\x1e\0\x5a";
     stream.write_all(from_the_future).unwrap();
     let mut answer = [0; 8 + 5];
     stream.read_exact(&mut answer).unwrap();
@@ -104,7 +104,7 @@ fn an_unknown_request_is_refused_and_the_connection_lives_on(bench: &LocalBench)
     let length = u32::from_be_bytes(answer[8..12].try_into().unwrap()) as usize;
     let mut rest = vec![0; length - 1 + 5];
     stream.read_exact(&mut rest).unwrap();
-    assert_eq!(rest[length - 1..], [0, 0, 0, 1, 0x81], "subscribed");
+    assert_eq!(rest[length - 1..], [0, 0, 0, 1, 0x81], "resized");
 }
 
 /// A holder of an unknown version lives, and so does its session; only a stop on request ends it, in the way that every

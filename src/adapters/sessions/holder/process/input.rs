@@ -46,7 +46,6 @@ pub struct Input {
     steps: VecDeque<Step>,
     waiting: usize,
     paused_until: Option<Instant>,
-    taken: u64,
     inputs: Inputs,
     /// The waiter whose input has been typed in part.
     begun: Option<Waiter>,
@@ -204,7 +203,6 @@ impl Input {
                     let count = count?;
                     *written += count;
                     self.waiting -= count;
-                    self.taken += count as u64;
                     pumped.bytes += count;
                     if *written < bytes.len() {
                         break;
@@ -247,11 +245,6 @@ impl Input {
     /// Returns the counters of inputs with a waiter.
     pub fn inputs(&self) -> Inputs {
         self.inputs
-    }
-
-    /// The number of bytes that the terminal took.
-    pub fn taken(&self) -> u64 {
-        self.taken
     }
 }
 
@@ -335,7 +328,7 @@ mod tests {
         assert!(pumped.told.is_empty() && input.wants_room());
         let pumped = input.pump(now, |bytes, _| Ok(bytes.len())).unwrap();
         assert_eq!(pumped.told, [7]);
-        assert_eq!((input.waiting(), input.taken()), (0, 6));
+        assert_eq!((input.waiting(), pumped.bytes), (0, 2));
     }
 
     #[test]

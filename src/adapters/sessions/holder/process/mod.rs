@@ -35,7 +35,6 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 
-use jiff::Timestamp;
 use nix::sys::signalfd::SignalFd;
 
 use self::input::Input;
@@ -134,12 +133,9 @@ struct Stopping {
     killed: bool,
 }
 
-/// Counters and times for `status`.
+/// The times of output that watching peers are told of.
 #[derive(Debug, Clone, Copy, Default)]
 struct Activity {
-    bytes_out: u64,
-    last_output: Option<Timestamp>,
-    last_input: Option<Timestamp>,
     quiet_since: Option<Instant>,
     /// The time since which there is output that watching peers were not told of.
     unannounced_since: Option<Instant>,

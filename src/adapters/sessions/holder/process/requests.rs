@@ -10,7 +10,7 @@ use super::terminal::Terminal;
 use super::{Holder, Stopping, screen};
 use crate::domain::begun::Begun;
 use crate::domain::harness::END_OF_INPUT;
-use crate::domain::holder_wire::{Answer, MAX_INPUT, Request, Status};
+use crate::domain::holder_wire::{Answer, MAX_INPUT, Request};
 use crate::domain::keys;
 use crate::domain::screen::ScreenView;
 
@@ -74,10 +74,7 @@ impl Holder {
                 self.interrupted = true;
                 done(self.terminal.interrupt())
             }
-            Request::Signal(number) => self.signal(number),
             Request::Stop { grace_ms } => return self.stop(Duration::from_millis(grace_ms)),
-            Request::Status => Answer::Status(Box::new(self.status())),
-            Request::Subscribe => Answer::Done,
             Request::Unknown(kind) => {
                 Answer::Refused(format!("requests of kind {kind:#04x} are unknown"))
             }
@@ -178,13 +175,6 @@ impl Holder {
         self.terminal.resize(rows, cols)
     }
 
-    fn signal(&self, number: i32) -> Answer {
-        match Signal::try_from(number) {
-            Ok(signal) => done(self.signal_group(signal).map_err(Into::into)),
-            Err(_) => Answer::Refused(format!("{number} is not a signal")),
-        }
-    }
-
     /// Signals the agent's process group. Its pid cannot be reused: the agent is our child and is not reaped before
     /// the session is over.
     pub(super) fn signal_group(&self, signal: Signal) -> nix::Result<()> {
@@ -207,26 +197,6 @@ impl Holder {
             // once it is continued.
             let _ended = self.signal_group(Signal::SIGTERM);
             let _ended = self.signal_group(Signal::SIGCONT);
-        }
-    }
-
-    fn status(&self) -> Status {
-        let (rows, cols) = self.terminal.size();
-        let attached = self.peers.iter().filter(|peer| peer.attached).count();
-        Status {
-            token: self.state.token.clone(),
-            generation: self.state.generation,
-            agent: self.state.agent.clone(),
-            holder: self.state.holder.clone(),
-            rows,
-            cols,
-            bytes_out: self.activity.bytes_out,
-            bytes_in: self.input.taken(),
-            queued: self.input.waiting() as u64,
-            last_output: self.activity.last_output,
-            last_input: self.activity.last_input,
-            attached: u32::try_from(attached).unwrap_or(u32::MAX),
-            stopping: self.stopping.is_some(),
         }
     }
 }
