@@ -133,7 +133,7 @@ impl Forge {
                 Err(why) => tracing::error!(
                     rig = %args.rig,
                     ?why,
-                    "the forge's look has no result; the next look retries"
+                    "the forge's check of its queue hung or panicked; nothing landed in it, and the next check retries"
                 ),
             }
             // A restarted forge looks by itself.

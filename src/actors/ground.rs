@@ -30,7 +30,7 @@ pub async fn looked(world: &World, look: Look) {
             %path,
             says,
             hint,
-            "one of the supervisor's own files was changed by another program"
+            "a file that the supervisor needs, or a rig, is not usable"
         );
         journal_fault(world, EventType::GroundLost, trouble);
     }

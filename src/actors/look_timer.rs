@@ -47,7 +47,7 @@ pub async fn watched<T: Send + 'static>(
             tracing::error!(
                 actor = whose,
                 ?limit,
-                "a look has not ended in time; it is given up, and another follows"
+                "the check of an actor took longer than its limit, as when a disk or git does not answer; it is aborted and starts again"
             );
             Err(NoLook::Hangs)
         }

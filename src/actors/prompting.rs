@@ -220,8 +220,8 @@ impl FirstPrompt {
                     tracing::warn!(
                         %session,
                         %error,
-                        "the stage of a session's first prompt cannot be stored; it is retried, \
-                        and nothing is typed meanwhile"
+                        "the store does not accept how much of the first prompt was typed; \
+                        no more of it is typed until it does"
                     );
                 }
                 return false;

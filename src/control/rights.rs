@@ -23,7 +23,7 @@ use super::protocol::{ControlError, Need, OpName};
 
 /// The caller, recognised by its process and never by its words.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Who {
+pub enum CallerRole {
     /// A process outside every session.
     Operator,
     /// A process of a raider's session.
@@ -31,18 +31,18 @@ pub enum Who {
     /// A process of a standing agent's session.
     Agent(SessionId),
     /// A process that the supervisor started for itself, with its rights.
-    Errand(Rights),
+    OwnCommand(Rights),
     /// A process that cannot be recognised.
-    Invisible,
+    Unrecognised,
 }
 
-impl Who {
+impl CallerRole {
     /// Returns the session that the caller is in.
     #[must_use]
     pub fn session(&self) -> Option<&SessionId> {
         match self {
             Self::Raider(session) | Self::Agent(session) => Some(session),
-            Self::Operator | Self::Errand(_) | Self::Invisible => None,
+            Self::Operator | Self::OwnCommand(_) | Self::Unrecognised => None,
         }
     }
 
@@ -52,8 +52,8 @@ impl Who {
         match self {
             Self::Raider(session) | Self::Agent(session) => session.as_str(),
             Self::Operator => "operator",
-            Self::Errand(_) => "errand",
-            Self::Invisible => "invisible",
+            Self::OwnCommand(_) => "errand",
+            Self::Unrecognised => "invisible",
         }
     }
 }
@@ -74,7 +74,7 @@ fn grants(rights: Rights, need: Need) -> bool {
 /// # Errors
 /// `forbidden`, with the reason.
 pub fn check(
-    who: &Who,
+    who: &CallerRole,
     op: OpName,
     rights_of: impl FnOnce(&SessionId) -> Rights,
 ) -> Result<(), ControlError> {
@@ -86,7 +86,7 @@ pub fn check(
 /// # Errors
 /// `forbidden`, with the reason.
 pub fn check_acting(
-    who: &Who,
+    who: &CallerRole,
     op: OpName,
     rights_of: impl FnOnce(&SessionId) -> Rights,
 ) -> Result<(), ControlError> {
@@ -94,41 +94,43 @@ pub fn check_acting(
 }
 
 fn allow(
-    who: &Who,
+    who: &CallerRole,
     op: OpName,
     need: Need,
     rights_of: impl FnOnce(&SessionId) -> Rights,
 ) -> Result<(), ControlError> {
     let allowed = match who {
-        Who::Operator => grants(Rights::All, need),
-        Who::Raider(_) => matches!(need, Need::Own | Need::Call) || grants(Rights::Read, need),
-        Who::Agent(session) => {
+        CallerRole::Operator => grants(Rights::All, need),
+        CallerRole::Raider(_) => {
+            matches!(need, Need::Own | Need::Call) || grants(Rights::Read, need)
+        }
+        CallerRole::Agent(session) => {
             matches!(need, Need::Own | Need::Call) || grants(rights_of(session), need)
         }
-        Who::Errand(rights) => grants(*rights, need),
-        Who::Invisible => grants(Rights::Read, need),
+        CallerRole::OwnCommand(rights) => grants(*rights, need),
+        CallerRole::Unrecognised => grants(Rights::Read, need),
     };
     if allowed {
         return Ok(());
     }
     Err(match who {
-        Who::Operator => ControlError::forbidden(format!(
+        CallerRole::Operator => ControlError::forbidden(format!(
             "{op} must be called from inside a session, and this process is not in one"
         ))
         .hint("only a raider calls it; to act on a raider from outside see `hd raider --help`"),
-        Who::Raider(session) => ControlError::forbidden(format!(
+        CallerRole::Raider(session) => ControlError::forbidden(format!(
             "a raider may act only on itself, and {op} acts on more ({session})"
         ))
         .hint("allowed: done, handoff, wait, escalate, hook, rally and all verbs that only read"),
-        Who::Agent(session) => {
+        CallerRole::Agent(session) => {
             ControlError::forbidden(format!("this agent has no right to {op} ({session})"))
                 .hint("ask a person to do it, or to raise `rights` of the agent in city.toml")
         }
-        Who::Errand(_) => ControlError::forbidden(format!(
+        CallerRole::OwnCommand(_) => ControlError::forbidden(format!(
             "gates and set-up commands have no right to {op}"
         ))
         .hint("they may only read; ask a person to do it"),
-        Who::Invisible => ControlError::forbidden(format!(
+        CallerRole::Unrecognised => ControlError::forbidden(format!(
             "{op} changes something, and the supervisor cannot see where the calling process comes from: it has ended, \
              runs in another pid namespace, or names a session that it does not belong to"
         ))
@@ -146,7 +148,7 @@ mod tests {
         SessionId::new(name).unwrap()
     }
 
-    fn allowed(who: &Who, rights: Rights) -> Vec<OpName> {
+    fn allowed(who: &CallerRole, rights: Rights) -> Vec<OpName> {
         let all = OpName::ALL.iter().copied();
         all.filter(|op| check(who, *op, |_| rights).is_ok())
             .collect()
@@ -160,18 +162,26 @@ mod tests {
     #[test]
     fn the_table_holds_for_every_operation() {
         use Need::{Call, Look, Operate, Own, Work};
-        let raider = Who::Raider(session("gt-horde-Toast"));
-        let agent = Who::Agent(session("city-mayor"));
-        let rows: [(&Who, Rights, &[Need]); 8] = [
-            (&Who::Operator, Rights::Read, &[Look, Call, Work, Operate]),
+        let raider = CallerRole::Raider(session("gt-horde-Toast"));
+        let agent = CallerRole::Agent(session("city-mayor"));
+        let rows: [(&CallerRole, Rights, &[Need]); 8] = [
+            (
+                &CallerRole::Operator,
+                Rights::Read,
+                &[Look, Call, Work, Operate],
+            ),
             // The rights of an agent mean nothing for a raider.
             (&raider, Rights::All, &[Look, Call, Own]),
             (&agent, Rights::Read, &[Look, Call, Own]),
             (&agent, Rights::Work, &[Look, Call, Own, Work]),
             (&agent, Rights::All, &[Look, Call, Own, Work, Operate]),
-            (&Who::Errand(Rights::Read), Rights::All, &[Look]),
-            (&Who::Errand(Rights::Work), Rights::All, &[Look, Call, Work]),
-            (&Who::Invisible, Rights::All, &[Look]),
+            (&CallerRole::OwnCommand(Rights::Read), Rights::All, &[Look]),
+            (
+                &CallerRole::OwnCommand(Rights::Work),
+                Rights::All,
+                &[Look, Call, Work],
+            ),
+            (&CallerRole::Unrecognised, Rights::All, &[Look]),
         ];
         for (who, rights, needs) in rows {
             assert_eq!(allowed(who, rights), needing(needs), "{who:?} {rights:?}");
@@ -219,8 +229,12 @@ mod tests {
 
     #[test]
     fn a_refusal_is_forbidden_and_says_why() {
-        let toast = Who::Raider(session("gt-horde-Toast"));
-        for who in [&toast, &Who::Errand(Rights::Read), &Who::Invisible] {
+        let toast = CallerRole::Raider(session("gt-horde-Toast"));
+        for who in [
+            &toast,
+            &CallerRole::OwnCommand(Rights::Read),
+            &CallerRole::Unrecognised,
+        ] {
             let error = check(who, OpName::RaiderNuke, |_| Rights::All).unwrap_err();
             assert_eq!(error.kind, ErrorKind::Forbidden);
             assert!(error.message.contains("raider.nuke"), "{error}");

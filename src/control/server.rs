@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::protocol::{Body, ControlError, ErrorKind, Op, OpName, Response};
-use super::rights::Who;
+use super::rights::CallerRole;
 use crate::domain::city::Rights;
 use crate::domain::ids::SessionId;
 
@@ -54,7 +54,7 @@ pub struct Caller {
     /// The user of the process.
     pub uid: u32,
     /// The kind of caller, with its session if there is one.
-    pub who: Who,
+    pub who: CallerRole,
     /// Tells whether the pid still belongs to the process.
     pub peer: Peer,
 }
@@ -62,7 +62,7 @@ pub struct Caller {
 #[cfg(test)]
 impl Caller {
     /// Returns a caller of this pid whose process is this one.
-    pub fn stand_in(pid: impl Into<Option<u32>>, who: Who) -> Self {
+    pub fn stand_in(pid: impl Into<Option<u32>>, who: CallerRole) -> Self {
         Self {
             pid: pid.into(),
             uid: 0,
@@ -88,7 +88,7 @@ pub enum Answer {
 pub type Items = mpsc::Receiver<Result<String, ControlError>>;
 
 /// An identification under way.
-pub type Identified = Pin<Box<dyn Future<Output = Who> + Send>>;
+pub type Identified = Pin<Box<dyn Future<Output = CallerRole> + Send>>;
 
 /// A call under way.
 pub type Call = Pin<Box<dyn Future<Output = Result<Answer, ControlError>> + Send>>;
@@ -96,7 +96,7 @@ pub type Call = Pin<Box<dyn Future<Output = Result<Answer, ControlError>> + Send
 /// The service behind the socket.
 pub trait Service: Send + Sync + 'static {
     /// Returns the session that the process is a member of. Called once per connection, and never for an invisible pid.
-    /// A process that cannot be read in time is [`Who::Invisible`].
+    /// A process that cannot be read in time is [`CallerRole::Unrecognised`].
     fn identify(&self, pid: u32) -> Identified;
 
     /// Returns the present rights of an agent's session.
@@ -206,7 +206,7 @@ async fn admit<S: Service>(
     let caller = Caller {
         pid,
         uid: peer.uid(),
-        who: Who::Invisible,
+        who: CallerRole::Unrecognised,
         peer: Peer::of(stream, pid),
     };
     admit_peer(own, caller, service, places).await
@@ -264,7 +264,7 @@ mod tests {
     impl Service for Door {
         fn identify(&self, pid: u32) -> Identified {
             assert_ne!(pid, 0);
-            Box::pin(async { Who::Operator })
+            Box::pin(async { CallerRole::Operator })
         }
 
         fn rights(&self, _: &SessionId) -> Rights {
@@ -288,7 +288,7 @@ mod tests {
         let (door, places) = (Door::default(), Arc::default());
         let peer = Peer::of_pid(std::process::id());
         let admit = |uid, pid| {
-            let (who, peer) = (Who::Invisible, peer.clone());
+            let (who, peer) = (CallerRole::Unrecognised, peer.clone());
             let caller = Caller {
                 pid,
                 uid,
@@ -304,8 +304,8 @@ mod tests {
         }
         assert_eq!(*door.0.lock().unwrap(), [1001, 999, u32::MAX]);
         for uid in [1000, 0] {
-            assert_eq!(admit(uid, Some(7)).unwrap().who, Who::Operator);
-            assert_eq!(admit(uid, None).unwrap().who, Who::Invisible);
+            assert_eq!(admit(uid, Some(7)).unwrap().who, CallerRole::Operator);
+            assert_eq!(admit(uid, None).unwrap().who, CallerRole::Unrecognised);
         }
     }
 
@@ -321,7 +321,7 @@ mod tests {
             use std::sync::atomic::Ordering;
             match self.0.fetch_add(1, Ordering::Relaxed) < UNREAD {
                 true => Box::pin(std::future::pending()),
-                false => Box::pin(async { Who::Operator }),
+                false => Box::pin(async { CallerRole::Operator }),
             }
         }
 
@@ -379,11 +379,11 @@ mod tests {
         let caller = Caller {
             pid: Some(std::process::id()),
             uid: 1000,
-            who: Who::Invisible,
+            who: CallerRole::Unrecognised,
             peer,
         };
         let admitted = admit_peer(1000, caller, &door, &places).await;
         let (caller, _place) = admitted.unwrap();
-        assert_eq!(caller.who, Who::Invisible);
+        assert_eq!(caller.who, CallerRole::Unrecognised);
     }
 }

@@ -183,7 +183,7 @@ async fn repos(
         let claim = claims.claim(ClaimKey::Prepare(name.clone()));
         preparing.spawn_blocking(move || {
             if let Err(why) = repo.prepare() {
-                tracing::error!(rig = %name, %why, "could not prepare the rig; it is held until a patrol can; the other rigs start");
+                tracing::error!(rig = %name, %why, "the repository of the rig could not be set up, so no work of this rig starts; each patrol retries, and other rigs are not affected");
             }
             drop(claim);
         });

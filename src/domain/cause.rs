@@ -88,7 +88,7 @@ causes! {
     Resumed => "resumed",
     /// An outcome file declared it.
     OutcomeFile => "outcome_file",
-    /// A cleanup report disagreed with what git says.
+    /// The agent reported its sandbox as clean or not, and git shows the opposite, which counts.
     ReportMismatch => "report_mismatch",
     /// `done` took longer than `done_intent_timeout`.
     DoneTimeout => "done_timeout",

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
 use horde_supervisor::control::protocol::{ControlError, ErrorKind, Intent};
-use horde_supervisor::control::rights::Who;
+use horde_supervisor::control::rights::CallerRole;
 use horde_supervisor::domain::ids::SessionId;
 use serde_json::{Value, json};
 
@@ -142,8 +142,8 @@ fn words_of_the_command_line_are_keys_of_the_request() {
     let session = SessionId::new("gt-horde-Toast").unwrap();
     for (line, op, args) in asks() {
         let who = match op {
-            "done" | "handoff" | "wait" => Who::Raider(session.clone()),
-            _ => Who::Operator,
+            "done" | "handoff" | "wait" => CallerRole::Raider(session.clone()),
+            _ => CallerRole::Operator,
         };
         *city.fake.0.who.lock().unwrap() = who;
         let words = shell_words::split(line).unwrap();

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use horde_supervisor::control::protocol::{ControlError, ErrorKind, LINE_MAX};
-use horde_supervisor::control::rights::Who;
+use horde_supervisor::control::rights::CallerRole;
 use horde_supervisor::control::server::{
     AtSocket, CONNECTIONS_MAX, CONNECTIONS_MAX_PER_SESSION, SocketFile, bind, serve,
 };
@@ -218,8 +218,8 @@ async fn idle_connections_make_room_for_a_person() {
 #[tokio::test]
 async fn single_session_cannot_take_all_connections() {
     let server = Server::start();
-    let raider = Who::Raider(SessionId::new("gt-horde-Toast").unwrap());
-    *server.fake.0.who.lock().unwrap() = Who::Operator;
+    let raider = CallerRole::Raider(SessionId::new("gt-horde-Toast").unwrap());
+    *server.fake.0.who.lock().unwrap() = CallerRole::Operator;
     let mut person = server.connect().await;
     person.lives().await;
     *server.fake.0.who.lock().unwrap() = raider;
@@ -251,7 +251,7 @@ async fn a_socket_that_was_removed_is_made_again_and_served() {
 #[tokio::test]
 async fn rights_are_looked_at_before_arguments() {
     let server = Server::start();
-    let raider = Who::Raider(SessionId::new("gt-horde-Toast").unwrap());
+    let raider = CallerRole::Raider(SessionId::new("gt-horde-Toast").unwrap());
     *server.fake.0.who.lock().unwrap() = raider;
     let mut peer = server.connect().await;
     peer.ask("1", "raider.nuke", json!({"nonsense": true}))

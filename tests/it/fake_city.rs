@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use horde_supervisor::control::protocol::{ControlError, ErrorKind, Op, OpName};
-use horde_supervisor::control::rights::Who;
+use horde_supervisor::control::rights::CallerRole;
 use horde_supervisor::control::server::{Answer, Call, Caller, Identified, Service, bind, serve};
 use horde_supervisor::domain::city::Rights;
 use horde_supervisor::domain::ids::SessionId;
@@ -21,7 +21,7 @@ pub use crate::support::live::{LIMIT, until};
 /// Answers by echo, except for a few operations that misbehave on purpose.
 pub struct Fake {
     /// The caller that every connection is taken for.
-    pub who: Mutex<Who>,
+    pub who: Mutex<CallerRole>,
     /// Requests as they read on the wire.
     pub asked: Mutex<Vec<Value>>,
     /// The number of finished requests.
@@ -39,7 +39,7 @@ pub struct Fake {
 impl Default for Fake {
     fn default() -> Self {
         Self {
-            who: Mutex::new(Who::Operator),
+            who: Mutex::new(CallerRole::Operator),
             asked: Mutex::default(),
             ended: AtomicUsize::new(0),
             forbidden: Mutex::default(),

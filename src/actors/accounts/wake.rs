@@ -186,7 +186,7 @@ impl ParkedSession {
         )
         .medium();
         or_warn!(escalations::call(&self.world, "root", Ends::WithWork, body).await, child = %self.child,
-            "a session could not be told that its limit is over");
+            "the escalation about a session that could not be told that its limit is over could not be stored; no person is called");
     }
 
     /// The answer that makes the program try again, or a text that tells it to go on.

@@ -82,7 +82,7 @@ pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
     }
     or_warn!(
         usage::prune(world).await,
-        "old sums of tokens could not be deleted; the next hourly run retries"
+        "old rows of token usage could not be deleted; the next hourly run retries"
     );
     or_warn!(
         prune_logs(world).await,
@@ -113,12 +113,12 @@ async fn maintain(world: &World, rig: &RigName, looking: Duration) {
     let kind = WorkKind::Upkeep;
     match effects::repo_for(world, rig, kind, |repo| repo.maintain()).await {
         Ok(false) => {}
-        Ok(true) => tracing::info!(%rig, "the packs of the repository were joined"),
+        Ok(true) => tracing::info!(%rig, "the supervisor's copy of the repository was repacked"),
         Err(error) => {
             tracing::warn!(
                 %rig,
                 %error,
-                "the packs of the repository could not be joined; the next hourly run retries"
+                "the supervisor's copy of the repository could not be repacked; the next hourly run retries"
             );
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ractor::ActorRef;
 
-use super::slot::Slot;
+use super::child_record::ChildRecord;
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildState;
 use crate::actors::mail::Work;
@@ -42,7 +42,7 @@ impl Root {
         if self.stopping.is_some() {
             return;
         }
-        let blocked = |(id, slot): (&ChildId, &Slot)| {
+        let blocked = |(id, slot): (&ChildId, &ChildRecord)| {
             let waits = *slot.child.phase() == Phase::Blocked;
             (waits && self.may_start(id)).then(|| id.clone())
         };
@@ -99,7 +99,7 @@ impl Root {
     }
 }
 
-fn needs(slot: &Slot) -> &[AgentName] {
+fn needs(slot: &ChildRecord) -> &[AgentName] {
     match &slot.spec.work {
         Work::Agent(agent) => &agent.depends_on,
         Work::Raider { .. } => &[],

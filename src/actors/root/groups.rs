@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use ractor::ActorRef;
 
-use super::slot::{Slot, answer};
+use super::child_record::{ChildRecord, answer};
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildState;
 use crate::domain::child::{Event, Token, Turn};
@@ -170,7 +170,7 @@ impl Root {
             let takes_part = slot.is_some_and(|slot| slot.together && !slot.child.is_at_rest());
             if takes_part {
                 self.step(me, &id, Event::AwaitTurn).await;
-                if self.slots.get(&id).is_some_and(Slot::has_actor) {
+                if self.slots.get(&id).is_some_and(ChildRecord::has_actor) {
                     return false;
                 }
             }

@@ -25,7 +25,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::Root;
-use super::slot::Slot;
+use super::child_record::ChildRecord;
 use crate::actors::mail::{ChildSpec, Work};
 use crate::actors::records::quarantine::QuarantineRecord;
 use crate::domain::ids::{AgentName, ChildId, RaiderId};
@@ -92,13 +92,13 @@ impl Root {
     }
 
     /// Restores the stored deaths and quarantine of a child whose slot is new.
-    pub(super) fn restore(&mut self, slot: &mut Slot) {
+    pub(super) fn restore(&mut self, slot: &mut ChildRecord) {
         self.restore_deaths(slot);
         self.restore_quarantine(slot);
     }
 
     /// Keeps a raider quarantined until the announced time; after that it is on trial.
-    fn restore_quarantine(&mut self, slot: &mut Slot) {
+    fn restore_quarantine(&mut self, slot: &mut ChildRecord) {
         let Work::Raider { hook, .. } = &slot.spec.work else {
             return;
         };
@@ -116,7 +116,7 @@ impl Root {
         slot.child.hold(policy, until, mono, held.died_of);
     }
 
-    fn restore_deaths(&mut self, slot: &mut Slot) {
+    fn restore_deaths(&mut self, slot: &mut ChildRecord) {
         let Some(left) = self.histories.left.remove(&slot.spec.id) else {
             return;
         };

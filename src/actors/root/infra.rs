@@ -121,7 +121,7 @@ impl Root {
             actor = infra.spec.name,
             why,
             ?delay,
-            "an infrastructure actor ended; it restarts after the delay"
+            "an actor of the supervisor ended; it restarts after the delay"
         );
         let (name, epoch) = (infra.spec.name.clone(), infra.epoch);
         let _timer = me.send_after(delay, move || RootMsg::Reinfra { name, epoch });

@@ -20,6 +20,7 @@
 //!
 //! Only the root starts and stops children. Every other actor asks it.
 
+mod child_record;
 mod children;
 mod deaths;
 mod depends;
@@ -37,7 +38,6 @@ mod recovery;
 mod reload;
 mod shells;
 mod shutdown;
-mod slot;
 mod steps;
 mod survivors;
 mod unobservable;
@@ -53,13 +53,13 @@ pub use self::reload::RigInfra;
 pub use self::shutdown::Pass;
 pub use self::survivors::Survivors;
 
+use self::child_record::ChildRecord;
 use self::groups::Together;
 use self::history::Histories;
 use self::infra::Infra;
 use self::look::Look;
 use self::pools::Pools;
 use self::shells::Shells;
-use self::slot::Slot;
 use super::mail::{EndRefused, RootMail};
 use super::world::World;
 use crate::domain::child::{Event, Token};
@@ -171,7 +171,7 @@ pub struct Root {
     infra: Vec<Infra>,
     rig_infra: RigInfra,
     left: Arc<Survivors>,
-    slots: BTreeMap<ChildId, Slot>,
+    slots: BTreeMap<ChildId, ChildRecord>,
     /// The last of the marks by which a late message is told from one that is waited for.
     last_token: u64,
     /// Agents that an operator stopped: they rest until they are started again.

@@ -9,7 +9,7 @@ use super::super::accounts;
 use super::super::claims::ClaimKey;
 use super::super::effects;
 use super::super::world::World;
-use super::slot::Slot;
+use super::child_record::ChildRecord;
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildRef;
 use crate::actors::mail::agent_spec;
@@ -78,7 +78,7 @@ impl Root {
             _ => {}
         }
         let child = Child::new(Rest::Over, cause, self.world.clock.now());
-        let mut slot = Slot::new(spec.clone(), child);
+        let mut slot = ChildRecord::new(spec.clone(), child);
         self.restore(&mut slot);
         self.slots.insert(id.clone(), slot);
     }
@@ -150,7 +150,7 @@ impl Root {
         }
         // A child that rests stays at rest; a session that runs all the same is ended.
         let stopped = Phase::Resting(Rest::Order(Cause::Operator));
-        let at_rest = |slot: &Slot| *slot.child.phase() == stopped;
+        let at_rest = |slot: &ChildRecord| *slot.child.phase() == stopped;
         let Some(slot) = self.slots.get_mut(&id).filter(|slot| !at_rest(slot)) else {
             let session = id.session_id(&self.world.city.name);
             return self.end_stray(ChildRef::any(id, session), reply);
@@ -176,7 +176,7 @@ impl Root {
                 ChildId::Agent(_) | ChildId::Raider(_) => Rest::Over,
             };
             let child = Child::new(rest, cause, self.world.clock.now());
-            self.slots.insert(id.clone(), Slot::new(spec, child));
+            self.slots.insert(id.clone(), ChildRecord::new(spec, child));
             self.forgive(&id);
         }
         let stopping = self.stopping.is_some();

@@ -14,8 +14,8 @@ use super::super::effects;
 use super::super::look_timer::{self, NoLook};
 use super::super::mail::RootMail;
 use super::super::world::World;
+use super::child_record::ChildRecord;
 use super::look::{self, Look, RootState};
-use super::slot::Slot;
 use super::{Root, RootMsg};
 use crate::actors::mail::ConfigMsg;
 use crate::actors::mail::DispatcherMsg;
@@ -395,7 +395,7 @@ pub async fn end_orphan(
 }
 
 /// Maps a slot to the plan's view of it.
-fn tended(slot: &Slot) -> Tended {
+fn tended(slot: &ChildRecord) -> Tended {
     match slot.child.phase() {
         Phase::Leaving { .. }
         | Phase::Gone

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use super::super::effects;
 use super::super::mail::StopMode;
 use super::super::world::World;
-use super::slot::Slot;
+use super::child_record::ChildRecord;
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildState;
 use crate::actors::mail::DispatcherMsg;
@@ -87,7 +87,7 @@ impl Root {
             self.world.starts.close();
             self.world.sessions.stopping();
         }
-        let graces = self.slots.values().map(Slot::grace);
+        let graces = self.slots.values().map(ChildRecord::grace);
         let longest = match mode {
             // Agents that others depend on end after those.
             StopMode::Graceful => graces.max().unwrap_or_default() * self.depth(),
@@ -100,7 +100,8 @@ impl Root {
     /// Tells the next children to end: in the reverse order of `depends_on` while there is time for that, else all at
     /// once.
     fn end_next(&mut self, mode: StopMode) {
-        let untold = |(id, slot): (&ChildId, &Slot)| (slot.told != Some(mode)).then(|| id.clone());
+        let untold =
+            |(id, slot): (&ChildId, &ChildRecord)| (slot.told != Some(mode)).then(|| id.clone());
         let mut ids: Vec<_> = self.slots.iter().filter_map(untold).collect();
         if mode == StopMode::Graceful && !ids.is_empty() {
             let needed = self.needed();
@@ -310,7 +311,7 @@ async fn end_all(
     }
 }
 
-impl Slot {
+impl ChildRecord {
     /// Returns true when the child still counts as running for a stop.
     pub(super) fn is_tended(&self) -> bool {
         self.has_actor() || self.child.state() == ChildState::Ending

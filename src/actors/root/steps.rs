@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorRef};
 
+use super::child_record::{ChildRecord, answer};
 use super::orders::end_meant;
-use super::slot::{Slot, answer};
 use super::{Root, RootMsg};
 use crate::actors::mail::{ChildRef, WitnessMsg};
 use crate::actors::session::child::{ChildActor, ChildArgs, ChildMsg};
@@ -30,7 +30,7 @@ impl Root {
             for action in self.decide(id, event) {
                 self.act(me, id, action).await;
             }
-            let is_gone = |slot: &Slot| *slot.child.phase() == Phase::Gone;
+            let is_gone = |slot: &ChildRecord| *slot.child.phase() == Phase::Gone;
             if self.slots.get(id).is_some_and(is_gone) {
                 self.slots.remove(id);
             }
@@ -139,7 +139,7 @@ impl Root {
         }
     }
 
-    fn with(&mut self, id: &ChildId, act: impl FnOnce(&mut Slot)) {
+    fn with(&mut self, id: &ChildId, act: impl FnOnce(&mut ChildRecord)) {
         if let Some(slot) = self.slots.get_mut(id) {
             act(slot);
         }
@@ -173,7 +173,7 @@ impl Root {
             // A failed spawn sends no supervision event. It counts as a death: the restart policy limits its repetition.
             Err(error) => {
                 let (id, why) = (id.clone(), error.to_string());
-                tracing::error!(child = %id, why, "the actor of a child could not be spawned");
+                tracing::error!(child = %id, why, "the supervisor could not start its actor for this child; that counts as a death, and the restart policy decides about the next try");
                 // The root lives as long as the process.
                 let event = Event::Unspawned(token, why);
                 let _gone = me.cast(RootMsg::Step { id, event });

@@ -238,11 +238,13 @@ async fn resume(
     if !relic.status.is_bound() || endings::work_is_over(world, &hook).await != Some(false) {
         return Ok(());
     }
+    let raider = hook.raider.clone();
     let (world, spec) = (Arc::clone(world), raider_spec(&world.city, hook, None));
     tokio::spawn(async move {
         or_warn!(
             ask::want(&world, spec, Cause::Recovered).await,
-            "a raider that rests with open work could not be started; the next patrol retries"
+            %raider,
+            "a stopped raider with an open relic could not be restarted; the next patrol retries"
         );
     });
     Ok(())

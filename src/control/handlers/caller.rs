@@ -8,7 +8,7 @@ use super::{names, rights_of};
 use crate::actors::effects;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
-use crate::control::rights::Who;
+use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::domain::asker::Asker;
 use crate::domain::city::Rights;
@@ -19,8 +19,8 @@ use crate::ports::sessions::{CallerPlace, Member, Membership};
 const UNREAD: &str = "unread";
 
 /// Returns the kind of the calling process, with its session. A process that cannot be read in time is
-/// [`Who::Invisible`]: it may only look.
-pub(super) async fn identify(world: &World, pid: u32) -> Who {
+/// [`CallerRole::Unrecognised`]: it may only look.
+pub(super) async fn identify(world: &World, pid: u32) -> CallerRole {
     let seen = effects::caller(world, pid, move |sessions, runner| {
         let membership = sessions.membership(pid);
         let errand = match membership {
@@ -30,14 +30,14 @@ pub(super) async fn identify(world: &World, pid: u32) -> Who {
         (membership, errand)
     });
     match seen.await {
-        None | Some((Membership::Unknown, _)) => Who::Invisible,
+        None | Some((Membership::Unknown, _)) => CallerRole::Unrecognised,
         Some((Membership::Of(Member { session, .. }), _)) => match world.city.is_agents(&session) {
-            true => Who::Agent(session),
-            false => Who::Raider(session),
+            true => CallerRole::Agent(session),
+            false => CallerRole::Raider(session),
         },
         // A command that the supervisor runs for the city's owner has the owner's rights.
-        Some((Membership::Unowned, None | Some(Rights::All))) => Who::Operator,
-        Some((Membership::Unowned, Some(rights))) => Who::Errand(rights),
+        Some((Membership::Unowned, None | Some(Rights::All))) => CallerRole::Operator,
+        Some((Membership::Unowned, Some(rights))) => CallerRole::OwnCommand(rights),
     }
 }
 
@@ -102,27 +102,27 @@ pub(super) async fn asker(world: &World, caller: &Caller) -> Asker {
         read.await.unwrap_or_else(|| Some(UNREAD.to_owned()))
     };
     match &caller.who {
-        Who::Agent(session) => {
+        CallerRole::Agent(session) => {
             let agent = world.city.standing(session);
             Asker::agent(agent.map_or_else(|| session.to_string(), |name| name.to_string()))
         }
-        Who::Raider(session) => Asker::agent(session.as_str()),
-        Who::Operator => errand().await.map_or_else(Asker::person, Asker::errand),
-        Who::Errand(_) => {
+        CallerRole::Raider(session) => Asker::agent(session.as_str()),
+        CallerRole::Operator => errand().await.map_or_else(Asker::person, Asker::errand),
+        CallerRole::OwnCommand(_) => {
             let name = errand().await;
             Asker::errand(name.unwrap_or_else(|| caller.who.name().to_owned()))
         }
         // The caller can only read.
-        Who::Invisible => Asker::agent(caller.who.name()),
+        CallerRole::Unrecognised => Asker::agent(caller.who.name()),
     }
 }
 
 /// Returns whether the caller may take a decision that is reserved for a person.
 pub(super) fn speaks_for_person(world: &World, caller: &Caller) -> bool {
     match &caller.who {
-        Who::Operator => true,
-        Who::Agent(session) => rights_of(world, session) >= Rights::All,
-        Who::Raider(_) | Who::Errand(_) | Who::Invisible => false,
+        CallerRole::Operator => true,
+        CallerRole::Agent(session) => rights_of(world, session) >= Rights::All,
+        CallerRole::Raider(_) | CallerRole::OwnCommand(_) | CallerRole::Unrecognised => false,
     }
 }
 
@@ -190,7 +190,7 @@ fn accept(
 mod tests {
     use super::*;
     use crate::control::protocol::ErrorKind;
-    use crate::control::rights::Who;
+    use crate::control::rights::CallerRole;
     use crate::testing::world::Scenario;
 
     const PID: u32 = 4242;
@@ -199,7 +199,7 @@ mod tests {
     async fn a_raiders_process_speaks_for_it_only_from_inside_its_sandbox() {
         let (town, charged) = Scenario::at_work().await;
         town.parts.sessions.place(PID, &charged.session);
-        let caller = Caller::stand_in(PID, Who::Raider(charged.session.clone()));
+        let caller = Caller::stand_in(PID, CallerRole::Raider(charged.session.clone()));
         let sandbox = town.world.city.sandbox(&charged.raider);
         let stand = |dir: Option<&Path>| {
             let dir = dir.map(Path::to_owned);
@@ -227,7 +227,7 @@ mod tests {
     async fn a_process_whose_environment_names_another_session_speaks_for_none() {
         let (town, charged) = Scenario::at_work().await;
         town.parts.sessions.place(PID, &charged.session);
-        let caller = Caller::stand_in(PID, Who::Raider(charged.session.clone()));
+        let caller = Caller::stand_in(PID, CallerRole::Raider(charged.session.clone()));
         town.parts.sessions.claim(PID, charged.session.as_str());
         assert!(own_hook(&town.world, &caller).await.is_ok());
         town.parts.sessions.claim(PID, "gt-horde-Other");

@@ -7,7 +7,7 @@ use crate::actors::ask;
 use crate::actors::records::escalations::{self, Entry};
 use crate::actors::world::World;
 use crate::control::protocol::{ControlError, answers, args};
-use crate::control::rights::Who;
+use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::domain::asker::Asker;
 use crate::domain::escalation::{bounded, severity};
@@ -26,18 +26,20 @@ pub(super) async fn escalate(
     args: args::Escalate,
 ) -> Result<Value, ControlError> {
     let (agent, relic) = match &caller.who {
-        Who::Raider(_) => {
+        CallerRole::Raider(_) => {
             let hook = caller::own_hook(world, caller).await?;
             (hook.raider.to_string(), Some(hook.relic))
         }
-        Who::Agent(_) => (agent(world, caller).await?, None),
-        Who::Errand(_) | Who::Invisible => (caller.who.name().to_owned(), None),
-        Who::Operator => match &args.about {
+        CallerRole::Agent(_) => (agent(world, caller).await?, None),
+        CallerRole::OwnCommand(_) | CallerRole::Unrecognised => {
+            (caller.who.name().to_owned(), None)
+        }
+        CallerRole::Operator => match &args.about {
             Some(name) => (names::known(world, name).await?.to_string(), None),
             None => ("operator".to_owned(), None),
         },
     };
-    let of_itself = caller.who != Who::Operator;
+    let of_itself = caller.who != CallerRole::Operator;
     if of_itself && args.about.is_some() {
         let message = format!("{agent} may escalate only about itself");
         return Err(ControlError::forbidden(message).hint("omit --about"));
@@ -165,7 +167,7 @@ mod tests {
         relic::close(&town.world, caller, args).await
     }
 
-    fn caller(who: Who) -> Caller {
+    fn caller(who: CallerRole) -> Caller {
         Caller::stand_in(PID, who)
     }
 
@@ -173,7 +175,7 @@ mod tests {
     async fn a_raider_calls_for_help_as_itself_with_its_work() {
         let (town, charged) = Scenario::at_work().await;
         town.parts.sessions.place(PID, &charged.session);
-        let raider = caller(Who::Raider(charged.session.clone()));
+        let raider = caller(CallerRole::Raider(charged.session.clone()));
         let shown = escalate(&town.world, &raider, call("no key"))
             .await
             .unwrap();
@@ -226,7 +228,7 @@ mod tests {
         let id = shown["id"].as_str().unwrap();
         let refused = close(&town, &raider, id).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Forbidden);
-        let operator = caller(Who::Operator);
+        let operator = caller(CallerRole::Operator);
         close(&town, &operator, id).await.unwrap();
     }
 
@@ -238,10 +240,10 @@ mod tests {
             .await;
         let session = SessionId::new("town-mayor").unwrap();
         town.parts.sessions.place(PID, &session);
-        let mayor = caller(Who::Agent(session));
+        let mayor = caller(CallerRole::Agent(session));
         let shown = escalate(&town.world, &mayor, call("no key")).await.unwrap();
         assert_eq!(shown["labels"], json!(["about:mayor"]));
-        let operator = caller(Who::Operator);
+        let operator = caller(CallerRole::Operator);
         for (about, label) in [(None, "about:operator"), (Some("mayor"), "about:mayor")] {
             let about = about.map(str::to_owned);
             let args = args::Escalate {
@@ -264,7 +266,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn errand_escalates_as_itself_and_not_for_others() {
         let (town, charged) = Scenario::at_work().await;
-        let errand = caller(Who::Errand(Rights::Work));
+        let errand = caller(CallerRole::OwnCommand(Rights::Work));
         let about = args::Escalate {
             about: Some(charged.raider.to_string()),
             ..call("no key")
@@ -289,10 +291,10 @@ mod tests {
             let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
             let town = scenario.with(|city| city.agents[0].rights = rights);
             let town = town.start().await;
-            let operator = caller(Who::Operator);
+            let operator = caller(CallerRole::Operator);
             let shown = escalate(&town.world, &operator, call("no key"));
             let shown = shown.await.unwrap();
-            let mayor = caller(Who::Agent(SessionId::new("town-mayor").unwrap()));
+            let mayor = caller(CallerRole::Agent(SessionId::new("town-mayor").unwrap()));
             let id = shown["id"].as_str().unwrap();
             assert_eq!(close(&town, &mayor, id).await.is_ok(), may);
         }
@@ -301,7 +303,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_acknowledged_escalation_is_listed_as_such() {
         let town = Scenario::new().start().await;
-        let operator = caller(Who::Operator);
+        let operator = caller(CallerRole::Operator);
         let shown = escalate(&town.world, &operator, call("no key"))
             .await
             .unwrap();

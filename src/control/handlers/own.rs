@@ -15,7 +15,7 @@ use crate::actors::world::World;
 use crate::actors::{ask, effects};
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args;
-use crate::control::rights::Who;
+use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -36,7 +36,7 @@ pub(super) async fn done(
     caller: &Caller,
     args: &args::Done,
 ) -> Result<Value, ControlError> {
-    if let Who::Agent(session) = &caller.who {
+    if let CallerRole::Agent(session) = &caller.who {
         return drained(world, caller, session).await;
     }
     let hook = own_hook(world, caller).await?;
@@ -235,7 +235,7 @@ pub(super) async fn hook(world: &World, caller: &Caller) -> Result<Value, Contro
 
 /// `rally`: what am I, what is my work, where was I.
 pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, ControlError> {
-    if let Who::Agent(session) = &caller.who {
+    if let CallerRole::Agent(session) = &caller.who {
         own_member(world, caller).await?;
         let views = ask::views(world).await?;
         let view = views.into_iter().find(|view| view.spec.session == *session);
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
     use crate::actors::accounts;
     use crate::control::protocol::ErrorKind;
-    use crate::control::rights::Who;
+    use crate::control::rights::CallerRole;
     use crate::domain::account::{Trouble, Why};
     use crate::testing::world::Scenario;
 
@@ -305,7 +305,7 @@ mod tests {
     async fn a_connection_speaks_for_the_session_it_was_opened_in_only() {
         let (town, charged) = Scenario::at_work().await;
         let session = charged.session.clone();
-        let caller = Caller::stand_in(PID, Who::Raider(session.clone()));
+        let caller = Caller::stand_in(PID, CallerRole::Raider(session.clone()));
         // A process of an earlier session of this name belongs to no running session.
         let late = hook(&town.world, &caller).await.unwrap_err();
         assert_eq!(late.kind, ErrorKind::Forbidden);
@@ -318,7 +318,7 @@ mod tests {
     async fn a_wait_is_a_day_at_most() {
         let (town, charged) = Scenario::at_work().await;
         town.parts.sessions.place(PID, &charged.session);
-        let caller = Caller::stand_in(PID, Who::Raider(charged.session.clone()));
+        let caller = Caller::stand_in(PID, CallerRole::Raider(charged.session.clone()));
         let declare = async |duration: &str| {
             let (duration, reason) = (duration.into(), "a build".into());
             wait(&town.world, &caller, args::Wait { duration, reason }).await
@@ -336,7 +336,7 @@ mod tests {
     async fn session_that_completes_ends_the_park_that_it_told_of() {
         let (town, charged) = Scenario::at_work().await;
         town.parts.sessions.place(PID, &charged.session);
-        let caller = Caller::stand_in(PID, Who::Raider(charged.session.clone()));
+        let caller = Caller::stand_in(PID, CallerRole::Raider(charged.session.clone()));
         let harness = town.world.city.harnesses.keys().next().unwrap();
         let trouble = Trouble {
             why: Why::RateLimited,
@@ -360,7 +360,7 @@ mod tests {
         let (town, charged) = Scenario::at_work().await;
         let other = town.worker("b").await;
         town.parts.sessions.place(PID, &charged.session);
-        let caller = Caller::stand_in(PID, Who::Raider(charged.session.clone()));
+        let caller = Caller::stand_in(PID, CallerRole::Raider(charged.session.clone()));
         let harness = town.world.city.harnesses.keys().next().unwrap();
         let trouble = Trouble {
             why: Why::Auth,
@@ -386,7 +386,7 @@ mod tests {
         let town = Scenario::new().start().await;
         let earlier = town.worker("a").await;
         town.parts.sessions.place(PID, &earlier.session);
-        let caller = Caller::stand_in(PID, Who::Raider(earlier.session.clone()));
+        let caller = Caller::stand_in(PID, CallerRole::Raider(earlier.session.clone()));
         town.nuke(&earlier.raider, true).await.unwrap();
         let next = town.worker("b").await;
         assert_eq!(next.session, earlier.session);

@@ -8,7 +8,7 @@ use crate::actors::world::World;
 use crate::actors::{conditions, effects, usage};
 use crate::control::protocol::ControlError;
 use crate::control::protocol::args::HookEvent;
-use crate::control::rights::Who;
+use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::domain::condition::Report;
 use crate::domain::harness::hooks::Hooks;
@@ -24,7 +24,7 @@ pub(super) async fn hook_event(
         || ControlError::bad_request(format!("no harness reports events as {:?}", args.hooks));
     let hooks = Hooks::named(&args.hooks).ok_or_else(unknown)?;
     let hook = match &caller.who {
-        Who::Raider(_) => Some(own_hook(world, caller).await?),
+        CallerRole::Raider(_) => Some(own_hook(world, caller).await?),
         _ => None,
     };
     let session = own_member(world, caller).await?.session;

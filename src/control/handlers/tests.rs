@@ -20,7 +20,7 @@ use crate::actors::mail::ChildState;
 use crate::actors::store::StoreHandle;
 use crate::control::protocol::args::Events;
 use crate::control::protocol::{ControlError, ErrorKind, Op};
-use crate::control::rights::Who;
+use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::control::snapshot::Published;
 use crate::domain::cause::Cause;
@@ -37,7 +37,7 @@ const PATROL: Duration = Duration::from_secs(31);
 
 /// Sends an operator's request, as it comes over the socket.
 async fn ask(town: &Town, op: &str, args: Value) -> Result<Value, ControlError> {
-    ask_as(town, Caller::stand_in(None, Who::Operator), op, args).await
+    ask_as(town, Caller::stand_in(None, CallerRole::Operator), op, args).await
 }
 
 /// Sends a request of this caller, as it comes over the socket.

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::control::protocol::ControlError;
-use crate::control::rights::Who;
+use crate::control::rights::CallerRole;
 
 /// The limit of connections of persons, and apart from those of all other callers together, which so can never shut a
 /// person out. A session without a connection gets one even above the limit: a busy session must not keep another from
@@ -47,7 +47,7 @@ struct Table {
 
 #[derive(Debug)]
 struct Holder {
-    who: Who,
+    who: CallerRole,
     doing: Doing,
     since: Instant,
     closed: Arc<Notify>,
@@ -70,7 +70,7 @@ impl Places {
     ///
     /// # Errors
     /// No place is free, and no connection may be closed to make room.
-    pub fn take(places: &Arc<Self>, who: &Who) -> Result<Place, ControlError> {
+    pub fn take(places: &Arc<Self>, who: &CallerRole) -> Result<Place, ControlError> {
         let mut held = places.held();
         held.make_room(who)?;
         held.last += 1;
@@ -92,10 +92,10 @@ impl Places {
 }
 
 impl Table {
-    fn make_room(&mut self, who: &Who) -> Result<(), ControlError> {
-        let is_person = *who == Who::Operator;
+    fn make_room(&mut self, who: &CallerRole) -> Result<(), ControlError> {
+        let is_person = *who == CallerRole::Operator;
         let own = self.count(|holder| holder == who);
-        let alike = self.count(|holder| (*holder == Who::Operator) == is_person);
+        let alike = self.count(|holder| (*holder == CallerRole::Operator) == is_person);
         if is_person {
             if alike >= CONNECTIONS_MAX && !self.close(who, Doing::Idle) {
                 self.close(who, Doing::Streaming);
@@ -115,13 +115,13 @@ impl Table {
         }
     }
 
-    fn count(&self, counts: impl Fn(&Who) -> bool) -> usize {
+    fn count(&self, counts: impl Fn(&CallerRole) -> bool) -> usize {
         let holders = self.by_number.values();
         holders.filter(|holder| counts(&holder.who)).count()
     }
 
     /// Closes the connection of this caller that has been in this activity for longest. Returns whether there was one.
-    fn close(&mut self, who: &Who, doing: Doing) -> bool {
+    fn close(&mut self, who: &CallerRole, doing: Doing) -> bool {
         let holders = self.by_number.iter();
         let alike = holders.filter(|(_, holder)| holder.who == *who && holder.doing == doing);
         let oldest = alike.min_by_key(|(_, holder)| holder.since);
@@ -166,11 +166,11 @@ mod tests {
 
     use super::*;
 
-    fn session(number: usize) -> Who {
-        Who::Raider(format!("gt-horde-{number}").parse().unwrap())
+    fn session(number: usize) -> CallerRole {
+        CallerRole::Raider(format!("gt-horde-{number}").parse().unwrap())
     }
 
-    fn take(places: &Arc<Places>, who: &Who, doing: Doing) -> Option<Place> {
+    fn take(places: &Arc<Places>, who: &CallerRole, doing: Doing) -> Option<Place> {
         let place = Places::take(places, who).ok()?;
         place.does(doing);
         Some(place)
@@ -187,7 +187,7 @@ mod tests {
             .map_while(|number| take(&places, &session(number), Doing::Busy))
             .collect();
         assert_eq!(taken.len(), CONNECTIONS_MAX);
-        assert!(take(&places, &Who::Operator, Doing::Idle).is_some());
+        assert!(take(&places, &CallerRole::Operator, Doing::Idle).is_some());
         let more = take(&places, &session(0), Doing::Busy);
         assert!(more.is_none(), "none is left");
     }
@@ -211,7 +211,11 @@ mod tests {
     #[test]
     fn caller_with_all_its_places_loses_its_own_idle_connection_and_no_other() {
         use crate::domain::city::Rights::Read;
-        for who in [Who::Invisible, Who::Errand(Read), session(1)] {
+        for who in [
+            CallerRole::Unrecognised,
+            CallerRole::OwnCommand(Read),
+            session(1),
+        ] {
             let places = Arc::default();
             let other = take(&places, &session(2), Doing::Idle).unwrap();
             let taken: Vec<_> = (0..CONNECTIONS_MAX_PER_SESSION)
@@ -228,7 +232,7 @@ mod tests {
     #[test]
     fn person_always_gets_a_place() {
         let places = Arc::default();
-        let person = |doing| take(&places, &Who::Operator, doing).unwrap();
+        let person = |doing| take(&places, &CallerRole::Operator, doing).unwrap();
         let first = person(Doing::Streaming);
         let mut taken: Vec<_> = (1..CONNECTIONS_MAX).map(|_| person(Doing::Idle)).collect();
         taken.push(person(Doing::Busy));

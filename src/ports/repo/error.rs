@@ -12,10 +12,10 @@ pub enum RepoError {
     #[error("the remote cannot be reached: {0}")]
     Remote(String),
     /// The rig's repository could not be prepared; that is retried.
-    #[error("the rig cannot be used: {0}")]
+    #[error("the repository of the rig cannot be set up: {0}")]
     Held(String),
     /// The rig's disk or its git does not answer; the caller retries later.
-    #[error("the rig is unseen: {0}")]
+    #[error("the disk or the git of the rig does not answer: {0}")]
     Unseen(String),
     /// The remote refused (a hook, a protected branch).
     #[error("the remote refused the push: {0}")]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{PATROL, ask_as};
 use crate::control::protocol::ErrorKind;
-use crate::control::rights::Who;
+use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::domain::city::{RestartType, Rights};
 use crate::domain::event::EventType;
@@ -14,12 +14,12 @@ use crate::testing::world::{Scenario, Town};
 
 const PID: u32 = 4242;
 
-fn caller(who: Who) -> Caller {
+fn caller(who: CallerRole) -> Caller {
     Caller::stand_in(PID, who)
 }
 
 fn mayor() -> Caller {
-    caller(Who::Agent(SessionId::new("town-mayor").unwrap()))
+    caller(CallerRole::Agent(SessionId::new("town-mayor").unwrap()))
 }
 
 async fn town(rights: Rights) -> Town {
@@ -36,7 +36,7 @@ fn close(relic: &impl serde::Serialize) -> Value {
 async fn agent_with_work_rights_cannot_close_a_hooked_relic() {
     let town = town(Rights::Work).await;
     let charged = town.worker("a").await;
-    for other in [mayor(), caller(Who::Errand(Rights::Work))] {
+    for other in [mayor(), caller(CallerRole::OwnCommand(Rights::Work))] {
         let refused = ask_as(&town, other, "relic.close", close(&charged.relic)).await;
         let refused = refused.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Forbidden);
@@ -66,7 +66,7 @@ async fn nor_does_it_take_the_work_of_others_out_of_the_queue() {
 
 #[tokio::test(start_paused = true)]
 async fn a_person_and_an_agent_that_may_do_everything_close_it() {
-    for who in [caller(Who::Operator), mayor()] {
+    for who in [caller(CallerRole::Operator), mayor()] {
         let town = town(Rights::All).await;
         let charged = town.worker("a").await;
         let closed = ask_as(&town, who, "relic.close", close(&charged.relic)).await;
@@ -77,14 +77,14 @@ async fn a_person_and_an_agent_that_may_do_everything_close_it() {
 #[tokio::test(start_paused = true)]
 async fn events_and_relics_name_the_agent_automation_or_person_that_asked() {
     let town = town(Rights::Work).await;
-    let nightly = caller(Who::Operator);
+    let nightly = caller(CallerRole::Operator);
     let theirs = Caller {
         pid: Some(PID + 1),
-        ..caller(Who::Errand(Rights::Work))
+        ..caller(CallerRole::OwnCommand(Rights::Work))
     };
     let person = Caller {
         pid: None,
-        ..caller(Who::Operator)
+        ..caller(CallerRole::Operator)
     };
     town.parts.runner.name(PID, "automation/nightly");
     town.parts.runner.name(PID + 1, "automation/horde/lint");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{ask, dispatch};
 use crate::control::protocol::{ErrorKind, Op};
-use crate::control::rights::Who;
+use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::control::snapshot::Published;
 use crate::domain::city::RestartType;
@@ -200,14 +200,14 @@ async fn caller_with_read_rights_may_not_mend() {
     let town = Scenario::new().start().await;
     stray(&town, "Rust");
     let toast = town.worker("a").await.session;
-    let asked = |who: Who, fix: bool| {
+    let asked = |who: CallerRole, fix: bool| {
         let caller = Caller::stand_in(None, who);
         let args = json!({ "fix": fix }).as_object().unwrap().clone();
         let op = Op::parse("doctor".parse().unwrap(), args).unwrap();
         let world = town.world.newest();
         async move { dispatch(&Published::default(), &world, caller, op).await }
     };
-    for who in [Who::Raider(toast), Who::Invisible] {
+    for who in [CallerRole::Raider(toast), CallerRole::Unrecognised] {
         assert_eq!(asked(who.clone(), false).await.unwrap()["ok"], false);
         let refused = asked(who, true).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Forbidden);

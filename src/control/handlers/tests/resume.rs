@@ -10,7 +10,7 @@ use super::{PATROL, ask};
 use crate::actors::conversation;
 use crate::control::handlers::dispatch;
 use crate::control::protocol::{ControlError, ErrorKind, Op};
-use crate::control::rights::Who;
+use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::control::snapshot::Published;
 use crate::domain::agents::AgentPrompt;
@@ -89,8 +89,8 @@ async fn say_handoff(
 ) -> Result<serde_json::Value, ControlError> {
     town.parts.sessions.place(PID, session);
     let who = match town.session(&agent("mayor")) == *session {
-        true => Who::Agent(session.clone()),
-        false => Who::Raider(session.clone()),
+        true => CallerRole::Agent(session.clone()),
+        false => CallerRole::Raider(session.clone()),
     };
     let caller = Caller::stand_in(PID, who);
     let args = args.as_object().unwrap().clone();

@@ -20,7 +20,7 @@ use crate::ports::sessions::Stopped;
 pub(super) type Waiting<T, E> = Vec<RpcReplyPort<Result<T, E>>>;
 
 /// The root's record of a child.
-pub(super) struct Slot {
+pub(super) struct ChildRecord {
     pub(super) spec: ChildSpec,
     /// Changed by its own steps ([`super::Root::step`]), and filled from its history at the start.
     pub(super) child: Child,
@@ -46,7 +46,7 @@ pub(super) struct Slot {
     pub(super) waiting_end: Waiting<(), EndRefused>,
 }
 
-impl Slot {
+impl ChildRecord {
     pub(super) fn new(spec: ChildSpec, child: Child) -> Self {
         Self {
             spec,
