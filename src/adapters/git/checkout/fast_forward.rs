@@ -50,9 +50,10 @@ pub(in super::super) fn fast_forward(
         .and_then(|()| move_alone(checkout, target, (old, new)));
     let ended: Vec<_> = locks.into_iter().map(Unfinished::end).collect();
     let answer = moved?;
-    for why in ended.into_iter().filter_map(Result::err) {
-        not_ended(&why);
-    }
+    ended
+        .into_iter()
+        .collect::<Result<(), _>>()
+        .map_err(not_ended)?;
     Ok(answer)
 }
 
@@ -133,15 +134,16 @@ fn with_worktree(
                 Ok(_) => unfinished.end(),
                 Err(why) => Err(why),
             };
-            // The branch has moved, whatever comes of the files.
-            if let Err(why) = ended {
-                not_ended(&why);
-            }
+            ended.map_err(not_ended)?;
             Ok(Answer::Done)
         }
         // git may have moved the branch, and have ended before it said so.
         failed => match unfinished.take_back() {
             Ok(Ended::Moved) => Ok(Answer::Done),
+            Ok(Ended::Left) => {
+                tracing::warn!(worktree = %worktree.display(), "index.lock was removed during a landing; the files that it had written stay, and `git status` shows them");
+                failed
+            }
             Ok(_) => failed,
             Err(why) => {
                 tracing::warn!(?failed, "a landing failed, and is not taken back yet");
@@ -151,8 +153,19 @@ fn with_worktree(
     }
 }
 
-fn not_ended(why: &RepoError) {
-    tracing::warn!(%why, "work has landed, but the locks of the landing stay in the checkout; the next landing or start removes them");
+/// The error for a branch that has moved while the landing cannot end. The next attempt ends it, and finds the work landed.
+fn not_ended(why: RepoError) -> RepoError {
+    RepoError::Failed(format!(
+        "the branch has moved, but the landing cannot end in the checkout yet: {why}"
+    ))
+}
+
+/// Returns true if git refused before it wrote anything. A filter may print anything before.
+fn is_refusal(said: &str) -> bool {
+    let last = said.lines().next_back().unwrap_or_default();
+    ["error: Entry '", "error: Untracked working tree file '"]
+        .iter()
+        .any(|begins| last.starts_with(begins))
 }
 
 /// Waits a moment for git commands of the person, which fail while the landing holds its locks.
@@ -208,7 +221,7 @@ fn step_by_step(
         .args(["read-tree", "-m", "-u", old.as_str(), new.as_str()])
         .output()?;
     let said = written.stderr.trim();
-    if said.contains("verwritten") || said.contains("not uptodate") {
+    if !written.ok() && is_refusal(said) {
         unfinished.wrote_nothing()?;
         return Err(busy(worktree, CheckoutBusy::Changed(said.to_owned())));
     }

@@ -44,11 +44,14 @@ const COMPARING: &[&str] = &[
     "add",
     "commit",
     "config",
+    "diff",
     "fetch",
     "gc",
     "gui",
     "maintenance",
     "push",
+    "reflog",
+    "status",
     "tag",
 ];
 
@@ -57,17 +60,14 @@ const READING: &[&str] = &[
     "blame",
     "cat-file",
     "credential-cache--daemon",
-    "diff",
     "difftool",
     "fsmonitor--daemon",
     "grep",
     "log",
     "ls-files",
-    "reflog",
     "rev-list",
     "rev-parse",
     "show",
-    "status",
     "upload-pack",
 ];
 
@@ -164,9 +164,10 @@ fn command(pid: u32) -> Option<String> {
             _ if word.starts_with(b"-") => {}
             // A list of them, in a pager.
             b"stash" | b"branch" | b"worktree" => {
-                let is_list = words
-                    .next()
-                    .is_none_or(|next| matches!(next, b"list" | b"show"));
+                let is_list = match words.next() {
+                    Some(next) => matches!(next, b"list" | b"show"),
+                    None => word == b"branch",
+                };
                 return Some(if is_list {
                     "log".to_owned()
                 } else {

@@ -17,6 +17,8 @@ use crate::ports::repo::RepoError;
 
 /// The number of parts in which files are restored.
 const PARTS: usize = 50;
+/// The size, in bytes, above which a file may be written for long.
+const LARGE: u64 = 64 * 1024;
 /// The time, in seconds, after the last file that git wrote, in which it may have begun another.
 const SECONDS_AFTER: i64 = 2;
 
@@ -243,8 +245,8 @@ fn landed<'c>(
     let written = found.iter().map(|(_, seen)| seen.3);
     let last = written.fold(last.max(landing.began()), i64::max) + SECONDS_AFTER;
     for (change, seen) in others {
-        // A person saved a later one.
-        if seen.3 <= last && is_part(landing, change)? {
+        // A person saved a later one. git may write a large one for long.
+        if (seen.3 <= last || seen.2 > LARGE) && is_part(landing, change)? {
             found.push((change, seen));
         }
     }

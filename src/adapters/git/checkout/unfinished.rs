@@ -186,15 +186,12 @@ impl Unfinished {
 
     /// Keeps the present index, right before git writes the first file: the landing is taken back only with it.
     pub(in super::super) fn keep_index(&self) -> Result<(), RepoError> {
-        let (index, before) = (self.git_dir.join("index"), self.old_index());
-        // The other one is replaced and never written to.
-        if fs::hard_link(&index, &before).is_ok() {
-            return Ok(());
-        }
-        // The file system has no hard links: a copy gets its name when it is whole.
-        let copy = self.file("kept");
-        copy_index(&index, &copy)?;
-        fs::rename(&copy, &before).at("cannot write", &before)
+        let (copy, before) = (self.file("kept"), self.old_index());
+        // A copy and no link: its time says when git began to write.
+        copy_index(&self.git_dir.join("index"), &copy)?;
+        fs::rename(&copy, &before).at("cannot write", &before)?;
+        let synced = File::open(&self.git_dir).and_then(|dir| dir.sync_all());
+        synced.at("cannot write", &self.git_dir)
     }
 
     /// Returns the time, in seconds, at which git began to write.
@@ -261,7 +258,11 @@ impl Unfinished {
         }
         // Without the lock, a person may have done anything since.
         if !self.is_locked()? {
-            return self.end().map(|()| Ended::Left);
+            let ended = match self.has_moved(&self.head()?)? {
+                true => Ended::Moved,
+                false => Ended::Left,
+            };
+            return self.end().map(|()| ended);
         }
         if !self.worktree.is_dir() {
             return Err(busy(&self.worktree, CheckoutBusy::Gone));
@@ -269,8 +270,7 @@ impl Unfinished {
         let tip = self.head()?;
         // While git holds the locks of HEAD and its branch, a git that was left behind cannot move them either.
         let held = self.hold(&tip)?;
-        let has_moved =
-            tip != self.old && patch_equivalence::is_ancestor(&self.worktree, &self.new, &tip)?;
+        let has_moved = self.has_moved(&tip)?;
         if !has_moved {
             remove_if_there(&lock_of(&self.own_index()))?;
             copy_index(&self.old_index(), &self.own_index())?;
@@ -286,6 +286,12 @@ impl Unfinished {
             false => Ended::TakenBack,
         };
         self.end().map(|()| ended)
+    }
+
+    /// Returns true if a tip has the landing.
+    fn has_moved(&self, tip: &Oid) -> Result<bool, RepoError> {
+        let is_on = || patch_equivalence::is_ancestor(&self.worktree, &self.new, tip);
+        Ok(*tip != self.old && is_on()?)
     }
 
     /// Returns the commit of HEAD.

@@ -1,10 +1,12 @@
 //! Tests of the moment of a landing in a person's checkout: what comes between its steps, and what interrupts it.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::time::UNIX_EPOCH;
 
 use super::Rigged;
 use super::checkout::{busy, lands, persons, text};
+use super::landing_recovery::half_landed;
 use crate::adapters::git::checkout::{Unfinished, look, recover};
 use crate::adapters::git::command::Git;
 use crate::adapters::git::land::land;
@@ -239,11 +241,35 @@ fn file_of_the_person_that_appears_before_git_writes_stays() {
     let rig = Rigged::local();
     fs::write(rig.origin().join(".git/info/exclude"), "*.log\n").unwrap();
     let mine = rig.origin().join("out.log");
-    pre_push(&rig, &format!(": > '{}'", mine.display()));
     let new = rig.commit(&rig.base, &[("out.log", "landed\n")]);
-    let (_, why) = busy(&rig, &new);
-    assert_eq!(why, CheckoutBusy::InTheWay("out.log".into()));
+    rig.foreign_push("brought", &new);
+    let begun = Unfinished::begin(&rig.repo, &rig.origin(), "main", (&rig.base, &new)).unwrap();
+    begun.copy_index_for_git().unwrap();
+    fs::write(&mine, "").unwrap();
+    drop(begun);
+    recover(&rig.repo).unwrap();
     assert_eq!(text(mine), "");
+    assert!(!rig.origin().join(".git/index.lock").exists());
+}
+
+/// The message of a filter was taken for git's refusal, and nothing was taken back.
+#[test]
+fn words_of_a_filter_are_no_refusal_of_git() {
+    for ends in ["cat", "exit 1"] {
+        let rig = Rigged::local();
+        let attributes = rig.origin().join(".git/info/attributes");
+        fs::write(attributes, "*.big filter=x\n").unwrap();
+        let filter = rig.path("filter");
+        let script = format!("echo 'cache overwritten, not uptodate' >&2\n{ends}");
+        program::script(&filter, &script);
+        rig.in_origin(&["config", "filter.x.smudge", filter.to_str().unwrap()]);
+        rig.in_origin(&["config", "filter.x.clean", "cat"]);
+        rig.in_origin(&["config", "filter.x.required", "true"]);
+        let new = rig.commit(&rig.base, &[("a", "a\n"), ("overwritten.big", "b\n")]);
+        let landed = land(&rig.repo, "main", &rig.base, &new);
+        assert_eq!(landed.is_ok(), ends == "cat", "{landed:?}");
+        assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+    }
 }
 
 /// git had refused every attempt to write such a file, and the index stayed locked.
@@ -260,4 +286,22 @@ fn file_that_the_person_had_removed_from_the_index_is_not_restored() {
     recover(&rig.repo).unwrap();
     assert_eq!(rig.in_origin(&["status", "--porcelain"]), "D  file");
     assert!(!rig.origin().join(".git/index.lock").exists());
+}
+
+/// An empty file is the beginning of any other: one that a person emptied after the crash was taken for git's.
+#[test]
+fn file_that_the_person_emptied_after_an_interrupted_landing_stays() {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("file", "landed\n"), ("more", "m\n")]);
+    half_landed(&rig, &new, false);
+    let wrote = || fs::metadata(rig.origin().join("more")).unwrap().ctime();
+    let emptied = eventually("three seconds have passed", || {
+        fs::write(rig.origin().join("file"), "").unwrap();
+        let at = fs::metadata(rig.origin().join("file")).unwrap().ctime();
+        (at > wrote() + 2).then_some(at)
+    });
+    assert!(emptied > wrote());
+    recover(&rig.repo).unwrap();
+    assert_eq!(text(rig.origin().join("file")), "");
+    assert!(!rig.origin().join("more").exists());
 }

@@ -49,7 +49,7 @@ fn record(rig: &Rigged) -> PathBuf {
 }
 
 /// Writes a landing as git does, in part: the files, and then the index.
-fn half_landed(rig: &Rigged, new: &Oid, with_index: bool) {
+pub(super) fn half_landed(rig: &Rigged, new: &Oid, with_index: bool) {
     rig.foreign_push("brought", new);
     half_landed_from(rig, &rig.base, new, with_index);
 }
