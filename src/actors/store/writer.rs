@@ -335,7 +335,11 @@ mod tests {
             cause: "done_clean_pushed".into(),
             data: json!({"relic": "gt-1"}),
         };
-        tracing::subscriber::with_default(subscriber, || announce(&event));
+        tracing::subscriber::with_default(subscriber, || {
+            // Another test may have met this log line first, without a subscriber.
+            tracing::callsite::rebuild_interest_cache();
+            announce(&event);
+        });
         let line: serde_json::Value = serde_json::from_slice(&log.0.lock().unwrap()).unwrap();
         assert_eq!(line["target"], "horde::journal");
         assert_eq!(
