@@ -50,10 +50,11 @@ pub(in super::super) fn fast_forward(
         .and_then(|()| move_alone(checkout, target, (old, new)));
     let ended: Vec<_> = locks.into_iter().map(Unfinished::end).collect();
     let answer = moved?;
-    ended
-        .into_iter()
-        .collect::<Result<(), _>>()
-        .map_err(not_ended)?;
+    let ended = ended.into_iter().collect::<Result<(), _>>();
+    match answer {
+        Answer::Done => ended.map_err(not_ended)?,
+        _ => ended?,
+    }
     Ok(answer)
 }
 

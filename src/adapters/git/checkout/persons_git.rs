@@ -109,7 +109,8 @@ pub(super) fn may_hold_a_lock(places: &[&Path], age: Duration) -> bool {
     })
 }
 
-/// Returns such a command, and its name. Those of this process do not count.
+/// Returns a git command that may move HEAD, its branch or the index, and its name; none when processes cannot be listed: the locks
+/// are held all the same. Those of this process do not count.
 fn find(places: &[&Path]) -> Option<(ProcessId, String)> {
     let all = proc::all().ok()?;
     let is_own = |pid: u32| {

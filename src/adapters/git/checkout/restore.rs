@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::super::admin::{At, remove_if_there};
 use super::super::bytes;
@@ -308,11 +308,4 @@ fn is_part(landing: &Unfinished, change: &Change) -> Result<bool, RepoError> {
         }
     }
     Ok(false)
-}
-
-/// Returns the directory of a linked worktree that was moved, as its repository knows it.
-pub(super) fn moved_to(git_dir: &Path) -> Option<PathBuf> {
-    let link = fs::read(git_dir.join("gitdir")).ok()?;
-    let link = bytes::path(link.trim_ascii_end()).to_owned();
-    link.parent().map(Path::to_owned)
 }

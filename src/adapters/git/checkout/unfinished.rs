@@ -400,6 +400,13 @@ fn lock_of(file: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Returns the directory of a linked worktree that was moved, as its repository knows it.
+fn moved_to(git_dir: &Path) -> Option<PathBuf> {
+    let link = fs::read(git_dir.join("gitdir")).ok()?;
+    let link = bytes::path(link.trim_ascii_end()).to_owned();
+    link.parent().map(Path::to_owned)
+}
+
 /// Lists the records of landings that did not end.
 fn records(repo: &GitRepo) -> Result<Vec<PathBuf>, RepoError> {
     let dir = repo.repo_dir().join(RECORDS);
@@ -451,7 +458,7 @@ fn recover_one(repo: &GitRepo, record: PathBuf) -> Result<(), RepoError> {
         return Ok(());
     }
     if !it.worktree.is_dir()
-        && let Some(now) = restore::moved_to(&it.git_dir)
+        && let Some(now) = moved_to(&it.git_dir)
     {
         it.worktree = now;
     }
