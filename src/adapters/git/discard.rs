@@ -137,10 +137,12 @@ fn drop_traces(repo: &GitRepo, permit: &NukePermit, note: Option<Note>) -> Resul
     let own = format!("raider/{}/", raider.name);
     let shown = permit.git().branch.clone();
     let shown = shown.filter(|branch| branch.starts_with(&own));
+    // A repair of branches that runs meanwhile knows by the note that this one is not lost ([`super::revive`]).
+    Note::remove(repo, permit.sandbox())?;
     for branch in noted.into_iter().chain(shown) {
         drop_branch(repo, &branch)?;
     }
-    Note::remove(repo, permit.sandbox())
+    Ok(())
 }
 
 /// Finishes a [`discard`] that was killed. The administrative directory is retired and not thrown away: no permit

@@ -84,6 +84,14 @@ struct Branch {
 /// Restores the branches of all sandboxes of the rig; the caller holds the lock of the repair. A failure of one does
 /// not stop the others.
 pub(super) fn all(repo: &GitRepo) -> Result<(), RepoError> {
+    let mut failure = None;
+    for branch in branches(repo)? {
+        failure = put_back(repo, &branch).err().or(failure);
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+fn branches(repo: &GitRepo) -> Result<Vec<Branch>, RepoError> {
     let listed = sandbox::list(repo)?.into_iter();
     let branches = listed.filter_map(|(_, sandbox)| {
         let note = worked_on(repo, &sandbox)?;
@@ -99,11 +107,7 @@ pub(super) fn all(repo: &GitRepo) -> Result<(), RepoError> {
             others,
         })
     });
-    let mut failure = None;
-    for branch in branches.collect::<Vec<_>>() {
-        failure = put_back(repo, &branch).err().or(failure);
-    }
-    failure.map_or(Ok(()), Err)
+    Ok(branches.collect())
 }
 
 fn put_back(repo: &GitRepo, branch: &Branch) -> Result<(), RepoError> {
@@ -132,6 +136,11 @@ fn put_back(repo: &GitRepo, branch: &Branch) -> Result<(), RepoError> {
         return Ok(());
     }
     theirs.create(name, &tip)?;
+    // A removal of the sandbox forgets the note first, then deletes the branch.
+    let now = Note::read(repo, &branch.sandbox);
+    if now.is_none_or(|now| now.incarnation != branch.note.incarnation) {
+        return theirs.delete(name, &tip).map(drop);
+    }
     begin_log(repo, name, &tip);
     repo.mended(format!(
         "the branch {} was removed, and was recreated at {}",
@@ -246,4 +255,47 @@ fn last(repo: &GitRepo, branch: &Branch, log: &[u8]) -> Result<Option<Oid>, Repo
     let there = kinds(repo, &ids.iter().cloned().collect())?;
     let is_commit = |id: &Oid| there.iter().any(|(it, kind)| it == id && kind == "commit");
     Ok(ids.into_iter().find(is_commit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapters::git::discard::forget;
+    use crate::adapters::git::testing::Rigged;
+    use crate::domain::ids::{Incarnation, RaiderId, RelicId, SlotName};
+    use crate::ports::repo::SandboxSpec;
+
+    #[test]
+    fn the_branch_of_a_sandbox_that_is_removed_meanwhile_is_not_restored() {
+        let rig = Rigged::new();
+        let repo = &rig.repo;
+        let spec = SandboxSpec {
+            raider: RaiderId::new(repo.name().clone(), SlotName::new("Copper").unwrap()),
+            relic: RelicId::new("gt-3").unwrap(),
+            incarnation: Incarnation(1),
+            branch: "raider/Copper/gt-3-1".to_owned(),
+            base: rig.base.clone(),
+            path: repo.raiders_dir().join("Copper"),
+            task_dir: rig.path("task"),
+            copy: Vec::new(),
+        };
+        fs::create_dir_all(&spec.path).unwrap();
+        Note::of(&spec).completed(repo, &spec.path).unwrap();
+        crate::adapters::git::remote::track(repo, "main", &rig.base).unwrap();
+        let listed = branches(repo).unwrap();
+        let name = &listed[0].name;
+        put_back(repo, &listed[0]).unwrap();
+        let there = || repo.their_refs().resolve(name).unwrap();
+        assert_eq!(
+            there().as_ref(),
+            Some(&rig.base),
+            "the sandbox has its branch"
+        );
+
+        fs::remove_dir(&spec.path).unwrap();
+        forget(repo, &spec.path, &spec.raider, spec.incarnation).unwrap();
+        assert_eq!(there(), None, "the branch goes with the sandbox");
+        put_back(repo, &listed[0]).unwrap();
+        assert_eq!(there(), None);
+    }
 }
