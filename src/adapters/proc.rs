@@ -9,6 +9,7 @@ mod place;
 mod used;
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -431,12 +432,18 @@ fn goes_by(proc: &Path, pid: u32, names: &[String]) -> io::Result<bool> {
 
 /// Returns the value of a variable in the environment that a process was started with.
 #[must_use]
-pub fn environment_value(pid: u32, name: &str) -> Option<String> {
+pub fn environment_value(pid: u32, name: &str) -> Option<OsString> {
     let bytes = fs::read(format!("/proc/{pid}/environ")).ok()?;
     bytes.split(|byte| *byte == 0).find_map(|entry| {
-        let (key, value) = std::str::from_utf8(entry).ok()?.split_once('=')?;
-        (key == name).then(|| value.to_owned())
+        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        Some(OsStr::from_bytes(value).to_owned())
     })
+}
+
+/// Returns the value of a variable as [`environment_value`] does; none if it is no UTF-8.
+#[must_use]
+pub fn environment_text(pid: u32, name: &str) -> Option<String> {
+    environment_value(pid, name)?.into_string().ok()
 }
 
 /// Returns the process's cgroup (version 2), as a path below the mount.

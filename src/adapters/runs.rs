@@ -49,7 +49,7 @@ pub fn errand() -> Option<&'static OsStr> {
 
 fn is_errand(process: &ProcessId) -> bool {
     errand().is_some_and(|ours| {
-        let mark = proc::environment_value(process.pid, ERRAND);
+        let mark = proc::environment_text(process.pid, ERRAND);
         mark.is_some_and(|mark| OsStr::new(&mark) == ours)
     })
 }
@@ -158,7 +158,7 @@ pub fn rights_of(pid: u32) -> Option<Rights> {
     let own = std::process::id();
     let below = line.iter().position(|process| process.pid == own);
     line.truncate(below.unwrap_or(line.len()));
-    let marks = |process: &ProcessId| proc::environment_value(process.pid, TOKEN);
+    let marks = |process: &ProcessId| proc::environment_text(process.pid, TOKEN);
     let led = |process: &ProcessId| {
         let runs = under_way();
         let mut runs = runs.values();
@@ -190,7 +190,7 @@ pub fn name_of(pid: u32) -> Option<String> {
     let line = proc::ancestry(pid).ok()?;
     let marks: Vec<_> = line
         .iter()
-        .filter_map(|process| proc::environment_value(process.pid, TOKEN))
+        .filter_map(|process| proc::environment_text(process.pid, TOKEN))
         .collect();
     let runs = under_way();
     let led = |process: &ProcessId| {
@@ -273,7 +273,7 @@ fn end_group(process: &ProcessId) {
 
 fn marked(token: &str) -> io::Result<Vec<ProcessId>> {
     let own = std::process::id();
-    let carries = |pid| proc::environment_value(pid, TOKEN).is_some_and(|found| found == token);
+    let carries = |pid| proc::environment_text(pid, TOKEN).is_some_and(|found| found == token);
     let mut found = Vec::new();
     for (pid, stat) in proc::all()? {
         if pid != own && stat.lives() && carries(pid) {

@@ -13,6 +13,7 @@ use nix::unistd::mkfifo;
 
 use crate::support::city::{City, repo, snapshot, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
+use crate::support::live::LIMIT;
 
 /// Makes a sandbox with a commit, a staged and a dirty file, an untracked and a deleted one.
 fn busy(city: &City) -> std::path::PathBuf {
@@ -114,6 +115,30 @@ fn whatever_broke_is_whole_again_with_its_files() {
         git(&sandbox, &["commit", "--quiet", "-am", "goes on"]);
         git(city.repo.theirs(), &["worktree", "prune", "--expire=now"]);
         assert!(city.facts(&sandbox).dirty.is_empty(), "{what}: pruned");
+    }
+}
+
+/// An agent put a pipe, or a link to one, in the place of its sandbox: a look at the rig never ended.
+#[test]
+fn pipe_in_the_place_of_a_sandbox_is_seen_without_opening_it() {
+    for is_link in [false, true] {
+        let city = City::new();
+        let sandbox = busy(&city);
+        fs::rename(&sandbox, city.root().join("aside")).unwrap();
+        let pipe = match is_link {
+            false => sandbox.clone(),
+            true => city.root().join("pipe"),
+        };
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        if is_link {
+            std::os::unix::fs::symlink(&pipe, &sandbox).unwrap();
+        }
+        let (done, seen) = std::sync::mpsc::channel();
+        std::thread::spawn(move || done.send(city.repo.sandbox_fault(&sandbox)));
+        let seen = seen
+            .recv_timeout(LIMIT)
+            .expect("it does not wait for a writer");
+        assert!(matches!(seen, Ok(Some(_))), "{seen:?}");
     }
 }
 

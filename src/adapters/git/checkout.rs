@@ -3,11 +3,14 @@
 //! It is only moved if the person loses nothing: not over files that git does not track, and not in the middle of a rebase or a
 //! bisect.
 
+mod any_path;
 mod begins_with;
 mod fast_forward;
 mod persons_git;
+mod recovery;
 mod restore;
 mod unfinished;
+mod writing;
 
 use std::collections::HashSet;
 use std::fs::{self, File, TryLockError};
@@ -15,10 +18,10 @@ use std::path::{Path, PathBuf};
 
 use self::fast_forward::at;
 pub(super) use self::fast_forward::fast_forward;
+use self::recovery::is_interrupted;
+pub(super) use self::recovery::recover as recover_in_turn;
 #[cfg(test)]
 pub(super) use self::unfinished::Unfinished;
-use self::unfinished::is_interrupted;
-pub(super) use self::unfinished::recover as recover_in_turn;
 use super::admin::{At, scratch};
 use super::command::Git;
 use super::rig::GitRepo;
@@ -154,7 +157,7 @@ pub(super) fn recover(repo: &GitRepo) -> Result<(), RepoError> {
         return Ok(());
     }
     let _turn = turn_now(repo)?;
-    unfinished::recover(repo)
+    recovery::recover(repo)
 }
 
 fn busy_landing(repo: &GitRepo, dir: PathBuf, whose: &str) -> RepoError {
@@ -176,7 +179,7 @@ pub(super) fn look(
     landing: Option<(&Oid, &Oid)>,
 ) -> Result<(), RepoError> {
     let _turn = turn_now(repo)?;
-    unfinished::recover(repo)?;
+    recovery::recover(repo)?;
     free(repo, target, landing)
 }
 

@@ -120,6 +120,10 @@ impl Drop for Prepared {
         let ends = self.comes().unwrap_or(false);
         if !ends {
             self.end();
+            // One that is stopped does not act on TERM. Its locks stay, and are removed when they are old.
+            if !self.comes().unwrap_or(false) {
+                let _gone_already = self.child.kill();
+            }
         }
         if let Err(error) = self.child.wait() {
             tracing::debug!(%error, "the end of a git process could not be read");

@@ -20,7 +20,10 @@ pub(super) fn find(repo: &GitRepo, sandbox: &Path) -> Result<Option<SandboxFault
         Err(RepoError::NotFound(_)) => return Ok(Some(SandboxFault::Gone)),
         Err(RepoError::Broken { why, .. }) => {
             // Without a free descriptor nothing can be read; that is an error, and not a fault of the sandbox.
-            File::open(sandbox).at("cannot read", sandbox)?;
+            // The agent may have put a pipe or a link there: nothing is opened but the name.
+            let flags = nix::libc::O_PATH | nix::libc::O_NOFOLLOW;
+            let named = File::options().read(true).custom_flags(flags).open(sandbox);
+            named.at("cannot read", sandbox)?;
             return Ok(Some(SandboxFault::Broken(why)));
         }
         Err(error) => return Err(error),

@@ -44,7 +44,7 @@ fn descendants_and_environments_are_found() {
     let below = descendants(child.id()).unwrap();
     assert_eq!(below.len(), 1, "the sleep");
     assert_eq!(
-        environment_value(below[0].pid, "HD_TEST_MARK").as_deref(),
+        environment_text(below[0].pid, "HD_TEST_MARK").as_deref(),
         Some("here")
     );
     for process in &below {

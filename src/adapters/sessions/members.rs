@@ -143,7 +143,7 @@ impl Members {
     fn is_run_by_tmux(&self, line: &[ProcessId]) -> bool {
         let is_known = |process: &ProcessId| self.known().servers.contains(process);
         line.iter().any(|process| {
-            let socket = proc::environment_value(process.pid, "TMUX");
+            let socket = proc::environment_text(process.pid, "TMUX");
             let socket = socket.as_deref().and_then(|value| value.split(',').next());
             let name = socket.and_then(|socket| Path::new(socket).file_name());
             name.is_some_and(|name| name == self.tmux.as_str())
@@ -173,7 +173,7 @@ impl Members {
     /// holder left. Any other process with a token of this city is not unowned.
     fn by_token(&self, line: &[ProcessId]) -> Membership {
         let mut tokens = line.iter().filter_map(|process| {
-            let token = proc::environment_value(process.pid, TOKEN_VARIABLE)?;
+            let token = proc::environment_text(process.pid, TOKEN_VARIABLE)?;
             Some((process.pid, token))
         });
         tokens
@@ -204,7 +204,7 @@ impl Members {
     }
 
     fn is_of_this_city(&self, pid: u32) -> bool {
-        let Some(city) = proc::environment_value(pid, "HD_CITY") else {
+        let Some(city) = proc::environment_text(pid, "HD_CITY") else {
             return false;
         };
         let sessions = Path::new(&city).join(".horde/sessions");
@@ -237,7 +237,7 @@ mod tests {
         };
         // A parent goes on a moment before its child's environment can be read.
         eventually("its environment can be read", || {
-            proc::environment_value(early.id(), TOKEN_VARIABLE)
+            proc::environment_text(early.id(), TOKEN_VARIABLE)
         });
         let of_early = || members.membership(early.id());
         assert_eq!(of_early(), Membership::Unowned);

@@ -296,7 +296,7 @@ mod tests {
         let undead = undead.env(files::TOKEN_VARIABLE, &state.token);
         let mut undead = undead.stdin(std::process::Stdio::piped()).spawn().unwrap();
         crate::testing::eventually("its environment can be read", || {
-            proc::environment_value(undead.id(), files::TOKEN_VARIABLE)
+            proc::environment_text(undead.id(), files::TOKEN_VARIABLE)
         });
         let ended = Ended {
             token: state.token,

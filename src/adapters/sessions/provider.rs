@@ -300,7 +300,7 @@ impl Sessions for LocalSessions {
         Ok(CallerPlace {
             dir: place.dir,
             inside: place.inside,
-            claims: proc::environment_value(pid, "HD_SESSION"),
+            claims: proc::environment_text(pid, "HD_SESSION"),
         })
     }
 

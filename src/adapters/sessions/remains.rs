@@ -127,7 +127,7 @@ impl Marks<'_> {
 
     /// Returns true if a process has the token of one of these sessions in its environment.
     fn is_marked(&self, pid: u32) -> bool {
-        let token = proc::environment_value(pid, TOKEN_VARIABLE);
+        let token = proc::environment_text(pid, TOKEN_VARIABLE);
         token.is_some_and(|token| self.tokens.contains(&token))
     }
 

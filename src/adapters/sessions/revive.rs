@@ -71,7 +71,7 @@ fn holds_lock(pid: u32) -> bool {
 fn rebuild(id: &SessionId, dir: &Path, holder: ProcessId) -> Result<SessionRecord, String> {
     files::make_dir(dir).map_err(|error| error.to_string())?;
     let below = proc::descendants(holder.pid).map_err(|error| error.to_string())?;
-    let token_of = |process: &ProcessId| proc::environment_value(process.pid, TOKEN_VARIABLE);
+    let token_of = |process: &ProcessId| proc::environment_text(process.pid, TOKEN_VARIABLE);
     let mut marked = below
         .into_iter()
         .filter_map(|process| Some((token_of(&process)?, process)));
@@ -79,7 +79,7 @@ fn rebuild(id: &SessionId, dir: &Path, holder: ProcessId) -> Result<SessionRecor
     let spec: Result<RecordRead<Spec>, _> = files::read(dir, files::SPEC);
     let spec = spec.ok().and_then(RecordRead::record);
     let spec = spec.filter(|spec| spec.token == token);
-    let value = |name| proc::environment_value(agent.pid, name);
+    let value = |name| proc::environment_text(agent.pid, name);
     let number = |text: Option<String>| text.and_then(|text| text.parse().ok());
     let incarnation = || Incarnation(number(value("HD_INCARNATION")).unwrap_or_default());
     Ok(SessionRecord {
@@ -100,8 +100,8 @@ fn rebuild(id: &SessionId, dir: &Path, holder: ProcessId) -> Result<SessionRecor
 
 /// Returns the pane that a holder runs in, from tmux's variables in its environment.
 fn pane_of(holder: u32) -> Option<PaneId> {
-    let server = proc::environment_value(holder, "TMUX")?;
+    let server = proc::environment_text(holder, "TMUX")?;
     let socket = server.split(',').next()?.into();
-    let id = proc::environment_value(holder, "TMUX_PANE")?;
+    let id = proc::environment_text(holder, "TMUX_PANE")?;
     Some(PaneId { socket, id })
 }

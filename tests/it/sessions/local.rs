@@ -57,7 +57,7 @@ fn marked(started: &Started) -> Vec<ProcessId> {
     let all = proc::all().unwrap().into_iter();
     all.filter(|(pid, stat)| {
         stat.lives()
-            && proc::environment_value(*pid, "HD_SESSION_TOKEN").as_ref()
+            && proc::environment_text(*pid, "HD_SESSION_TOKEN").as_ref()
                 == Some(&started.handle.token)
     })
     .map(|(pid, stat)| ProcessId {

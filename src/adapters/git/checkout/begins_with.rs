@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::process::{ChildStdout, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -13,12 +13,25 @@ use super::super::command::Git;
 const BLOCK: usize = 64 * 1024;
 /// The longest wait for a block: a filter may hang.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest comparison of one file: a filter may be slow at each block.
+const IN_ALL: Duration = Duration::from_secs(10 * 60);
 
-/// Returns true if the output of a command begins with the content of a file. A command that fails or hangs has no output.
+/// The relation of a file to a stream of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shared {
+    /// It has other bytes, or more.
+    Other,
+    /// It is a beginning of the stream, which has more.
+    Part,
+    /// It has the bytes of the stream.
+    Whole,
+}
+
+/// Compares a file with the output of a command. A command that fails or hangs has no output.
 ///
 /// # Errors
 /// When the file cannot be read, or the command cannot be run.
-pub(super) fn begins_with(git: Git, path: &Path) -> io::Result<bool> {
+pub(super) fn begins_with(git: Git, path: &Path) -> io::Result<Shared> {
     let mut file = File::open(path)?;
     let mut command = git.command();
     let mut child = command
@@ -26,34 +39,38 @@ pub(super) fn begins_with(git: Git, path: &Path) -> io::Result<bool> {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()?;
-    let output = child.stdout.take().map(Patient);
-    let same = output.map(|mut output| starts_with(&mut output, &mut file));
-    let _ended_before = child.kill();
+    let output = child.stdout.take().map(Patient::new);
+    let same = output.map(|mut output| compare(&mut output, &mut file));
+    // After its whole output it ends by itself, and its status tells whether that is all.
+    if !matches!(same, Some(Ok(Shared::Whole))) {
+        let _ended_before = child.kill();
+    }
     let ended = child.wait()?;
     let is_failure = ended.code().is_some_and(|code| code != 0);
     match same.transpose() {
-        Ok(same) => Ok(!is_failure && same.unwrap_or(false)),
-        Err(error) if error.kind() == ErrorKind::TimedOut => Ok(false),
+        Ok(same) if !is_failure => Ok(same.unwrap_or(Shared::Other)),
+        Ok(_) => Ok(Shared::Other),
+        Err(error) if error.kind() == ErrorKind::TimedOut => Ok(Shared::Other),
         Err(error) => Err(error),
     }
 }
 
-/// Returns true if a stream begins with the content of a file, and has anything at all.
-fn starts_with(stream: &mut impl Read, file: &mut impl Read) -> io::Result<bool> {
+/// Compares a file with a stream.
+fn compare(stream: &mut impl Read, file: &mut impl Read) -> io::Result<Shared> {
     let (mut ours, mut theirs) = (vec![0; BLOCK], vec![0; BLOCK]);
-    let mut count = read_block(file, &mut ours)?;
-    // An empty file is the beginning of anything.
-    if count == 0 {
-        return Ok(read_block(stream, &mut theirs[..1])? > 0);
-    }
-    while count > 0 {
+    loop {
+        let count = read_block(file, &mut ours)?;
+        if count == 0 {
+            return Ok(match read_block(stream, &mut theirs[..1])? {
+                0 => Shared::Whole,
+                _ => Shared::Part,
+            });
+        }
         let found = read_block(stream, &mut theirs[..count])?;
         if theirs[..found] != ours[..count] {
-            return Ok(false);
+            return Ok(Shared::Other);
         }
-        count = read_block(file, &mut ours)?;
     }
-    Ok(true)
 }
 
 /// Fills the block as far as there is anything.
@@ -71,15 +88,32 @@ fn read_block(from: &mut impl Read, block: &mut [u8]) -> io::Result<usize> {
 }
 
 /// An output that is waited for only so long.
-struct Patient(ChildStdout);
+struct Patient {
+    output: ChildStdout,
+    deadline: Instant,
+}
+
+impl Patient {
+    #[expect(clippy::disallowed_methods, reason = "a process answers in real time")]
+    fn new(output: ChildStdout) -> Self {
+        let deadline = Instant::now() + IN_ALL;
+        Self { output, deadline }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a process answers in real time")]
+    fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+}
 
 impl Read for Patient {
     fn read(&mut self, block: &mut [u8]) -> io::Result<usize> {
-        let limit = rustix::time::Timespec::try_from(PATIENCE).ok();
-        let mut ready = [PollFd::new(&self.0, PollFlags::IN)];
+        let left = self.left().min(PATIENCE);
+        let limit = rustix::time::Timespec::try_from(left).ok();
+        let mut ready = [PollFd::new(&self.output, PollFlags::IN)];
         match poll(&mut ready, limit.as_ref())? {
             0 => Err(ErrorKind::TimedOut.into()),
-            _ => self.0.read(block),
+            _ => self.output.read(block),
         }
     }
 }
@@ -94,14 +128,16 @@ mod tests {
         let mut other = long.clone();
         other[BLOCK + 5] = 8;
         for (file, stream, expected) in [
-            (&long[..BLOCK + 1], &long[..], true),
-            (&long, &long, true),
-            (&long, &long[..BLOCK], false),
-            (&other, &long, false),
-            (&[], &[1], true),
-            (&[], &[], false),
+            (&long[..BLOCK + 1], &long[..], Shared::Part),
+            (&long[..BLOCK], &long, Shared::Part),
+            (&long, &long, Shared::Whole),
+            (&long[..BLOCK], &long[..BLOCK], Shared::Whole),
+            (&long, &long[..BLOCK], Shared::Other),
+            (&other, &long, Shared::Other),
+            (&[], &[1], Shared::Part),
+            (&[], &[], Shared::Whole),
         ] {
-            let found = starts_with(&mut { stream }, &mut { file }).unwrap();
+            let found = compare(&mut { stream }, &mut { file }).unwrap();
             assert_eq!(found, expected, "{} of {}", file.len(), stream.len());
         }
     }

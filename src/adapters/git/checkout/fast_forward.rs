@@ -156,17 +156,27 @@ fn with_worktree(
 
 /// The error for a branch that has moved while the landing cannot end. The next attempt ends it, and finds the work landed.
 fn not_ended(why: RepoError) -> RepoError {
+    if matches!(why, RepoError::CheckoutBusy { .. }) {
+        return why;
+    }
     RepoError::Failed(format!(
         "the branch has moved, but the landing cannot end in the checkout yet: {why}"
     ))
 }
 
-/// Returns true if git refused before it wrote anything. A filter may print anything before.
+/// The beginnings of git's messages that refuse a change before anything is written.
+const REFUSALS: &[&str] = &["Entry '", "Untracked working tree file '", "Updating '"];
+
+/// Returns true if git refused before it wrote anything. A filter may print anything before, and a name may have line ends.
 fn is_refusal(said: &str) -> bool {
-    let last = said.lines().next_back().unwrap_or_default();
-    ["error: Entry '", "error: Untracked working tree file '"]
-        .iter()
-        .any(|begins| last.starts_with(begins))
+    let mut messages = said.rsplit("error: ");
+    let last = messages.next().unwrap_or_default();
+    let ends_line = said
+        .strip_suffix(last)
+        .and_then(|before| before.strip_suffix("error: "));
+    let is_own_line = ends_line.is_some_and(|before| before.is_empty() || before.ends_with('\n'));
+    let is_last = !last.contains("\nfatal: ");
+    is_own_line && is_last && REFUSALS.iter().any(|begins| last.starts_with(begins))
 }
 
 /// Waits a moment for git commands of the person, which fail while the landing holds its locks.
@@ -208,7 +218,12 @@ fn step_by_step(
     let staged = unfinished
         .git()
         .args(["diff-index", "--cached", "--quiet", old.as_str(), "--"]);
-    if !staged.output()?.ok() {
+    let staged = staged.output()?;
+    if !matches!(staged.code, Some(0 | 1)) {
+        let why = format!("git cannot read the index: {}", staged.stderr.trim());
+        return Err(RepoError::Failed(why));
+    }
+    if !staged.ok() {
         let why = "something was staged during the landing".to_owned();
         return Err(busy(worktree, CheckoutBusy::Changed(why)));
     }
@@ -220,7 +235,9 @@ fn step_by_step(
     let written = unfinished
         .git()
         .args(["read-tree", "-m", "-u", old.as_str(), new.as_str()])
-        .output()?;
+        .output();
+    unfinished.writing().ended()?;
+    let written = written?;
     let said = written.stderr.trim();
     if !written.ok() && is_refusal(said) {
         unfinished.wrote_nothing()?;
@@ -253,5 +270,39 @@ pub(super) fn at(path: &Path) -> Worktree {
     Worktree {
         path: PathBuf::from(path),
         branch: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_is_the_last_message_of_git() {
+        for (said, is) in [
+            ("error: Entry 'a' not uptodate. Cannot merge.", true),
+            (
+                "error: Untracked working tree file 'a\nb' would be overwritten by merge.",
+                true,
+            ),
+            ("error: Updating 'd' would lose untracked files in it", true),
+            (
+                "a filter: hm\nerror: Entry 'a' not uptodate. Cannot merge.",
+                true,
+            ),
+            (
+                "error: Entry 'a' of a filter\nerror: external filter 'x' failed",
+                false,
+            ),
+            (
+                "error: Entry 'a' of a filter\nfatal: m.big: smudge filter x failed",
+                false,
+            ),
+            ("a filter says error: Entry 'a'", false),
+            ("error: unable to write file a", false),
+            ("", false),
+        ] {
+            assert_eq!(is_refusal(said), is, "{said}");
+        }
     }
 }

@@ -55,6 +55,9 @@ const COMPARING: &[&str] = &[
     "tag",
 ];
 
+/// Commands that only look, and renew the index meanwhile. A pager keeps some for hours.
+const RENEWING: &[&str] = &["diff", "status"];
+
 /// Commands that only read. A pager keeps some for hours.
 const READING: &[&str] = &[
     "blame",
@@ -92,21 +95,38 @@ pub(super) fn settle(places: &[&Path]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns true if a git command that takes locks works in these directories, and may have taken one of this age. Returns true in
-/// doubt.
-pub(super) fn may_hold_a_lock(places: &[&Path], age: Duration) -> bool {
-    let Ok(all) = proc::all() else { return true };
+/// Returns the git command that works in these directories, and may have taken a lock of this age: of the index, which commands that
+/// only look renew, too, or of a ref. In doubt it may be any.
+pub(super) fn lock_holder(places: &[&Path], age: Duration, is_index: bool) -> Option<String> {
+    let Ok(all) = proc::all() else {
+        return Some("a git command".to_owned());
+    };
+    let takes = |name: &str| {
+        let only_looks = READING.contains(&name) || (!is_index && RENEWING.contains(&name));
+        !only_looks
+    };
     let real: Vec<_> = places.iter().map(|it| it.canonicalize()).collect();
-    all.iter().any(|(pid, stat)| {
+    all.iter().find_map(|(pid, stat)| {
         let is_older = stat.lives() && proc::age(stat) + Duration::from_secs(1) >= age;
         let is_there = |place: &io::Result<PathBuf>| match place {
             Ok(place) => works_in(*pid, place),
             Err(_) => true,
         };
-        is_older
-            && real.iter().any(is_there)
-            && command(*pid).is_none_or(|name| !READING.contains(&name.as_str()))
+        if !is_older || !real.iter().any(is_there) {
+            return None;
+        }
+        match command(*pid) {
+            None => Some(format!("git (process {pid})")),
+            Some(name) if takes(&name) => Some(format!("`git {name}` (process {pid})")),
+            Some(_) => None,
+        }
     })
+}
+
+/// Returns true if a process is a git that writes files of a checkout.
+pub(super) fn is_writer(pid: u32) -> bool {
+    let writes = ["read-tree", "checkout-index", "checkout--worker"];
+    command(pid).is_some_and(|name| writes.contains(&name.as_str()))
 }
 
 /// Returns a git command that may move HEAD, its branch or the index, and its name; none when processes cannot be listed: the locks

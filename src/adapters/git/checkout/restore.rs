@@ -9,7 +9,7 @@ use std::path::Path;
 use super::super::admin::{At, remove_if_there};
 use super::super::bytes;
 use super::super::files::{hash, index::quoted};
-use super::begins_with::begins_with;
+use super::begins_with::{Shared, begins_with};
 use super::fast_forward::git;
 use super::unfinished::Unfinished;
 use crate::domain::ids::Oid;
@@ -19,7 +19,7 @@ use crate::ports::repo::RepoError;
 const PARTS: usize = 50;
 /// The size, in bytes, above which a file may be written for long.
 const LARGE: u64 = 64 * 1024;
-/// The time, in seconds, after the last file that git wrote, in which it may have begun another.
+/// The time, in seconds, after the last file that a killed git wrote, in which it may have begun another.
 const SECONDS_AFTER: i64 = 2;
 
 /// Restores the files that a landing replaced or removed, and removes those that it added.
@@ -98,13 +98,15 @@ fn check_out(landing: &Unfinished, files: &[&Change]) -> Result<(), RepoError> {
     let list = files
         .iter()
         .flat_map(|change| [&change.path[..], b"\0"].concat());
-    landing
+    landing.writing().begins()?;
+    let written = landing
         .git()
         .env("GIT_ATTR_SOURCE", landing.commits().0.as_str())
         .args(["checkout-index", "-f", "-u", "-z", "--stdin"])
         .stdin(list.collect::<Vec<u8>>())
-        .run()
-        .map(drop)
+        .run();
+    landing.writing().ended()?;
+    written.map(drop)
 }
 
 /// The kind of an entry of a tree.
@@ -234,23 +236,47 @@ fn landed<'c>(
         }
     }
     let ids = hashes(landing, &files)?;
-    let (mut others, mut last) = (Vec::new(), 0);
+    let (mut parts, mut last) = (Vec::new(), landing.began());
     for ((change, seen), id) in files.into_iter().zip(ids) {
-        match id {
-            id if id == change.after.1.as_str() => found.push((change, seen)),
-            id if id == change.before.1.as_str() => last = last.max(seen.3),
-            _ => others.push((change, seen)),
+        let content = match id {
+            id if id == change.after.1.as_str() => Content::Landed,
+            id if id == change.before.1.as_str() => Content::Before,
+            // Filters and line ends need not give the same content back.
+            _ => content(landing, change)?,
+        };
+        match content {
+            Content::Landed => found.push((change, seen)),
+            Content::Before => {}
+            Content::Part => parts.push((change, seen)),
+            Content::Persons => continue,
         }
+        last = match content {
+            Content::Part => last,
+            _ => last.max(seen.3),
+        };
     }
-    let written = found.iter().map(|(_, seen)| seen.3);
-    let last = written.fold(last.max(landing.began()), i64::max) + SECONDS_AFTER;
-    for (change, seen) in others {
-        // A person saved a later one. git may write a large one for long.
-        if (seen.3 <= last || seen.2 > LARGE) && is_part(landing, change)? {
-            found.push((change, seen));
-        }
-    }
+    let ended = landing.writing().end();
+    parts.retain(|(_, seen)| match ended {
+        Some(ended) => (seen.3, seen.4) <= ended,
+        // git was killed, perhaps in a large file.
+        None => seen.3 <= last + SECONDS_AFTER || seen.2 > LARGE,
+    });
+    found.extend(parts);
     Ok(found)
+}
+
+/// The origin of what is in a file that a landing changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// git wrote it for the landing.
+    Landed,
+    /// It is as before the landing.
+    Before,
+    /// It is a beginning of what git writes there: on a full disk git stops in the middle. A person may have made one, too: the
+    /// time tells.
+    Part,
+    /// A person wrote it.
+    Persons,
 }
 
 /// Returns true if something that is no directory is above the path: the person, or the landing itself, put it there.
@@ -268,7 +294,8 @@ fn hashes(landing: &Unfinished, files: &[(&Change, Stamp)]) -> Result<Vec<String
             line.push(b'\n');
             line
         });
-        git(landing.worktree())
+        landing
+            .git()
             .env("GIT_ATTR_SOURCE", landing.commits().1.as_str())
             .args(["hash-object", "--stdin-paths"])
             .stdin(list.collect::<Vec<u8>>())
@@ -290,12 +317,11 @@ fn hashes(landing: &Unfinished, files: &[(&Change, Stamp)]) -> Result<Vec<String
     each.collect()
 }
 
-/// Returns true if a file is the beginning of the content that git writes there for the landing, or wrote before it: on a full disk
-/// git stops in the middle. Nothing is lost with such a file.
-fn is_part(landing: &Unfinished, change: &Change) -> Result<bool, RepoError> {
+/// Compares a file with what git writes there, filters and line ends included.
+fn content(landing: &Unfinished, change: &Change) -> Result<Content, RepoError> {
     let path = landing.worktree().join(bytes::path(&change.path));
     let (old, new) = landing.commits();
-    for commit in [new, old] {
+    let shared = |commit: &Oid| {
         let mut name = format!("{commit}:").into_bytes();
         name.extend_from_slice(&change.path);
         let written = landing
@@ -303,9 +329,13 @@ fn is_part(landing: &Unfinished, change: &Change) -> Result<bool, RepoError> {
             .env("GIT_ATTR_SOURCE", commit.as_str())
             .args(["cat-file", "--filters"])
             .arg(bytes::path(&name));
-        if begins_with(written, &path).at("cannot compare", &path)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+        begins_with(written, &path).at("cannot compare", &path)
+    };
+    let (landed, before) = (shared(new)?, shared(old)?);
+    Ok(match (landed, before) {
+        (Shared::Whole, _) => Content::Landed,
+        (_, Shared::Whole) => Content::Before,
+        (Shared::Part, _) | (_, Shared::Part) => Content::Part,
+        (Shared::Other, Shared::Other) => Content::Persons,
+    })
 }

@@ -11,23 +11,25 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::super::admin::{At, common_dir, entries_in, failed, remove_if_there, write_whole};
+use super::super::admin::{At, common_dir, failed, remove_if_there, write_whole};
 use super::super::command::Git;
 use super::super::digest::hex;
 use super::super::ref_transaction::Prepared;
 use super::super::rig::{GitRepo, oid};
-use super::super::{bytes, patch_equivalence, repair};
+use super::super::{bytes, repair};
 use super::fast_forward::{at, git};
-use super::{INDEX_LOCK, busy, persons_git, restore};
+use super::writing::Writing;
+use super::{INDEX_LOCK, any_path, busy, persons_git, restore};
 use crate::adapters::proc;
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
 
 /// The directory of the records in ours.
-const RECORDS: &str = "horde/landings";
-/// The name under which a record that cannot be read is kept.
-const UNREADABLE: &str = "horde/landing-unreadable";
+pub(super) const RECORDS: &str = "horde/landings";
+
+/// The beginning of the content of its lock.
+const MARK: &str = "a landing of horde-supervisor";
 
 /// A landing under way. It holds git's lock of the index.
 #[derive(Debug, Serialize, Deserialize)]
@@ -71,7 +73,7 @@ impl Unfinished {
             old: old.clone(),
             new: new.clone(),
             mark: format!(
-                "a landing of horde-supervisor, process {}, {}\n",
+                "{MARK}, process {}, {}\n",
                 std::process::id(),
                 Timestamp::now()
             ),
@@ -98,7 +100,7 @@ impl Unfinished {
                 .write_all(self.mark.as_bytes())
                 .and_then(|()| made.sync_all()),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                let why = CheckoutBusy::Underway(INDEX_LOCK.1.to_owned());
+                let why = CheckoutBusy::Underway(holder_of(&lock));
                 return Err(busy(&self.worktree, why));
             }
             Err(error) => return Err(failed("cannot make", &lock, &error)),
@@ -150,12 +152,17 @@ impl Unfinished {
         }
         let age = lock_made.elapsed().unwrap_or_default();
         let places = [self.worktree.as_path(), self.git_dir.as_path()];
-        if !repair::is_stale(lock) || persons_git::may_hold_a_lock(&places, age) {
-            let what = format!("a git command that holds {}", lock.display());
-            let why = CheckoutBusy::Underway(what);
-            return Err(busy(&self.worktree, why));
+        let holder = match repair::is_stale(lock) {
+            true => persons_git::lock_holder(&places, age, *lock == self.lock_file()),
+            false => Some("a git command".to_owned()),
+        };
+        match holder {
+            None => Ok(true),
+            Some(holder) => {
+                let what = format!("{holder}, which may hold {}", lock.display());
+                Err(busy(&self.worktree, CheckoutBusy::Underway(what)))
+            }
         }
-        Ok(true)
     }
 
     pub(super) fn worktree(&self) -> &Path {
@@ -184,8 +191,14 @@ impl Unfinished {
         self.file("before")
     }
 
+    /// Returns the mark that tells whether git writes.
+    pub(in super::super) fn writing(&self) -> Writing {
+        Writing(self.file("writing"))
+    }
+
     /// Keeps the present index, right before git writes the first file: the landing is taken back only with it.
     pub(in super::super) fn keep_index(&self) -> Result<(), RepoError> {
+        self.writing().make()?;
         let (copy, before) = (self.file("kept"), self.old_index());
         // A copy and no link: its time says when git began to write.
         copy_index(&self.git_dir.join("index"), &copy)?;
@@ -200,7 +213,7 @@ impl Unfinished {
     }
 
     /// Notes that git refused before it wrote anything.
-    pub(super) fn wrote_nothing(&self) -> Result<(), RepoError> {
+    pub(in super::super) fn wrote_nothing(&self) -> Result<(), RepoError> {
         remove_if_there(&self.old_index())
     }
 
@@ -238,11 +251,15 @@ impl Unfinished {
     pub(in super::super) fn end(self) -> Result<(), RepoError> {
         let is_locked = self.is_locked()?;
         let (own, before) = (self.own_index(), self.old_index());
-        for left in [&own, &lock_of(&own), &self.file("kept"), &before] {
+        let (kept, writing) = (self.file("kept"), self.writing().0);
+        for left in [&own, &lock_of(&own), &kept, &writing, &before] {
             remove_if_there(left)?;
         }
         if is_locked {
             remove_if_there(&self.lock_file())?;
+            // After a loss of power there is no lock without a record.
+            let synced = File::open(&self.git_dir).and_then(|dir| dir.sync_all());
+            synced.at("cannot write", &self.git_dir)?;
         }
         remove_if_there(&self.record)
     }
@@ -256,9 +273,10 @@ impl Unfinished {
         if !self.has_begun()? {
             return self.end().map(|()| Ended::Unwritten);
         }
-        // Without the lock, a person may have done anything since.
+        // Without the lock, a person may have done anything since, and git need not find HEAD.
         if !self.is_locked()? {
-            let ended = match self.has_moved(&self.head()?)? {
+            let has_moved = self.head().and_then(|tip| self.has_moved(&tip));
+            let ended = match has_moved.unwrap_or(false) {
                 true => Ended::Moved,
                 false => Ended::Left,
             };
@@ -290,8 +308,24 @@ impl Unfinished {
 
     /// Returns true if a tip has the landing.
     fn has_moved(&self, tip: &Oid) -> Result<bool, RepoError> {
-        let is_on = || patch_equivalence::is_ancestor(&self.worktree, &self.new, tip);
-        Ok(*tip != self.old && is_on()?)
+        if *tip == self.new || *tip == self.old {
+            return Ok(*tip == self.new);
+        }
+        let contains = self
+            .git()
+            .args(["merge-base", "--is-ancestor"])
+            .args([self.new.as_str(), tip.as_str()])
+            .output()?;
+        match contains.code {
+            Some(0) => Ok(true),
+            Some(1) => Ok(false),
+            _ => Err(RepoError::Failed(format!(
+                "git cannot tell whether {} has the landing {}: {}",
+                tip.short(),
+                self.new.short(),
+                contains.stderr.trim()
+            ))),
+        }
     }
 
     /// Returns the commit of HEAD.
@@ -312,7 +346,7 @@ impl Unfinished {
     }
 
     /// Removes the locks of HEAD and of the branch that the git of this landing left when it was killed.
-    fn remove_ref_locks(&self) -> Result<(), RepoError> {
+    pub(super) fn remove_ref_locks(&self) -> Result<(), RepoError> {
         let common = common_dir(&self.git_dir);
         let branch = common.join("refs/heads").join(&self.target);
         for (lock, content) in [
@@ -334,19 +368,70 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Returns true while the git of an interrupted landing writes.
-    fn is_written(&self) -> bool {
+    /// Returns what writes while the git of an interrupted landing does. A process that it started may live on, and writes no files
+    /// of the checkout.
+    pub(super) fn writer(&self) -> Option<String> {
         let index = self.own_index();
-        let Ok(all) = proc::all() else { return true };
-        let is_it = |pid: &u32| {
-            let used = proc::environment_value(*pid, "GIT_INDEX_FILE");
-            used.is_some_and(|used| Path::new(&used) == index)
+        let Ok(all) = proc::all() else {
+            return Some("a landing that was interrupted, perhaps".to_owned());
         };
-        all.iter().any(|(pid, stat)| stat.lives() && is_it(pid))
+        let is_it = |pid: u32| {
+            let used = proc::environment_value(pid, "GIT_INDEX_FILE");
+            used.is_some_and(|used| Path::new(&used) == index) && persons_git::is_writer(pid)
+        };
+        let mut all = all.iter().filter(|(_, stat)| stat.lives());
+        let (pid, _) = all.find(|(pid, _)| is_it(**pid))?;
+        Some(format!(
+            "the git of a landing that was interrupted (process {pid})"
+        ))
+    }
+
+    /// Reads the record of a landing that did not end; none if it cannot be read.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(super) fn read(repo: &GitRepo, record: &Path) -> Result<Option<Self>, RepoError> {
+        let text = fs::read(record).at("cannot read", record)?;
+        let read = serde_json::from_slice(&text).map(|it| Self {
+            record: record.to_owned(),
+            objects: repo.repo_dir().join("objects"),
+            ..it
+        });
+        let warn = |error: &serde_json::Error| {
+            tracing::warn!(record = %record.display(), %error, "the record of an interrupted landing cannot be read");
+        };
+        Ok(read.inspect_err(warn).ok())
+    }
+
+    /// Forgets the landing, of whose repository nothing is left.
+    pub(super) fn forget(self) -> Result<(), RepoError> {
+        remove_if_there(&self.record)
+    }
+
+    /// Follows a linked worktree that was moved to where its repository knows it.
+    pub(super) fn follow(&mut self) {
+        if self.worktree.is_dir() {
+            return;
+        }
+        let Ok(link) = fs::read(self.git_dir.join("gitdir")) else {
+            return;
+        };
+        // The link may be relative.
+        let link = self.git_dir.join(bytes::path(link.trim_ascii_end()));
+        let now = link.parent().and_then(|dir| dir.canonicalize().ok());
+        let real = self.git_dir.canonicalize().ok();
+        if let Some(now) = now.filter(|now| at(now).git_dir() == real) {
+            self.worktree = now;
+        }
+    }
+
+    /// Returns true if the git directory of the worktree is there.
+    pub(super) fn has_git_dir(&self) -> bool {
+        self.git_dir.is_dir()
     }
 
     /// Returns true if the worktree was removed, and not only moved or unmounted: its repository has it no more.
-    fn is_worktree_gone(&self) -> bool {
+    pub(super) fn is_worktree_gone(&self) -> bool {
         let linked = self.git_dir.parent().filter(|it| it.ends_with("worktrees"));
         let repository = linked.and_then(Path::parent);
         !self.git_dir.is_dir() && repository.is_some_and(Path::is_dir)
@@ -364,22 +449,6 @@ pub(in super::super) enum Ended {
     TakenBack,
     /// The person removed the lock: the files stay as they are.
     Left,
-}
-
-/// A path of any bytes as JSON.
-mod any_path {
-    use std::ffi::OsString;
-    use std::path::{Path, PathBuf};
-
-    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
-        path.as_os_str().serialize(to)
-    }
-
-    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<PathBuf, D::Error> {
-        OsString::deserialize(from).map(PathBuf::from)
-    }
 }
 
 /// Copies an index with its time, by which git knows which files it must read.
@@ -400,86 +469,15 @@ fn lock_of(file: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Returns the directory of a linked worktree that was moved, as its repository knows it.
-fn moved_to(git_dir: &Path) -> Option<PathBuf> {
-    let link = fs::read(git_dir.join("gitdir")).ok()?;
-    let link = bytes::path(link.trim_ascii_end()).to_owned();
-    link.parent().map(Path::to_owned)
-}
-
-/// Lists the records of landings that did not end.
-fn records(repo: &GitRepo) -> Result<Vec<PathBuf>, RepoError> {
-    let dir = repo.repo_dir().join(RECORDS);
-    let mut found: Vec<PathBuf> = entries_in(&dir)?.iter().map(fs::DirEntry::path).collect();
-    // One that was being written has another name.
-    found.retain(|path| {
-        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        name.iter().all(u8::is_ascii_hexdigit)
-    });
-    Ok(found)
-}
-
-/// Returns true if a landing of this rig may not have ended.
-pub(in super::super) fn is_interrupted(repo: &GitRepo) -> bool {
-    records(repo).is_ok_and(|found| !found.is_empty())
-}
-
-/// Takes back the landings that did not end, unless their branches moved all the same. To be called in the turn to land.
-///
-/// # Errors
-/// [`RepoError::CheckoutBusy`] while their git still writes; when a record or a checkout cannot be read or written.
-pub(in super::super) fn recover(repo: &GitRepo) -> Result<(), RepoError> {
-    let mut first = None;
-    for record in records(repo)? {
-        if let Err(why) = recover_one(repo, record) {
-            first.get_or_insert(why);
-        }
+/// Tells, for a person, what holds an index.
+fn holder_of(lock: &Path) -> String {
+    let text = fs::read(lock).unwrap_or_default();
+    match text.starts_with(MARK.as_bytes()) {
+        true => format!(
+            "{}, or its leftover {}",
+            bytes::lossy(text.trim_ascii()),
+            lock.display()
+        ),
+        false => INDEX_LOCK.1.to_owned(),
     }
-    first.map_or(Ok(()), Err)
-}
-
-fn recover_one(repo: &GitRepo, record: PathBuf) -> Result<(), RepoError> {
-    let text = fs::read(&record).at("cannot read", &record)?;
-    let mut it = match serde_json::from_slice::<Unfinished>(&text) {
-        Ok(it) => it,
-        Err(error) => {
-            let aside = repo.repo_dir().join(UNREADABLE);
-            tracing::warn!(record = %record.display(), aside = %aside.display(), %error, "the record of an interrupted landing cannot be read and is set aside; index.lock of the checkout may be the landing's");
-            return fs::rename(&record, &aside).at("cannot move", &record);
-        }
-    };
-    it.record = record;
-    it.objects = repo.repo_dir().join("objects");
-    if it.is_worktree_gone() {
-        return remove_if_there(&it.record);
-    }
-    if !it.git_dir.is_dir() {
-        // Unmounted, perhaps. No landing can begin there.
-        return Ok(());
-    }
-    if !it.worktree.is_dir()
-        && let Some(now) = moved_to(&it.git_dir)
-    {
-        it.worktree = now;
-    }
-    if it.is_written() {
-        let what = "a landing that was interrupted".to_owned();
-        return Err(busy(&it.worktree, CheckoutBusy::Underway(what)));
-    }
-    it.remove_ref_locks()?;
-    let worktree = it.worktree.clone();
-    let ended = it.take_back()?;
-    let worktree = worktree.display();
-    match ended {
-        Ended::TakenBack => {
-            tracing::warn!(%worktree, "a landing was interrupted; the files that it had written into the checkout are taken back");
-        }
-        Ended::Left => {
-            tracing::warn!(%worktree, "a landing was interrupted, and index.lock was removed since; the files that it had written stay, and `git status` shows them");
-        }
-        Ended::Moved | Ended::Unwritten => {
-            tracing::info!(%worktree, ?ended, "a landing was interrupted; the checkout needs nothing");
-        }
-    }
-    Ok(())
 }

@@ -42,7 +42,7 @@ fn age(path: &Path, seconds: u64) {
 }
 
 /// Returns the only record of a landing.
-fn record(rig: &Rigged) -> PathBuf {
+pub(super) fn record(rig: &Rigged) -> PathBuf {
     let dir = rig.repo.repo_dir().join("horde/landings");
     let mut listed = fs::read_dir(dir).unwrap();
     listed.next().unwrap().unwrap().path()

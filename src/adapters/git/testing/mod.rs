@@ -2,6 +2,7 @@
 
 mod checkout;
 mod land;
+mod landing_bound;
 mod landing_moment;
 mod landing_recovery;
 mod landing_submodule;

@@ -177,7 +177,7 @@ fn membership_is_ancestry_not_a_claim(bench: &LocalBench) {
         .spawn()
         .unwrap();
     eventually("the liar's claim", || {
-        proc::environment_value(liar.id(), "HD_SESSION")
+        proc::environment_text(liar.id(), "HD_SESSION")
     });
     let believed = sessions.membership(liar.id());
     liar.kill().unwrap();

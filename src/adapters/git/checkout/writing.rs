@@ -1,0 +1,43 @@
+//! A mark beside the index that tells whether git writes files of a landing, and when it ended: what is written later is a person's.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use super::super::admin::At;
+use crate::ports::repo::RepoError;
+
+/// The mark. Its time of modification is zero while git writes. The time of its last change is by the clock that stamps the files,
+/// and a full disk takes it.
+pub(in super::super) struct Writing(pub(super) PathBuf);
+
+impl Writing {
+    /// Makes the mark, and notes that git is about to write.
+    pub(super) fn make(&self) -> Result<(), RepoError> {
+        File::create(&self.0).at("cannot make", &self.0)?;
+        self.begins()
+    }
+
+    /// Notes that git is about to write files.
+    pub(super) fn begins(&self) -> Result<(), RepoError> {
+        self.set(SystemTime::UNIX_EPOCH)
+    }
+
+    /// Notes that git writes no more.
+    pub(in super::super) fn ended(&self) -> Result<(), RepoError> {
+        self.set(SystemTime::now())
+    }
+
+    fn set(&self, at: SystemTime) -> Result<(), RepoError> {
+        let marked = File::options().write(true).open(&self.0);
+        let marked = marked.and_then(|file| file.set_modified(at));
+        marked.at("cannot mark", &self.0)
+    }
+
+    /// Returns when git ended, in seconds and nanoseconds; none while it may write, and if it was killed.
+    pub(super) fn end(&self) -> Option<(i64, i64)> {
+        let marked = fs::metadata(&self.0).ok()?;
+        (marked.mtime() != 0).then(|| (marked.ctime(), marked.ctime_nsec()))
+    }
+}

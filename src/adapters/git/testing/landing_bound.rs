@@ -1,0 +1,159 @@
+//! Tests of the bound between what git wrote for a landing and what a person wrote after it.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use super::Rigged;
+use super::checkout::text;
+use super::landing_recovery::{half_landed, record};
+use crate::adapters::git::checkout::{Unfinished, recover};
+use crate::adapters::git::command::Git;
+use crate::domain::ids::Oid;
+use crate::testing::poll::poll;
+
+/// Lets the clock of the files go on for more than the seconds in which a killed git may have begun another file.
+fn long_after(dir: &Path) {
+    let seconds = || {
+        let probe = dir.join("clock");
+        File::create(&probe).unwrap();
+        fs::metadata(&probe).unwrap().ctime()
+    };
+    let (began, limit) = (seconds(), Duration::from_secs(30));
+    poll(limit, || (seconds() > began + 3).then_some(())).unwrap();
+}
+
+/// Begins a landing whose files git has written; the index is kept as before.
+fn written(rig: &Rigged, new: &Oid) -> Unfinished {
+    rig.foreign_push("brought", new);
+    let begun = Unfinished::begin(&rig.repo, &rig.origin(), "main", (&rig.base, new)).unwrap();
+    let index = begun.copy_index_for_git().unwrap();
+    begun.keep_index().unwrap();
+    Git::in_dir(&rig.origin())
+        .env("GIT_INDEX_FILE", index)
+        .args(["read-tree", "-m", "-u", rig.base.as_str(), new.as_str()])
+        .run()
+        .unwrap();
+    begun
+}
+
+/// On a full disk git goes on with empty files, each after a filter that may be slow.
+#[test]
+fn file_that_git_emptied_long_after_the_last_whole_one_is_restored_and_a_later_one_of_the_person_stays()
+ {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("file", "landed\n"), ("other", "o\n")]);
+    let begun = written(&rig, &new);
+    let file = rig.origin().join("file");
+    long_after(&rig.path(""));
+    fs::write(&file, "").unwrap();
+    begun.writing().ended().unwrap();
+    long_after(&rig.path(""));
+    let other = rig.origin().join("other");
+    fs::write(&other, "").unwrap();
+    recover(&rig.repo).unwrap();
+    assert_eq!(text(file), "1\n2\n3\n");
+    assert_eq!(text(other), "", "the person emptied it");
+}
+
+/// With `text=auto` git finds another content in a file with CRLF than it wrote there.
+#[test]
+fn whole_file_whose_content_git_reads_in_another_way_is_taken_back_at_any_time() {
+    let rig = Rigged::local();
+    let attributes = rig.origin().join(".git/info/attributes");
+    fs::write(attributes, "*.txt text=auto\n").unwrap();
+    let files = [("a.txt", "landed\r\n"), ("file", "landed\n")];
+    let new = rig.commit(&rig.base, &files);
+    let begun = written(&rig, &new);
+    long_after(&rig.path(""));
+    let late = rig.origin().join("a.txt");
+    fs::write(&late, "landed\r\n").unwrap();
+    drop(begun);
+    recover(&rig.repo).unwrap();
+    assert!(!late.exists());
+    assert_eq!(text(rig.origin().join("file")), "1\n2\n3\n");
+}
+
+/// git had refused before it wrote a file: an empty one is the person's.
+#[test]
+fn landing_that_git_refused_takes_nothing_back() {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("added", "a\n")]);
+    rig.foreign_push("brought", &new);
+    let begun = Unfinished::begin(&rig.repo, &rig.origin(), "main", (&rig.base, &new)).unwrap();
+    begun.copy_index_for_git().unwrap();
+    begun.keep_index().unwrap();
+    fs::write(rig.origin().join("added"), "").unwrap();
+    begun.wrote_nothing().unwrap();
+    begun.take_back().unwrap();
+    assert!(rig.origin().join("added").exists());
+}
+
+/// The person removed the lock, and HEAD is on a branch without a commit: the record ends all the same.
+#[test]
+fn landing_without_its_lock_ends_where_git_finds_no_head() {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("file", "landed\n")]);
+    half_landed(&rig, &new, true);
+    let record = record(&rig);
+    fs::remove_file(rig.origin().join(".git/index.lock")).unwrap();
+    rig.in_origin(&["symbolic-ref", "HEAD", "refs/heads/unborn"]);
+    recover(&rig.repo).unwrap();
+    assert!(!record.exists());
+}
+
+/// The objects of the landing were never in use in the person's repository, and its garbage collection may remove them.
+#[test]
+fn landing_whose_objects_the_person_lost_is_taken_back() {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("file", "landed\n")]);
+    half_landed(&rig, &new, true);
+    // The person removed the lock, went on, and made the same lock again: only the objects are gone.
+    rig.in_origin(&["update-ref", "-d", "refs/heads/brought"]);
+    rig.in_origin(&["reflog", "expire", "--expire=now", "--all"]);
+    rig.in_origin(&["prune", "--expire=now"]);
+    let ahead = rig.in_origin(&["commit-tree", "-p", "HEAD", "-m", "p", "HEAD^{tree}"]);
+    let main = rig.origin().join(".git/refs/heads/main");
+    fs::write(main, ahead).unwrap();
+    recover(&rig.repo).unwrap();
+    assert_eq!(text(rig.origin().join("file")), "1\n2\n3\n");
+}
+
+/// A lock of a landing says what it is of, in whichever place it is found.
+#[test]
+fn lock_of_another_landing_is_named() {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("file", "landed\n")]);
+    half_landed(&rig, &new, true);
+    let again = Unfinished::begin(&rig.repo, &rig.origin(), "main", (&rig.base, &new));
+    let refused = again.unwrap_err().to_string();
+    assert!(
+        refused.contains("a landing of horde-supervisor, process"),
+        "{refused}"
+    );
+}
+
+/// git writes relative links with `worktree.useRelativePaths`.
+#[test]
+fn linked_worktree_that_was_moved_is_found_by_a_relative_link() {
+    let rig = Rigged::local();
+    rig.in_origin(&["checkout", "-q", "-b", "aside"]);
+    let (was, is) = (rig.path("linked"), rig.path("moved"));
+    rig.in_origin(&["worktree", "add", "-q", was.to_str().unwrap(), "main"]);
+    let new = rig.commit(&rig.base, &[("file", "landed\n")]);
+    rig.foreign_push("brought", &new);
+    let begun = Unfinished::begin(&rig.repo, &was, "main", (&rig.base, &new)).unwrap();
+    let index = begun.copy_index_for_git().unwrap();
+    begun.keep_index().unwrap();
+    Git::in_dir(&was)
+        .env("GIT_INDEX_FILE", index)
+        .args(["read-tree", "-m", "-u", rig.base.as_str(), new.as_str()])
+        .run()
+        .unwrap();
+    fs::rename(&was, &is).unwrap();
+    let link = rig.origin().join(".git/worktrees/linked/gitdir");
+    fs::write(link, "../../../../moved/.git\n").unwrap();
+    recover(&rig.repo).unwrap();
+    assert_eq!(text(is.join("file")), "1\n2\n3\n");
+}
