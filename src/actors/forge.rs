@@ -32,6 +32,7 @@ use crate::domain::message::{self, Body, Escalation, MergeReady, Message};
 use crate::domain::problem::ProblemKind;
 use crate::domain::queue::{self, Step};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
+use crate::ports::repo::Repo;
 
 /// Members of an attempt.
 const MEMBERS: usize = 1;
@@ -341,13 +342,27 @@ async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
             let work = async move { land::attempt(&own, &rig, id).await };
             apart(world, Some(mr.id.clone()), work).await
         }
-        None => Ok(Landing::Idle {
-            due: queue
-                .iter()
-                .filter(|mr| mr.state == MrState::Queued)
-                .filter_map(|mr| mr.not_before)
-                .min(),
-        }),
+        None => {
+            let queued = queue.iter().filter(|mr| mr.state == MrState::Queued);
+            let due = queued.filter_map(|mr| mr.not_before).min();
+            recover(args).await;
+            Ok(Landing::Idle { due })
+        }
+    }
+}
+
+/// Takes back an interrupted landing, which locks the checkout of a person until then: no other may follow. The next
+/// patrol tries again.
+async fn recover(args: &ForgeArgs) {
+    let recovered = |repo: &dyn Repo| repo.recover_landing();
+    let kind = effects::WorkKind::Landing;
+    let done = effects::repo_for(&args.world, &args.rig, kind, recovered);
+    if let Err(why) = done.await {
+        tracing::debug!(
+            rig = %args.rig,
+            %why,
+            "an interrupted landing cannot be taken back now; the next patrol tries again"
+        );
     }
 }
 

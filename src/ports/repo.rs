@@ -460,6 +460,12 @@ pub trait Repo: Send + Sync {
     /// [`RepoError::CheckoutBusy`] gives the reason.
     fn checkout_free(&self, target: &str, landing: Option<(&Oid, &Oid)>) -> Result<(), RepoError>;
 
+    /// Takes back what an interrupted landing wrote into the checkout of a rig without a remote. Cheap where there is none.
+    ///
+    /// # Errors
+    /// [`RepoError::CheckoutBusy`] while it cannot be taken back; [`RepoError`] when the checkout cannot be read or written.
+    fn recover_landing(&self) -> Result<(), RepoError>;
+
     /// Moves the target from `old` to `new` (lease) and reads it back. On a rig without a remote, the path's branch
     /// moves, and its checkout with it when that is free.
     ///

@@ -238,6 +238,10 @@ impl Repo for GitRepo {
         checkout::look(self, target, landing)
     }
 
+    fn recover_landing(&self) -> Result<(), RepoError> {
+        checkout::recover(self)
+    }
+
     fn land(&self, target: &str, old: &Oid, new: &Oid) -> Result<(), RepoError> {
         land::land(self, target, old, new)
     }

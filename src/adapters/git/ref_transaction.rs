@@ -2,6 +2,7 @@
 //! reset of another process comes in between.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
@@ -73,6 +74,12 @@ impl Prepared {
                 let mut said = Vec::new();
                 if let Some(mut messages) = self.child.stderr.take() {
                     messages.read_to_end(&mut said).map_err(failed)?;
+                }
+                // git removes its locks when it ends, but not when it is killed.
+                if let Some(signal) = self.child.wait().map_err(failed)?.signal() {
+                    return Err(RepoError::Failed(format!(
+                        "git update-ref was ended by signal {signal}"
+                    )));
                 }
                 return Ok(Err(lossy(said.trim_ascii())));
             }

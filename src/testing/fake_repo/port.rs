@@ -432,6 +432,10 @@ impl Repo for FakeRepo {
         self.enter("checkout_free", target).map(drop)
     }
 
+    fn recover_landing(&self) -> Result<(), RepoError> {
+        self.enter("recover_landing", "").map(drop)
+    }
+
     fn land(&self, target: &str, old: &Oid, new: &Oid) -> Result<(), RepoError> {
         let mut inner = self.enter("land", new.as_str())?;
         if inner.target.contains(new) {

@@ -79,6 +79,15 @@ async fn checkout_that_a_person_works_in_is_waited_for_without_testing() {
     lands(&town, &relic).await;
 }
 
+/// The start may be too early to take an interrupted landing back, and no merge request need follow.
+#[tokio::test(start_paused = true)]
+async fn interrupted_landing_is_taken_back_without_another_merge_request() {
+    let town = Scenario::new().start().await;
+    town.parts.repo.break_op("recover_landing", busy());
+    town.pass(SECOND * 100).await;
+    assert!(town.parts.repo.count("recover_landing") > 2);
+}
+
 /// The checkout was free before the gates and is not after them.
 #[tokio::test(start_paused = true)]
 async fn checkout_that_is_taken_up_during_the_gates_is_waited_for() {

@@ -12,8 +12,11 @@ use super::super::command::{CHECKOUT, Git};
 use super::super::push::Answer;
 use super::super::ref_transaction::Prepared;
 use super::super::rig::GitRepo;
+use super::changed::Changed;
+use super::parts::Parts;
+use super::recovery::is_interrupted;
 use super::unfinished::{Ended, Unfinished};
-use super::{Changed, Worktree, about, busy, free, persons_git, worktrees};
+use super::{Worktree, about, busy, free, persons_git, worktrees};
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
@@ -31,6 +34,21 @@ pub(in super::super) fn fast_forward(
     if let Some(refused) = bring(repo, checkout, new)? {
         return Ok(refused);
     }
+    let answer = move_to(repo, checkout, target, (old, new));
+    // An interrupted landing needs the objects.
+    if !is_interrupted(repo) {
+        unpin(checkout, new);
+    }
+    answer
+}
+
+/// Moves the branch to a commit that is in the user's repository.
+fn move_to(
+    repo: &GitRepo,
+    checkout: &Path,
+    target: &str,
+    (old, new): (&Oid, &Oid),
+) -> Result<Answer, RepoError> {
     // Again, because a person may have begun something during the hook of the push.
     free(repo, target, Some((old, new)))?;
     let all = worktrees(checkout)?;
@@ -106,7 +124,8 @@ fn bring(repo: &GitRepo, checkout: &Path, new: &Oid) -> Result<Option<Answer>, R
         .args(["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"])
         .args(["--no-auto-maintenance", "--no-recurse-submodules"])
         .arg(repo.repo_dir())
-        .arg(new.as_str())
+        // The person may prune unreachable objects at any time.
+        .arg(format!("+{new}:{}", pin(new)))
         .output()?;
     let said = fetched.stderr.trim().to_owned();
     // Such a message names an object, which a retry would bring again.
@@ -115,6 +134,19 @@ fn bring(repo: &GitRepo, checkout: &Path, new: &Oid) -> Result<Option<Answer>, R
         true => Ok(None),
         false if is_verdict => Ok(Some(Answer::Refused(said))),
         false => Err(RepoError::Remote(said)),
+    }
+}
+
+/// Returns the ref that keeps the objects of a landing in the user's repository until the branch has them.
+fn pin(new: &Oid) -> String {
+    format!("refs/horde/landing/{new}")
+}
+
+/// Removes the ref that kept the objects of a landing.
+pub(super) fn unpin(checkout: &Path, new: &Oid) {
+    let removed = git(checkout).args(["update-ref", "-d", &pin(new)]).run();
+    if let Err(why) = removed {
+        tracing::warn!(checkout = %checkout.display(), pin = pin(new), %why, "the ref that kept the objects of a landing cannot be removed from the checkout's repository; `git update-ref -d` removes it");
     }
 }
 
@@ -193,7 +225,8 @@ fn step_by_step(
     (old, new): (&Oid, &Oid),
 ) -> Result<Answer, RepoError> {
     let worktree = unfinished.worktree();
-    let change = match Prepared::head(git(worktree), old, new)? {
+    let prepared = Prepared::head(git(worktree), old, new);
+    let change = match prepared.inspect_err(|_| unfinished.keep_for_locks())? {
         Ok(change) => change,
         Err(said) if said.contains("but expected") => return Ok(Answer::Stale(said)),
         Err(said) => {
@@ -227,33 +260,63 @@ fn step_by_step(
         let why = "something was staged during the landing".to_owned();
         return Err(busy(worktree, CheckoutBusy::Changed(why)));
     }
-    // Last, because git overwrites ignored files, and a build of the person may make one at any time.
-    if let Some(why) = Changed::of(repo, old, new)?.obstacles(worktree) {
-        return Err(busy(worktree, why));
-    }
-    unfinished.keep_index()?;
-    let written = unfinished
-        .git()
-        .args(["read-tree", "-m", "-u", old.as_str(), new.as_str()])
-        .output();
-    unfinished.writing().ended()?;
-    let written = written?;
-    let said = written.stderr.trim();
-    if !written.ok() && is_refusal(said) {
-        unfinished.wrote_nothing()?;
-        return Err(busy(worktree, CheckoutBusy::Changed(said.to_owned())));
-    }
-    if !written.ok() {
-        return Err(RepoError::Failed(format!(
-            "the files of a landing cannot be written to {}: {said}",
-            worktree.display()
-        )));
-    }
+    write(repo, unfinished)?;
     unfinished.use_index()?;
     settle(worktree)?;
     match change.commit()? {
         Ok(()) => Ok(Answer::Done),
         Err(said) => Ok(Answer::Stale(said)),
+    }
+}
+
+/// Writes the files of a landing, in parts.
+fn write(repo: &GitRepo, landing: &Unfinished) -> Result<(), RepoError> {
+    let (old, new) = landing.commits();
+    let changed = Changed::of(repo, old, new)?;
+    let mut parts = Parts::of(repo, old, new)?;
+    landing.keep_index()?;
+    let mut is_first = true;
+    let mut write = || {
+        while let Some(part) = parts.next()? {
+            // git overwrites ignored files, and a build of the person may make one at any time.
+            let obstacles =
+                changed.obstacles_of(landing.worktree(), &|path| part.paths.contains(path));
+            let refused = match obstacles {
+                Some(why) => Some(why),
+                None => write_part(landing, &part.from, &part.to)?.map(CheckoutBusy::Changed),
+            };
+            if let Some(why) = refused {
+                return Ok(Some(why));
+            }
+            is_first = false;
+        }
+        Ok(None)
+    };
+    let written = write();
+    landing.writing().ended()?;
+    let Some(why) = written? else {
+        return Ok(());
+    };
+    if is_first {
+        landing.wrote_nothing()?;
+    }
+    Err(busy(landing.worktree(), why))
+}
+
+/// Writes the files that differ between two trees. Returns git's refusal, before which it wrote nothing.
+fn write_part(landing: &Unfinished, from: &Oid, to: &Oid) -> Result<Option<String>, RepoError> {
+    let written = landing
+        .git()
+        .args(["read-tree", "-m", "-u", from.as_str(), to.as_str()])
+        .output()?;
+    let said = written.stderr.trim();
+    match written.ok() {
+        true => Ok(None),
+        false if is_refusal(said) => Ok(Some(said.to_owned())),
+        false => Err(RepoError::Failed(format!(
+            "the files of a landing cannot be written to {}: {said}",
+            landing.worktree().display()
+        ))),
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::super::admin::{At, entries_in};
 use super::super::rig::GitRepo;
 use super::busy;
+use super::fast_forward::unpin;
 use super::unfinished::{Ended, RECORDS, Unfinished};
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
@@ -63,7 +64,11 @@ fn recover_one(repo: &GitRepo, record: PathBuf) -> Result<(), RepoError> {
         return Err(busy(&worktree, CheckoutBusy::Underway(what)));
     }
     it.remove_ref_locks()?;
+    let new = it.commits().1.clone();
     let ended = it.take_back()?;
+    if worktree.is_dir() {
+        unpin(&worktree, &new);
+    }
     let worktree = worktree.display();
     match ended {
         Ended::TakenBack => {

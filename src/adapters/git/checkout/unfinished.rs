@@ -1,6 +1,7 @@
 //! A landing in the user's checkout, from its first lock to its last: what it wrote is taken back unless its branch moved, also
 //! when the supervisor or the machine went down.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -43,6 +44,9 @@ pub(in super::super) struct Unfinished {
     new: Oid,
     /// The content of the lock: another process may make one in its place.
     mark: String,
+    /// Set when a git that held locks of refs was killed.
+    #[serde(skip)]
+    may_leave_locks: Cell<bool>,
     #[serde(skip)]
     record: PathBuf,
     /// Our objects, among them those of the landing.
@@ -77,6 +81,7 @@ impl Unfinished {
                 std::process::id(),
                 Timestamp::now()
             ),
+            may_leave_locks: Cell::new(false),
             record: records.join(hex(&Sha256::digest(bytes::of(worktree)))),
             objects: repo.repo_dir().join("objects"),
         };
@@ -212,6 +217,11 @@ impl Unfinished {
         fs::metadata(self.old_index()).map_or(0, |kept| kept.ctime())
     }
 
+    /// Notes that git may have left locks of refs: the record stays until they are gone.
+    pub(super) fn keep_for_locks(&self) {
+        self.may_leave_locks.set(true);
+    }
+
     /// Notes that git refused before it wrote anything.
     pub(in super::super) fn wrote_nothing(&self) -> Result<(), RepoError> {
         remove_if_there(&self.old_index())
@@ -271,6 +281,9 @@ impl Unfinished {
     /// When that is unknown, or something could not be taken back: the record stays, and so does the lock. It can be repeated.
     pub(in super::super) fn take_back(self) -> Result<Ended, RepoError> {
         if !self.has_begun()? {
+            if self.may_leave_locks.get() {
+                self.remove_ref_locks()?;
+            }
             return self.end().map(|()| Ended::Unwritten);
         }
         // Without the lock, a person may have done anything since, and git need not find HEAD.

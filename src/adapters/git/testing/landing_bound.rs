@@ -6,12 +6,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Rigged;
-use super::checkout::text;
+use super::checkout::{lands, text};
 use super::landing_recovery::{half_landed, record};
 use crate::adapters::git::checkout::{Unfinished, recover};
 use crate::adapters::git::command::Git;
+use crate::adapters::git::land::land;
 use crate::domain::ids::Oid;
+use crate::ports::repo::RepoError;
 use crate::testing::poll::poll;
+use crate::testing::program;
 
 /// Lets the clock of the files go on for more than the seconds in which a killed git may have begun another file.
 fn long_after(dir: &Path) {
@@ -156,4 +159,94 @@ fn linked_worktree_that_was_moved_is_found_by_a_relative_link() {
     fs::write(link, "../../../../moved/.git\n").unwrap();
     recover(&rig.repo).unwrap();
     assert_eq!(text(is.join("file")), "1\n2\n3\n");
+}
+
+/// A filter of `*.slow` files that takes a while, and does something at the first one.
+fn slow_filter(rig: &Rigged, at_first: &str) {
+    let attributes = rig.origin().join(".git/info/attributes");
+    fs::write(attributes, "*.slow filter=slow\n").unwrap();
+    let script = rig.path("smudge");
+    let seen = rig.path("seen").display().to_string();
+    let checkout = rig.origin().display().to_string();
+    program::script(
+        &script,
+        &format!(
+            "[ -e {seen} ] || {{ touch {seen}; cd {checkout}; unset GIT_DIR GIT_INDEX_FILE; {at_first}; }}\n\
+            exec cat\n"
+        ),
+    );
+    rig.in_origin(&["config", "filter.slow.smudge", script.to_str().unwrap()]);
+    rig.in_origin(&["config", "filter.slow.clean", "cat"]);
+}
+
+/// git compares all files before it writes the first one, and would overwrite what a person saves meanwhile.
+#[test]
+fn file_that_a_person_saves_while_others_are_written_stays() {
+    for mine in ["y.slow", "z.new", "secret.ignored"] {
+        let rig = Rigged::local();
+        fs::write(rig.origin().join(".git/info/exclude"), "*.ignored\n").unwrap();
+        let names = ["a.slow", "b.slow", "c.slow", "d.slow", "y.slow"];
+        let first: Vec<_> = names.map(|name| (name, "1\n")).into();
+        let first = rig.commit(&rig.base, &first);
+        lands(&rig, &first);
+        slow_filter(&rig, &format!("echo mine > {mine}"));
+        let mut second: Vec<_> = names.map(|name| (name, "2\n")).into();
+        if mine != "y.slow" {
+            second.push((mine, "landed\n"));
+        }
+        let second = rig.commit(&first, &second);
+        let refused = land(&rig.repo, "main", &first, &second).unwrap_err();
+        assert!(
+            matches!(refused, RepoError::CheckoutBusy { .. }),
+            "{refused}"
+        );
+        assert_eq!(text(rig.origin().join(mine)), "mine\n");
+        assert_eq!(text(rig.origin().join("a.slow")), "1\n", "it is taken back");
+        fs::remove_file(rig.origin().join(mine)).unwrap();
+        rig.in_origin(&["checkout", "-q", "--", "."]);
+        land(&rig.repo, "main", &first, &second).unwrap();
+        assert_eq!(text(rig.origin().join("y.slow")), "2\n");
+    }
+}
+
+/// The objects were unreachable until the branch had them: HEAD was broken.
+#[test]
+fn person_who_prunes_during_a_landing_takes_nothing_of_it() {
+    for prune in ["git prune --expire=now", "git repack -adq"] {
+        let rig = Rigged::local();
+        let first = rig.commit(&rig.base, &[("a.slow", "1\n"), ("b", "1\n")]);
+        lands(&rig, &first);
+        slow_filter(&rig, prune);
+        let second = rig.commit(&first, &[("a.slow", "2\n"), ("b", "2\n")]);
+        land(&rig.repo, "main", &first, &second).unwrap();
+        assert!(rig.path("seen").exists(), "it ran");
+        rig.in_origin(&["fsck", "--strict"]);
+        let pins = rig.in_origin(&["for-each-ref", "refs/horde"]);
+        assert_eq!(pins, "", "no ref of a landing stays");
+    }
+}
+
+/// A file comes in the place of a directory, and the reverse, in steps.
+#[test]
+fn landing_in_steps_replaces_files_by_directories_and_the_reverse() {
+    let rig = Rigged::local();
+    let many: Vec<String> = (0..40).map(|number| format!("many/{number}")).collect();
+    let mut files = vec![
+        ("a", "file\n"),
+        ("d/x", "x\n"),
+        ("d/y/z", "z\n"),
+        ("d-e", "e\n"),
+    ];
+    files.extend(many.iter().map(|name| (name.as_str(), "1\n")));
+    let first = rig.commit(&rig.base, &files);
+    lands(&rig, &first);
+    let mut files = vec![("a", ""), ("d/x", ""), ("d/y/z", ""), ("d-e", "")];
+    files.extend(many.iter().map(|name| (name.as_str(), "2\n")));
+    let second = rig.commit(&first, &files);
+    let second = rig.commit(&second, &[("a/b", "b\n"), ("d", "now a file\n")]);
+    land(&rig.repo, "main", &first, &second).unwrap();
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+    assert_eq!(text(rig.origin().join("a/b")), "b\n");
+    assert_eq!(text(rig.origin().join("d")), "now a file\n");
+    assert_eq!(text(rig.origin().join("many/39")), "2\n");
 }

@@ -1,0 +1,115 @@
+//! The paths that a landing changes in the user's checkout, and the files of the user in their places.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use super::super::bytes;
+use super::super::rig::GitRepo;
+use super::{NAMED_MAX, named};
+use crate::domain::ids::Oid;
+use crate::domain::merge::CheckoutBusy;
+use crate::ports::repo::RepoError;
+
+/// The paths that a landing changes.
+pub(super) struct Changed {
+    pub(super) all: HashSet<Vec<u8>>,
+    added: Vec<Vec<u8>>,
+    /// Paths of which the kind changes: a file, a link, a submodule.
+    retyped: Vec<Vec<u8>>,
+    removed: HashSet<Vec<u8>>,
+}
+
+impl Changed {
+    pub(super) fn of(repo: &GitRepo, old: &Oid, new: &Oid) -> Result<Self, RepoError> {
+        let diff = repo
+            .git()
+            .args(["diff-tree", "-r", "-z", "--name-status", "--no-renames"])
+            .args([old.as_str(), new.as_str()])
+            .run()?;
+        let mut fields = bytes::split(&diff.stdout);
+        let mut all = HashSet::new();
+        let (mut added, mut retyped, mut removed) = (Vec::new(), Vec::new(), HashSet::new());
+        while let (Some(status), Some(name)) = (fields.next(), fields.next()) {
+            all.insert(name.to_vec());
+            match status {
+                b"A" => added.push(name.to_vec()),
+                b"T" => retyped.push(name.to_vec()),
+                b"D" => drop(removed.insert(name.to_vec())),
+                _ => {}
+            }
+        }
+        Ok(Self {
+            all,
+            added,
+            retyped,
+            removed,
+        })
+    }
+
+    /// Returns the untracked files, including ignored ones, in place of files that the landing adds. git removes the checkout of a
+    /// submodule that becomes a file, with everything in it.
+    pub(super) fn obstacles(&self, path: &Path) -> Option<CheckoutBusy> {
+        self.obstacles_of(path, &|_| true)
+    }
+
+    /// As [`Changed::obstacles`], of some of the paths.
+    pub(super) fn obstacles_of(
+        &self,
+        path: &Path,
+        of: &dyn Fn(&[u8]) -> bool,
+    ) -> Option<CheckoutBusy> {
+        let mut found = Vec::new();
+        for name in self.added.iter().filter(|name| of(name)) {
+            if found.len() > NAMED_MAX {
+                break;
+            }
+            find_obstacles(path, name, &self.removed, &mut found);
+        }
+        for name in self.retyped.iter().filter(|name| of(name)) {
+            let place = path.join(bytes::path(name));
+            if fs::symlink_metadata(&place).is_ok_and(|kind| kind.is_dir()) {
+                below(&place, name, &self.removed, &mut found);
+            }
+        }
+        found.truncate(NAMED_MAX + 1);
+        found.dedup();
+        named(found).map(CheckoutBusy::InTheWay)
+    }
+}
+
+/// Searches for files in the way of `name`: above it, at it, or below it. Files that the landing itself removes do
+/// not count.
+fn find_obstacles(top: &Path, name: &[u8], removed: &HashSet<Vec<u8>>, found: &mut Vec<String>) {
+    let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    for (end, _) in slashes {
+        let parent = &name[..end];
+        match fs::symlink_metadata(top.join(bytes::path(parent))) {
+            Ok(kind) if kind.is_dir() => {}
+            Ok(_) if removed.contains(parent) => return,
+            Ok(_) => return found.push(bytes::lossy(parent)),
+            Err(_) => return,
+        }
+    }
+    let place = top.join(bytes::path(name));
+    match fs::symlink_metadata(&place) {
+        Ok(kind) if kind.is_dir() => below(&place, name, removed, found),
+        Ok(_) => found.push(bytes::lossy(name)),
+        Err(_) => {}
+    }
+}
+
+/// Searches for files in a directory that becomes a file. An unreadable directory is in the way.
+fn below(dir: &Path, name: &[u8], removed: &HashSet<Vec<u8>>, found: &mut Vec<String>) {
+    let Ok(entries) = fs::read_dir(dir) else {
+        return found.push(bytes::lossy(name));
+    };
+    for entry in entries.flatten() {
+        let name = bytes::below(name, bytes::of(Path::new(&entry.file_name())));
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => below(&entry.path(), &name, removed, found),
+            _ if removed.contains(&name[..]) => {}
+            _ => found.push(bytes::lossy(&name)),
+        }
+    }
+}
