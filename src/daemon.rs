@@ -48,7 +48,7 @@ use crate::telemetry;
 
 /// Exit code of a supervisor that ended without an error of its own.
 const STOPPED: u8 = 0;
-/// Exit codes of `2-contract.md`, 2.1.
+/// Exit codes of `contract.md`, 2.1.
 const FAILED: u8 = 1;
 const CONFIG_INVALID: u8 = 2;
 const HELD_BY_ANOTHER: u8 = 4;
