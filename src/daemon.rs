@@ -28,7 +28,7 @@ use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::ground::Ground;
-use self::keeper::Keeper;
+use self::keeper::{OwnFiles, keep};
 use self::manager::Manager;
 use crate::actors::ask;
 use crate::actors::mail::ConfigMsg;
@@ -48,7 +48,7 @@ use crate::telemetry;
 
 /// Exit code of a supervisor that ended without an error of its own.
 const STOPPED: u8 = 0;
-/// Exit codes of `2-contract.md`, 2.1.
+/// Exit codes of `contract.md`, 2.1.
 const FAILED: u8 = 1;
 const CONFIG_INVALID: u8 = 2;
 const HELD_BY_ANOTHER: u8 = 4;
@@ -281,8 +281,8 @@ impl Control {
         let _taken = renew.try_send(listener);
         let handlers = Arc::new(Handlers::new(Arc::clone(world), stop));
         let serving = tokio::spawn(server::serve(listeners, handlers, watching));
-        let keeper = Keeper::new(ground, file, renew);
-        let keeping = tokio::spawn(keeper.run(Arc::clone(world)));
+        let mut files = OwnFiles::new(ground, file, renew);
+        let keeping = tokio::spawn(keep(move || files.check(), Arc::clone(world)));
         let control = Self {
             stopping,
             serving,

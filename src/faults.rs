@@ -1,4 +1,4 @@
-//! Fault points for crash sweeps (`4-rules.md`): with the cargo feature `fault-points`, `HORDE_FAULT=<step>[:n]` aborts
+//! Fault points for crash sweeps (`rules.md`): with the cargo feature `fault-points`, `HORDE_FAULT=<step>[:n]` aborts
 //! the process the n-th time the step is reached. Without the feature, the variable is not read.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Logs on stderr. An event of the journal is a JSON line with the journal's own fields (`2-contract.md`, 2.6); any
+//! Logs on stderr. An event of the journal is a JSON line with the journal's own fields (`contract.md`, 2.6); any
 //! other line has `ts`, `level`, `target`, `message` and its fields.
 
 mod sink;

@@ -22,13 +22,13 @@ use crate::domain::ids::{RigName, SessionId};
 /// The owner of a budget: if its disk or process hangs, only its own places are used up.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
-    /// A rig: its checkout, repositories and sandboxes.
+    /// A rig: its checkout, repositories, sandboxes and task files.
     Rig(RigName),
-    /// A session: its processes, its holder, its log.
+    /// A session: its processes, its holder, its log, its transcript.
     Session(SessionId),
     /// A process that calls the supervisor.
     Caller(u32),
-    /// The city: all sessions at once, and the task files.
+    /// The city: all sessions at once, and files of no rig.
     City,
 }
 

@@ -10,6 +10,7 @@ use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::harness::hooks::is_conversation;
 use crate::domain::ids::SessionId;
 use crate::ports::sessions::{SessionError, SessionHandle};
+use crate::ports::tasks::TaskFiles;
 
 /// The session fact that names its conversation.
 pub const CONVERSATION: &str = "conversation";
@@ -64,11 +65,11 @@ pub(in crate::actors) async fn to_resume(
     let Some(transcript) = fact(world, &before.id, TRANSCRIPT).await? else {
         return Ok(Some(conversation));
     };
-    let there = effects::tasks(
-        world,
-        move |tasks| Ok(tasks.is_file(Path::new(&transcript))),
-    );
-    let there = there.await.map_err(|error| error.to_string())?;
+    let owner = effects::Owner::Session(before.id.clone());
+    let is_there = move |tasks: &dyn TaskFiles| Ok(tasks.is_file(Path::new(&transcript)));
+    let there = effects::tasks(world, owner, is_there)
+        .await
+        .map_err(|error| error.to_string())?;
     Ok(there.then_some(conversation))
 }
 

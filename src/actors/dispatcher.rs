@@ -116,7 +116,7 @@ impl Actor for DispatcherActor {
 }
 
 impl Dispatcher {
-    /// Handles the end of a patrol in the order of `4-rules.md`: wisps first, then what is due.
+    /// Handles the end of a patrol in the order of `rules.md`: wisps first, then what is due.
     fn collect(&mut self, me: &ActorRef<DispatcherMsg>) {
         if let Some(looking) = self.expired.rest_due(&self.world) {
             let world = Arc::clone(&self.world);

@@ -14,8 +14,8 @@ use tokio::sync::OwnedSemaphorePermit;
 pub use self::rigs::{
     discard, prepare, prepare_held, repo, repo_for, set_up, unseen_rigs, user_email,
 };
-pub use super::budgets::WorkKind;
-use super::budgets::{Owner, Spent};
+use super::budgets::Spent;
+pub use super::budgets::{Owner, WorkKind};
 use super::claims::ClaimKey;
 use super::world::World;
 use crate::domain::city::{Agent, Rights};
@@ -83,9 +83,10 @@ pub async fn caller<T: Send + 'static>(
 /// Runs work on task files.
 ///
 /// # Errors
-/// The work's own error, or that earlier work on them hangs.
+/// The work's own error, or that earlier work on files of this owner hangs.
 pub async fn tasks<T: Send + 'static>(
     world: &World,
+    owner: Owner,
     work: impl FnOnce(&dyn TaskFiles) -> Result<T, TaskError> + Send + 'static,
 ) -> Result<T, TaskError> {
     let tasks = Arc::clone(&world.tasks);
@@ -93,7 +94,7 @@ pub async fn tasks<T: Send + 'static>(
         path: world.city.state_dir(),
         why,
     };
-    let done = budgeted(world, Owner::City, WorkKind::Tasks, move || work(&*tasks)).await;
+    let done = budgeted(world, owner, WorkKind::Tasks, move || work(&*tasks)).await;
     done.map_err(|spent| failed(spent.to_string()))?
         .ok_or_else(|| failed("an operation on task files panicked".into()))?
 }

@@ -1,5 +1,5 @@
 //! Running the gates of a rig, and telling a red branch from broken infrastructure
-//! (`1-product.md`; `4-rules.md`, gates).
+//! (`product.md`; `rules.md`, gates).
 
 use crate::actors::records::facts;
 use crate::actors::rig_settings::gate_env;
@@ -122,7 +122,7 @@ struct Baseline {
     at: Timestamp,
 }
 
-/// Returns the gate's verdict on the target itself: run once per state of the target (`4-rules.md`, gates). A failure
+/// Returns the gate's verdict on the target itself: run once per state of the target (`rules.md`, gates). A failure
 /// to run says nothing about that state and is not stored; a red verdict may be the machine's fault and expires.
 async fn baseline(world: &World, rig: &Rig, gate: &Gate, target: &TargetState) -> Verdict {
     const BELIEVED: SignedDuration = SignedDuration::from_mins(10);
@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    /// `1-product.md`: a gate that cannot run is never "pass", never blamed on the branch.
+    /// `product.md`: a gate that cannot run is never "pass", never blamed on the branch.
     #[test]
     fn gate_that_cannot_run_is_an_infrastructure_failure() {
         assert_eq!(verdict(&run(Some(0))), Verdict::Pass);

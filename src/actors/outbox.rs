@@ -50,7 +50,7 @@ pub async fn drain(world: &Arc<World>) {
 /// other tasks hold; these tasks then repeat their work.
 pub async fn empty(world: &Arc<World>) -> Result<Vec<ClaimKey>, Refusal> {
     let (mut trying, mut elsewhere) = (JoinSet::new(), Vec::new());
-    let left = effects::tasks(world, |tasks| tasks.outbox()).await?;
+    let left = effects::tasks(world, effects::Owner::City, |tasks| tasks.outbox()).await?;
     let authors: BTreeSet<_> = left.iter().map(|(_, intent)| author(intent)).collect();
     for author in authors {
         match world.claims.claim_or_repeat(author.clone()) {
@@ -84,7 +84,7 @@ fn author(intent: &Result<Intent, TaskError>) -> ClaimKey {
 /// Tries the files of one raider, until one has to wait: later ones must not be handled before it.
 async fn empty_of(world: Arc<World>, whose: ClaimKey, mut claim: Claim) {
     loop {
-        let left = effects::tasks(&world, |tasks| tasks.outbox()).await;
+        let left = effects::tasks(&world, effects::Owner::City, |tasks| tasks.outbox()).await;
         let left = left.unwrap_or_else(|error| {
             tracing::warn!(%error, "the outbox could not be read; the next patrol retries");
             Vec::new()
@@ -161,7 +161,10 @@ async fn carry_out(world: &World, file: PathBuf, intent: Result<Intent, TaskErro
             );
         }
     }
-    let settle = effects::tasks(world, move |tasks| tasks.remove_intent(&file)).await;
+    let settle = effects::tasks(world, effects::Owner::City, move |tasks| {
+        tasks.remove_intent(&file)
+    })
+    .await;
     or_warn!(
         settle,
         "a handled file could not be removed from the outbox"
@@ -193,13 +196,17 @@ async fn mismatch(
     }
     let (cwd, sandbox) = (intent.cwd.clone(), world.city.sandbox(raider));
     let within = move |tasks: &dyn TaskFiles| Ok(tasks.is_within(&cwd, &sandbox));
-    let within = effects::tasks(world, within).await?;
+    let within =
+        effects::tasks(world, effects::Owner::Rig(hook.raider.rig.clone()), within).await?;
     Ok((!within).then(|| format!("it was not written in the sandbox of {raider}")))
 }
 
 async fn set_aside(world: &World, file: PathBuf, intent: Option<&Intent>, why: String) -> Next {
     let path = file.clone();
-    let aside = effects::tasks(world, move |tasks| tasks.set_aside(&path)).await;
+    let aside = effects::tasks(world, effects::Owner::City, move |tasks| {
+        tasks.set_aside(&path)
+    })
+    .await;
     if let Err(error) = aside {
         tracing::warn!(%error, "an invalid file could not be set aside and stays in the outbox");
         return Next::Over;

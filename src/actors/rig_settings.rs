@@ -40,7 +40,7 @@ pub async fn raider_env(
     .build())
 }
 
-/// Returns the environment of gates: neither `SSH_AUTH_SOCK` nor harness keys unless named (`2-contract.md`,
+/// Returns the environment of gates: neither `SSH_AUTH_SOCK` nor harness keys unless named (`contract.md`,
 /// `gate_env_pass`).
 #[must_use]
 pub fn gate_env(world: &World, rig: &Rig) -> BTreeMap<String, String> {

@@ -213,7 +213,8 @@ async fn find(world: &World, spec: &ChildSpec) -> Result<(), StoreError> {
         return Ok(());
     };
     let dir = places::pi(&root, &dir);
-    let newest = effects::tasks(world, move |tasks| tasks.newest(&dir, ".jsonl"));
+    let session = effects::Owner::Session(spec.session.clone());
+    let newest = effects::tasks(world, session, move |tasks| tasks.newest(&dir, ".jsonl"));
     match newest.await {
         Ok(Some(path)) => open(world, owner, Format::Pi, &root, &path).await,
         Ok(None) => Ok(()),
@@ -296,7 +297,9 @@ async fn read_on(world: &World, mut source: Source, over: bool) -> Result<bool, 
     for _ in 0..PARTS {
         let (path, root) = (source.path.clone(), source.root.clone());
         let from = source.cursor.offset;
-        let part = effects::tasks(world, move |tasks| {
+        let session = SessionId::new(&source.owner.session);
+        let session = session.map_or(effects::Owner::City, effects::Owner::Session);
+        let part = effects::tasks(world, session, move |tasks| {
             tasks.transcript(&path, &root, from, PART)
         });
         let part = match part.await {

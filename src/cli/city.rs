@@ -1,4 +1,4 @@
-//! Finds the city that a command is for, and its socket (`2-contract.md`, 2.1).
+//! Finds the city that a command is for, and its socket (`contract.md`, 2.1).
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -216,11 +216,11 @@ fn bytes(text: &str) -> Option<u64> {
 
 /// Parses one of a few words; `later` are words of the contract that do not work yet.
 pub fn choice<T: Copy>(
-    options: &'static [(&'static str, T)],
+    options: impl AsRef<[(&'static str, T)]>,
     later: &'static [&'static str],
 ) -> impl Fn(&Node) -> Parsed<T> {
     move |node| {
-        let word = text(node)?;
+        let (word, options) = (text(node)?, options.as_ref());
         if let Some((_, value)) = options.iter().find(|(name, _)| *name == word) {
             return Ok(*value);
         }

@@ -1,4 +1,4 @@
-//! The rights of callers (`2-contract.md`, 2.4; `4-rules.md`, security): a pure table, checked before the arguments are
+//! The rights of callers (`contract.md`, 2.4; `rules.md`, security): a pure table, checked before the arguments are
 //! read.
 //!
 //! ```text

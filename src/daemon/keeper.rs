@@ -75,15 +75,51 @@ async fn report(world: &Arc<World>, mut look: Look) {
     looked(world, look).await;
 }
 
-/// Looks after the supervisor's own files: state directory, lock and socket.
-pub(super) struct Keeper {
+/// Checks at the start and at every patrol, for ever.
+pub(super) async fn keep<C: FnMut() -> Look + Send + 'static>(check: C, world: Arc<World>) {
+    let mut checking = begin(check);
+    loop {
+        let (check, look) = match tokio::time::timeout(CHECK_LIMIT, &mut checking).await {
+            Ok(Ok((check, look))) => (Some(check), look),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the check of the supervisor's own files was cancelled; it stays off until the next start");
+                return;
+            }
+            // One check at a time: its thread is waited for again after the next interval.
+            Err(_) => (None, unanswered(&world.newest())),
+        };
+        let own = world.newest();
+        // In a task of its own: a panic must not end the patrols.
+        let reported = tokio::spawn(async move { report(&own, look).await });
+        if let Err(panic) = reported.await {
+            tracing::error!(%panic, "the report about the supervisor's own files panicked; the next patrol reports again");
+        }
+        let interval = world.newest().city.daemon.patrol_interval;
+        tokio::time::sleep(interval).await;
+        if let Some(check) = check {
+            checking = begin(check);
+        }
+    }
+}
+
+/// Begins a check on a thread. After a panic nothing is known to be wrong, and the next patrol checks again.
+fn begin<C: FnMut() -> Look + Send + 'static>(mut check: C) -> JoinHandle<(C, Look)> {
+    tokio::task::spawn_blocking(move || {
+        // Not dropped by a panic, which would remove the socket's file.
+        let look = catch_unwind(AssertUnwindSafe(&mut check));
+        (check, look.unwrap_or_default())
+    })
+}
+
+/// The supervisor's own files: state directory, lock and socket. Dropping it removes the socket's file.
+pub(super) struct OwnFiles {
     ground: Arc<Ground>,
     socket: SocketFile,
     /// Receives a socket that was made again, to be served from then on.
     renew: mpsc::Sender<UnixListener>,
 }
 
-impl Keeper {
+impl OwnFiles {
     pub(super) fn new(
         ground: Arc<Ground>,
         socket: SocketFile,
@@ -96,43 +132,8 @@ impl Keeper {
         }
     }
 
-    /// Checks the files at the start and at every patrol, for ever. Dropping it removes the socket's file.
-    pub(super) async fn run(self, world: Arc<World>) {
-        let mut checking = self.begin_check();
-        loop {
-            let (keeper, look) = match tokio::time::timeout(CHECK_LIMIT, &mut checking).await {
-                Ok(Ok((keeper, look))) => (Some(keeper), look),
-                Ok(Err(error)) => {
-                    tracing::error!(%error, "the check of the supervisor's own files was cancelled; it stays off until the next start");
-                    return;
-                }
-                // One check at a time: its thread is waited for again after the next interval.
-                Err(_) => (None, unanswered(&world.newest())),
-            };
-            let own = world.newest();
-            // In a task of its own: a panic must not end the patrols.
-            let reported = tokio::spawn(async move { report(&own, look).await });
-            if let Err(panic) = reported.await {
-                tracing::error!(%panic, "the report about the supervisor's own files panicked; the next patrol reports again");
-            }
-            let interval = world.newest().city.daemon.patrol_interval;
-            tokio::time::sleep(interval).await;
-            if let Some(keeper) = keeper {
-                checking = keeper.begin_check();
-            }
-        }
-    }
-
-    /// Begins a check on a thread. After a panic nothing is known to be wrong, and the next patrol checks again.
-    fn begin_check(mut self) -> JoinHandle<(Self, Look)> {
-        tokio::task::spawn_blocking(move || {
-            // Not dropped by a panic, which would remove the socket's file.
-            let look = catch_unwind(AssertUnwindSafe(|| self.check()));
-            (self, look.unwrap_or_default())
-        })
-    }
-
-    fn check(&mut self) -> Look {
+    /// Checks them, and mends what it can.
+    pub(super) fn check(&mut self) -> Look {
         let mut look = self.ground.check();
         // Without its directory there is no place for the socket; the missing directory is reported already.
         if look
@@ -186,5 +187,47 @@ impl Keeper {
         self.socket = socket;
         // The server is gone only at the end, when no socket is needed.
         self.renew.try_send(listener).map_err(std::io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+    use crate::testing::world::Scenario;
+
+    #[tokio::test(start_paused = true)]
+    async fn check_that_panics_keeps_its_files_and_is_repeated_at_the_next_patrol() {
+        let town = Scenario::new().start().await;
+        let dir = crate::testing::scratch();
+        let private = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(dir.path(), private).unwrap();
+        let path = dir.path().join("control.sock");
+        let (_listener, socket) = bind(&path).unwrap().listen().unwrap();
+        let checks = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&checks);
+        let check = move || {
+            let says = format!("{} is served", socket.path().display());
+            let mut number = count.lock().unwrap_or_else(PoisonError::into_inner);
+            *number += 1;
+            assert!(*number > 1, "on purpose");
+            let mut look = Look::default();
+            look.leave(Part::Lock, "/city", says, "");
+            look
+        };
+        let keeping = tokio::spawn(keep(check, Arc::clone(&town.world)));
+        let interval = town.world.city.daemon.patrol_interval;
+        let findings = || town.world.directory.ground.findings().len();
+        for (waited, found) in [(interval / 2, 0), (interval, 1)] {
+            town.pass(waited).await;
+            assert_eq!(findings(), found);
+            assert!(path.exists(), "the panic did not drop the files");
+        }
+        assert_eq!(*checks.lock().unwrap_or_else(PoisonError::into_inner), 2);
+        keeping.abort();
+        let _aborted = keeping.await;
+        assert!(!path.exists());
     }
 }

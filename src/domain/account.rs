@@ -1,4 +1,4 @@
-//! Accounts: one login and one limit that the sessions of a harness share (`2-contract.md`, 2.4, `condition`; exit 9).
+//! Accounts: one login and one limit that the sessions of a harness share (`contract.md`, 2.4, `condition`; exit 9).
 //!
 //! ```text
 //!            a limit, a login             the limit's time, or its end is seen,

@@ -1,4 +1,4 @@
-//! Automations: a gate, and the command that runs when it opens (`2-contract.md`, 2.2).
+//! Automations: a gate, and the command that runs when it opens (`contract.md`, 2.2).
 //!
 //! ```text
 //!  gate opens ──► run recorded (running) ──► attempt, at most `retries` more ──► completed | failed

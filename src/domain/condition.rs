@@ -1,5 +1,5 @@
 //! Conditions that keep an agent from its work although its session is well: a question to a person, a limit of its
-//! account, or an expired login (`2-contract.md`, 2.4, `condition`).
+//! account, or an expired login (`contract.md`, 2.4, `condition`).
 //!
 //! A condition is no death, no stall and no idleness. It comes from the screen, and from reports of the harness where
 //! there are any ([`Report`]). It holds actions up and never ends anything.

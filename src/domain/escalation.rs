@@ -18,7 +18,7 @@ use super::message::{Escalation, Severity};
 use super::problem::Problem;
 use super::relic::RelicStatus;
 
-/// The maximum number of times an escalation is raised again (`4-rules.md`, escalations).
+/// The maximum number of times an escalation is raised again (`rules.md`, escalations).
 pub const RERAISES: u8 = 2;
 /// The maximum number of open problems per subject. Further reports are added to the newest, so that a subject that
 /// keeps finding new words does not call people all the time.

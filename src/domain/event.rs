@@ -1,4 +1,4 @@
-//! Events: the journal's entries. An event per transition, each with its cause (`2-contract.md`, 2.6).
+//! Events: the journal's entries. An event per transition, each with its cause (`contract.md`, 2.6).
 
 use std::fmt;
 

@@ -103,7 +103,7 @@ pub struct CycleBrake {
 }
 
 /// More than this many planned cycles within [`CYCLE_WINDOW`] make the next one a death
-/// (`4-rules.md`, restart).
+/// (`rules.md`, restart).
 pub const CYCLES_MAX: usize = 10;
 /// See [`CYCLES_MAX`].
 pub const CYCLE_WINDOW: Duration = Duration::from_secs(600);

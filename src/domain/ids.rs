@@ -239,13 +239,13 @@ impl RaiderId {
         Self { rig, name }
     }
 
-    /// Returns `gt-<rig>-<Name>` (`4-rules.md`, names; `raider-lifecycle.md`, slot layer).
+    /// Returns `gt-<rig>-<Name>` (`rules.md`, names; `raider-lifecycle.md`, slot layer).
     #[must_use]
     pub fn session_id(&self) -> SessionId {
         SessionId(format!("gt-{}-{}", self.rig, self.name))
     }
 
-    /// Returns `raider/<Name>/<relic>-<incarnation>` (`4-rules.md`, names).
+    /// Returns `raider/<Name>/<relic>-<incarnation>` (`rules.md`, names).
     #[must_use]
     pub fn branch(&self, relic: &RelicId, incarnation: Incarnation) -> String {
         format!("raider/{}/{}-{}", self.name, relic, incarnation)
@@ -313,7 +313,7 @@ pub enum ChildId {
 }
 
 impl ChildId {
-    /// Returns the id of its session; agents carry the workspace's name (`4-rules.md`, names).
+    /// Returns the id of its session; agents carry the workspace's name (`rules.md`, names).
     #[must_use]
     pub fn session_id(&self, workspace: &str) -> SessionId {
         match self {

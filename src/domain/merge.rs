@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::{Incarnation, Oid, RaiderId, RelicId, RigName};
 
-/// The longest that a parked merge request waits (`4-rules.md`).
+/// The longest that a parked merge request waits (`rules.md`).
 pub const PARKED_MAX: Duration = Duration::from_secs(600);
 
-/// The style in which a branch lands on the target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LandStyle {
-    /// Replays its commits on the target.
-    Rebase,
-    /// Lands all of it as one commit.
-    Squash,
-    /// Joins it by a merge commit.
-    Merge,
+words! {
+    /// The style in which a branch lands on the target.
+    LandStyle {
+        /// Replays its commits on the target.
+        Rebase => "rebase",
+        /// Lands all of it as one commit.
+        Squash => "squash",
+        /// Joins it by a merge commit.
+        Merge => "merge",
+    }
 }
 
 /// The result of an in-memory merge.
@@ -41,7 +41,7 @@ pub enum MergeOutcome {
     Unrelated,
 }
 
-/// State of a merge request (`2-contract.md`, 2.4).
+/// State of a merge request (`contract.md`, 2.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MrState {

@@ -1,4 +1,4 @@
-//! Messages between actors (`2-contract.md`, 2.5). Durable rows, delivered at least once, handled
+//! Messages between actors (`contract.md`, 2.5). Durable rows, delivered at least once, handled
 //! idempotently, fenced by the incarnation.
 
 use std::fmt;

@@ -15,7 +15,7 @@
 //! without asking ([`only_left_behind`], [`only_unpushed`]).
 //!
 //! Source: `witness-patrol.md`, auto-nuke safety protocol; the protocol acts on the measured status, never on the
-//! reported one (`1-product.md`).
+//! reported one (`product.md`).
 
 use std::path::PathBuf;
 

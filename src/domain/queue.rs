@@ -1,4 +1,4 @@
-//! The merge queue's state machine: the only code that moves a merge request (`4-rules.md`, gates). Callers store the
+//! The merge queue's state machine: the only code that moves a merge request (`rules.md`, gates). Callers store the
 //! result, and journal it.
 //!
 //! ```text
@@ -244,7 +244,7 @@ impl MergeRequest {
 }
 
 /// Returns the members of the next attempt, in the order in which they land: at most `most`, all for one target, by
-/// priority, then age, then id. Held and parked merge requests do not block others (`4-rules.md`, gates).
+/// priority, then age, then id. Held and parked merge requests do not block others (`rules.md`, gates).
 #[must_use]
 pub fn next_attempt(queue: &[MergeRequest], most: usize, now: Timestamp) -> Vec<&MergeRequest> {
     let waits = |mr: &&MergeRequest| mr.state == MrState::Queued && !mr.is_parked(now);

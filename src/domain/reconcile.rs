@@ -64,7 +64,7 @@ pub struct Wanted {
     /// The desired state.
     pub mode: Mode,
     /// Fingerprint of the configuration for a fresh session; none where a change waits for the next session anyway
-    /// (`4-rules.md`, drift hash: raiders).
+    /// (`rules.md`, drift hash: raiders).
     pub fingerprint: Option<String>,
     /// A session without terminal input or output for this long is replaced.
     pub idle_timeout: Option<Duration>,

@@ -24,7 +24,7 @@ pub enum RelicKind {
     Wisp,
 }
 
-/// Status of a relic (`4-rules.md`, relic status).
+/// Status of a relic (`rules.md`, relic status).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -51,7 +51,7 @@ impl RelicStatus {
     }
 }
 
-/// A relic, in the shape that `hd relic show --json` prints (`4-rules.md`).
+/// A relic, in the shape that `hd relic show --json` prints (`rules.md`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Relic {
     /// Its id.

@@ -1,5 +1,5 @@
 //! Compares two configurations: what the change means for each rig, agent and raider, and what must wait
-//! (`health-patrol.md`, config drift and reload; `4-rules.md`, reload).
+//! (`health-patrol.md`, config drift and reload; `rules.md`, reload).
 //!
 //! ```text
 //!  old + new ──► refused: a renamed workspace or city  nothing is applied

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Names and meaning are OTP's, but the limit is per child, and reaching it quarantines that child
-//! instead of ending the supervisor (`health-patrol.md`, crash loop quarantine; `4-rules.md`,
+//! instead of ending the supervisor (`health-patrol.md`, crash loop quarantine; `rules.md`,
 //! restart). Deaths are counted, not starts.
 
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! Sagas: multi-step operations that survive `kill -9` at every step.
 //!
 //! Each step is idempotent and journalled when it is finished; a resumed saga continues after its last journalled step.
-//! The names of all steps are in one list here, because the crash sweeps run over it (`4-rules.md`, fault points).
+//! The names of all steps are in one list here, because the crash sweeps run over it (`rules.md`, fault points).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

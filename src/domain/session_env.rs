@@ -1,4 +1,4 @@
-//! The complete environment of a session (`2-contract.md`, 2.7): it inherits only the variables named here and those
+//! The complete environment of a session (`contract.md`, 2.7): it inherits only the variables named here and those
 //! that the configuration passes on.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! Decides if a session that should work is stalled, and the next step against it (`raider-lifecycle.md`, stalled;
-//! `2-contract.md`, `stall_after` and `nudges`).
+//! `contract.md`, `stall_after` and `nudges`).
 //!
 //! ```text
 //!                    silent            silent for `stall_after`, and for as long again before each step

@@ -47,7 +47,7 @@ pub fn read(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     (away <= FURTHEST).then_some(until)
 }
 
-/// Reads the end of a deferral: RFC 3339, seconds since 1970, or a harness's own clock text (`4-rules.md`, outcomes).
+/// Reads the end of a deferral: RFC 3339, seconds since 1970, or a harness's own clock text (`rules.md`, outcomes).
 /// The first two may name any time.
 #[must_use]
 pub fn declared(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {

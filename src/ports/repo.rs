@@ -131,7 +131,7 @@ pub struct Signature {
     pub email: String,
 }
 
-/// Git operations of one rig (`3-architecture.md`, 3.4).
+/// Git operations of one rig.
 pub trait Repo: Send + Sync {
     /// Makes `repo.git` if it is missing, takes over remotes and settings from the rig's path, and reports what this
     /// repository cannot do. Idempotent; run at start and on reload.

@@ -174,7 +174,7 @@ pub type Listener = Box<dyn Fn(SessionEvent) + Send + Sync>;
 /// Receives the handle of a session whose program wrote output; called from any thread, must not block.
 pub type ScreenListener = Box<dyn Fn(SessionHandle) + Send + Sync>;
 
-/// A provider of sessions (`3-architecture.md`, 3.3). One conformance suite applies to all.
+/// A provider of sessions. One conformance suite applies to all.
 pub trait Sessions: Send + Sync {
     /// Sets the listener for exits. Called once, before any other method.
     fn listen(&self, listener: Listener);

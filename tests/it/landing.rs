@@ -81,7 +81,7 @@ fn land(city: &City, repo: &dyn Repo, style: LandStyle) -> Oid {
 
 #[test]
 fn work_goes_from_a_sandbox_to_the_remote() {
-    for style in [LandStyle::Rebase, LandStyle::Squash, LandStyle::Merge] {
+    for style in LandStyle::ALL.iter().copied() {
         let city = City::new();
         let before = rev(&city.checkout(), "HEAD");
         let tip = land(&city, &city.repo, style);
@@ -103,7 +103,7 @@ fn work_goes_from_a_sandbox_to_the_remote() {
 /// A person removes a commit from the target by a force-push while a raider works on it.
 #[test]
 fn commit_removed_from_the_target_does_not_come_back_with_work() {
-    for style in [LandStyle::Rebase, LandStyle::Squash, LandStyle::Merge] {
+    for style in LandStyle::ALL.iter().copied() {
         for merges in [false, true] {
             let (city, oops) = begun_on("secret");
             let (checkout, repo) = (city.checkout(), &city.repo);
@@ -154,7 +154,7 @@ fn commit_removed_from_the_target_does_not_come_back_with_work() {
 /// The agent merges the rewritten target, and a person reverts there a change that it took over.
 #[test]
 fn revert_on_a_rewritten_target_is_not_undone_by_work_with_the_reverted_commit() {
-    for style in [LandStyle::Rebase, LandStyle::Squash, LandStyle::Merge] {
+    for style in LandStyle::ALL.iter().copied() {
         let (city, oops) = begun_on("secret");
         let (checkout, repo, spec) = (city.checkout(), &city.repo, city.spec(1));
         write(&spec.path, "src/new.txt", "new\n");

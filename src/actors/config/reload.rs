@@ -121,7 +121,7 @@ async fn holding_work(
     Ok(read.await?)
 }
 
-/// Prepares the git of every rig: new rigs are set up, the others apply their settings again (`4-rules.md`,
+/// Prepares the git of every rig: new rigs are set up, the others apply their settings again (`rules.md`,
 /// repositories). A rig that cannot be prepared keeps the whole configuration from being applied; one that is held or
 /// does not answer keeps its present settings.
 async fn repos(

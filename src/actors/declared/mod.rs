@@ -1,5 +1,5 @@
 //! A declared completion, before anything is done about it: its parsing, and its comparison with the sandbox
-//! (`4-rules.md`, done).
+//! (`rules.md`, done).
 
 mod fit;
 
@@ -122,7 +122,7 @@ pub async fn check(
     fit::check(world, hook, git).await
 }
 
-/// Checks completed work. `4-rules.md`, done: never an automatic commit; zero commits only when nothing had to change.
+/// Checks completed work. `rules.md`, done: never an automatic commit; zero commits only when nothing had to change.
 async fn is_complete(
     world: &World,
     request: &DoneRequest,

@@ -101,7 +101,7 @@ async fn causes(town: &Town, kind: EventType) -> Vec<String> {
     events.into_iter().map(|event| event.cause).collect()
 }
 
-/// `2-contract.md`, 2.2: a cooldown that never ran is due now, and counts from the start of a run.
+/// `contract.md`, 2.2: a cooldown that never ran is due now, and counts from the start of a run.
 #[tokio::test(start_paused = true)]
 async fn a_cooldown_counts_from_the_start_of_the_last_run() {
     let slow = automation("slow", cooldown(600));
@@ -185,7 +185,7 @@ async fn a_schedule_runs_at_its_slots_and_passes_over_one_that_comes_too_early()
     assert_eq!(count(&town, "five"), 3);
 }
 
-/// `2-contract.md`, 2.2: `catch_up`.
+/// `contract.md`, 2.2: `catch_up`.
 #[tokio::test(start_paused = true)]
 async fn slots_that_were_missed_are_over_or_made_up_for_once() {
     let all = [
@@ -231,7 +231,7 @@ async fn a_condition_is_asked_until_it_holds_and_then_fires_once_per_interval() 
     assert_eq!(town.events(EventType::AutomationFailed).await, []);
 }
 
-/// `2-contract.md`, 2.2: the cursor starts at discovery; one run per event, in order.
+/// `contract.md`, 2.2: the cursor starts at discovery; one run per event, in order.
 #[tokio::test(start_paused = true)]
 async fn each_event_fires_once_in_order_from_discovery_on() {
     let town = start(&[]).await;
@@ -354,7 +354,7 @@ async fn failed_run_is_retried_and_its_end_is_recorded() {
     );
 }
 
-/// `2-contract.md`, 2.2, and the seed's dispatch: one slow or failing automation, or its check,
+/// `contract.md`, 2.2, and the seed's dispatch: one slow or failing automation, or its check,
 /// delays no other.
 #[tokio::test(start_paused = true)]
 async fn a_slow_automation_delays_no_other() {

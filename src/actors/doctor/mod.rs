@@ -108,7 +108,7 @@ async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
     // Listed before owners are read: an object that gets an owner meanwhile is not in the list.
     let sessions = effects::list(world).await;
     let emptying = world.claims.is_claimed(&ClaimKey::Trash);
-    let left = effects::tasks(world, |tasks| tasks.leftovers()).await;
+    let left = effects::tasks(world, effects::Owner::City, |tasks| tasks.leftovers()).await;
     let mut seen = Vec::new();
     for rig in &world.city.rigs {
         let lone = sandboxes::hookless(world, rig).await;

@@ -43,7 +43,10 @@ pub(super) async fn apply(world: &Arc<World>, remedy: Remedy) -> Result<(), Stri
             }
         }
         Remedy::Remove(file) => {
-            let removed = effects::tasks(world, move |tasks| tasks.remove_intent(&file)).await;
+            let removed = effects::tasks(world, effects::Owner::City, move |tasks| {
+                tasks.remove_intent(&file)
+            })
+            .await;
             removed.map_err(|error| error.to_string())
         }
     }
@@ -115,8 +118,8 @@ async fn drop_branch(world: &World, rig: RigName, branch: String) -> Result<(), 
 
 async fn empty(world: &World) -> Result<(), String> {
     let emptied = async {
-        effects::tasks(world, |tasks| tasks.empty_trash()).await?;
-        effects::tasks(world, |tasks| tasks.leftovers()).await
+        effects::tasks(world, effects::Owner::City, |tasks| tasks.empty_trash()).await?;
+        effects::tasks(world, effects::Owner::City, |tasks| tasks.leftovers()).await
     };
     match emptied.await {
         Ok(left) if left.trash.is_empty() => Ok(()),
@@ -126,7 +129,7 @@ async fn empty(world: &World) -> Result<(), String> {
 }
 
 async fn is_left(world: &World, file: &Path) -> Result<bool, String> {
-    let left = effects::tasks(world, |tasks| tasks.leftovers()).await;
+    let left = effects::tasks(world, effects::Owner::City, |tasks| tasks.leftovers()).await;
     let left = left.map_err(|error| error.to_string())?;
     let mut files = left.outbox.into_iter().map(|(path, _): (PathBuf, _)| path);
     Ok(files.any(|path| path == file))

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{WorkKind, budgeted};
-use crate::actors::budgets::Owner;
+use super::{Owner, WorkKind, budgeted};
 use crate::actors::claims::ClaimKey;
 use crate::actors::world::World;
 use crate::domain::ids::RigName;

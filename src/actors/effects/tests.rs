@@ -51,6 +51,35 @@ async fn rig_that_hangs_uses_up_its_own_budget_and_counts_as_unseen() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn task_files_of_a_rig_that_hang_keep_no_other_rig_waiting() {
+    let town = Scenario::new().start().await;
+    let hang = Hang::default();
+    let ask = || {
+        let (world, door) = (Arc::clone(&town.world), hang.door());
+        let work = move |_: &dyn TaskFiles| {
+            door.enter();
+            Ok(())
+        };
+        tokio::spawn(async move { tasks(&world, Owner::Rig(horde()), work).await })
+    };
+    let mut asked: Vec<_> = (0..33).map(|_| ask()).collect();
+    town.until("its threads hang", || hang.entered() == 32)
+        .await;
+    tokio::time::advance(Duration::from_secs(61)).await;
+    asked.pop().unwrap().await.unwrap().unwrap_err();
+    assert_eq!(unseen_rigs(&town.world)[0].0, horde());
+    let other = Owner::Rig(RigName::new("other").unwrap());
+    for owner in [other, Owner::City] {
+        tasks(&town.world, owner, |_| Ok(())).await.unwrap();
+    }
+    hang.release();
+    for done in asked {
+        done.await.unwrap().unwrap();
+    }
+    assert_eq!(unseen_rigs(&town.world), []);
+}
+
+#[tokio::test(start_paused = true)]
 async fn short_work_on_a_rig_is_given_up_after_its_limit() {
     let town = Scenario::new().start().await;
     let hang = Hang::default();

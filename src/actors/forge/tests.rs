@@ -323,7 +323,7 @@ async fn work_whose_relic_is_closed_does_not_land() {
     assert_eq!(town.parts.repo.pins(), [mr.id]);
 }
 
-/// `4-rules.md`, gates: one baseline run per state of the target.
+/// `rules.md`, gates: one baseline run per state of the target.
 #[tokio::test(start_paused = true)]
 async fn the_target_is_tested_once_per_state() {
     let town = Scenario::new().gate("test").start().await;

@@ -76,7 +76,7 @@ impl Applied {
     }
 }
 
-/// The answer of a reload (`4-rules.md`, reload).
+/// The answer of a reload (`rules.md`, reload).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reloaded {
     /// The revision in force; for a dry run, the one that would be.

@@ -166,7 +166,10 @@ async fn prune_logs(world: &World) -> Result<(), Refusal> {
     }
     if let Some(age) = keep.gate_logs {
         let (dir, before) = (world.city.gate_logs_dir(), before(world, age));
-        effects::tasks(world, move |tasks| tasks.prune(&dir, before, &[])).await?;
+        effects::tasks(world, effects::Owner::City, move |tasks| {
+            tasks.prune(&dir, before, &[])
+        })
+        .await?;
     }
     Ok(())
 }
@@ -178,7 +181,10 @@ async fn prune_tasks(world: &World, before: Timestamp) -> Result<(), Refusal> {
     let city = &world.city;
     let used = hooks.map(|hook| city.task_dir(&hook.raider, &hook.relic, hook.incarnation));
     let (dir, used) = (city.tasks_dir(), used.collect::<Vec<_>>());
-    effects::tasks(world, move |tasks| tasks.prune(&dir, before, &used)).await?;
+    effects::tasks(world, effects::Owner::City, move |tasks| {
+        tasks.prune(&dir, before, &used)
+    })
+    .await?;
     Ok(())
 }
 

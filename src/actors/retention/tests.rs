@@ -111,7 +111,7 @@ async fn wisp_gc_is_off_until_both_keys_are_set_and_follows_a_reload() {
     assert!(!is_there(&town, &wisp).await);
 }
 
-/// `4-rules.md`, patrol order: reload, reconcile, wisp GC, dispatch.
+/// `rules.md`, patrol order: reload, reconcile, wisp GC, dispatch.
 #[tokio::test(start_paused = true)]
 async fn wisps_are_collected_after_a_look_at_the_world() {
     let town = scenario().start().await;
@@ -161,7 +161,7 @@ async fn first(town: &Town) -> u64 {
     town.store(|txn| txn.first_seq()).await
 }
 
-/// `2-contract.md`, 2.2: deletes in parts, so this needs more than one part.
+/// `contract.md`, 2.2: deletes in parts, so this needs more than one part.
 #[tokio::test(start_paused = true)]
 async fn events_go_when_they_are_old_and_numbers_go_on() {
     let town = scenario().with(|city| city.retention.events = Some(9 * DAY));
@@ -440,7 +440,7 @@ async fn a_salvage_that_is_being_pruned_holds_nothing_any_more() {
     town.nuke(&raider, true).await.unwrap();
 }
 
-/// `2-contract.md`, 2.2: above it the sandbox is kept and escalated, once.
+/// `contract.md`, 2.2: above it the sandbox is kept and escalated, once.
 #[tokio::test(start_paused = true)]
 async fn salvage_max_keeps_a_sandbox_that_there_is_no_room_for() {
     let town = town_with(|keep| keep.salvage_max = Some(0)).start().await;

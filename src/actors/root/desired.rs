@@ -194,7 +194,7 @@ pub(super) fn raiders(
                 session: spec.session.clone(),
                 incarnation,
                 mode: if off { Mode::Suspended } else { Mode::Run },
-                // For raiders drift always waits for the next session (`4-rules.md`, drift hash).
+                // For raiders drift always waits for the next session (`rules.md`, drift hash).
                 fingerprint: None,
                 // A silent raider is nudged first, and then an operator is called: a session that is always fresh would
                 // never be found stalled.

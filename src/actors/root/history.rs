@@ -32,7 +32,7 @@ use crate::domain::ids::{AgentName, ChildId, RaiderId};
 use crate::domain::reconcile::Decision;
 use crate::domain::restart::{DeathWindow, Deaths, Mono};
 
-/// Timeout of a start that waits for its row. Sessions start without a store, too (`4-rules.md`, store): then deaths
+/// Timeout of a start that waits for its row. Sessions start without a store, too (`rules.md`, store): then deaths
 /// are counted in memory only.
 const PATIENCE: Duration = Duration::from_secs(5);
 

@@ -75,7 +75,7 @@ impl Root {
         directory.tell_dispatcher(DispatcherMsg::Reconciled);
     }
 
-    /// Tells the other actors to check what is due; the dispatcher follows when the next look is applied (`4-rules.md`,
+    /// Tells the other actors to check what is due; the dispatcher follows when the next look is applied (`rules.md`,
     /// patrol order).
     pub(super) fn rouse(&mut self) {
         self.reconciling = true;
@@ -217,7 +217,7 @@ impl Root {
     }
 
     /// Takes over the parts of a changed spec that need no restart; a child whose spec changed is released from
-    /// quarantine (`3-architecture.md`, 3.1).
+    /// quarantine (`rules.md`, restart).
     async fn respec(&mut self, me: &ActorRef<RootMsg>, spec: &ChildSpec) {
         let Some(slot) = self.slots.get_mut(&spec.id) else {
             return;

@@ -1,4 +1,4 @@
-//! Landing one merge request (`witness-patrol.md`, signal path; `3-architecture.md`, 3.4).
+//! Landing one merge request (`witness-patrol.md`, signal path; `docs/architecture.md`, landing).
 //!
 //! ```text
 //!  queued ─► testing: fetch target ─► merge in memory ─► gates on exactly that tree

@@ -1,5 +1,5 @@
-//! `nuke`: the only way to remove a sandbox and free its slot (`raider-lifecycle.md`, slot layer; `3-architecture.md`,
-//! 3.4).
+//! `nuke`: the only way to remove a sandbox and free its slot (`raider-lifecycle.md`, slot layer;
+//! `docs/architecture.md`, removal of a sandbox).
 //!
 //! ```text
 //!  measure ─► judge ─► session ends, intent ─► measure, judge ─► [salvage] ─► measure ─► trash ─► slot free

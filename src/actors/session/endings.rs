@@ -165,7 +165,8 @@ pub async fn outcome(
         .city
         .task_dir(&hook.raider, &hook.relic, hook.incarnation);
     let sandbox = world.city.sandbox(&hook.raider);
-    let file = effects::tasks(world, move |tasks| tasks.outcome(&dir, &sandbox)).await?;
+    let owner = effects::Owner::Rig(hook.raider.rig.clone());
+    let file = effects::tasks(world, owner, move |tasks| tasks.outcome(&dir, &sandbox)).await?;
     let said = match file.odd {
         Some(why) => OutcomeFile::Unclear(why),
         None => outcome::parse(&file.text, &hook.relic),

@@ -50,7 +50,7 @@ pub struct Opened {
     pub fingerprint: Option<String>,
 }
 
-/// The session fact that holds the fingerprint of its configuration (`4-rules.md`, drift hash).
+/// The session fact that holds the fingerprint of its configuration (`rules.md`, drift hash).
 const FINGERPRINT: &str = "fingerprint";
 
 impl From<Refusal> for ChildExit {

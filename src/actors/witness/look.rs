@@ -15,8 +15,8 @@ use super::super::{ask, glances};
 use super::inbox::{self, Handled};
 use super::retained::{self, Retained};
 use super::{
-    WitnessArgs, broken_sandboxes, charges, look_watchdog, merged, nuke_now, observe, quarantined,
-    review, sessionless, stall, stuck_work, unknown_owner, wisps, zombies,
+    WitnessArgs, broken_sandboxes, charges, merged, nuke_now, observe, quarantined, review,
+    sessionless, stall, stuck_work, unknown_owner, wisps, zombies,
 };
 use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
@@ -101,9 +101,6 @@ pub async fn run(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, 
             let lone = lone.iter().cloned().collect();
             escalations::still_so(txn, &rig.name, ProblemKind::Nameless, &lone)?;
         }
-        if patrol {
-            look_watchdog::close(txn, &rig.name)?;
-        }
         pieces(txn, &rig, &kept)
     };
     let (mut pieces, next) = world.store.run(read).await?;
@@ -130,6 +127,18 @@ pub async fn run(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, 
     }
     stall::set_out(args);
     Ok(next)
+}
+
+/// Calls a person about a look that was given up. The next patrol that observes the rig closes the escalation.
+pub(super) async fn call_about_hang(args: &WitnessArgs) {
+    let body = Escalation::high(
+        message::witness(&args.rig),
+        ProblemKind::LookHangs,
+        "the look was given up and is retried; until one finishes, messages and zombies of this rig are not handled; check for \
+            a disk or a network mount that does not answer",
+    );
+    or_warn!(inbox::raise(args, body).await, rig = %args.rig,
+        "the escalation about a hanging look could not be stored; no person is called");
 }
 
 /// Calls people about broken sandboxes and sandboxes of unknown owner.

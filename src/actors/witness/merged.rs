@@ -1,5 +1,5 @@
 //! MERGED: accepted only when the remote's target has the commit; then relic and hook are closed, the outcome recorded,
-//! the branch deleted, and any kept sandbox removed (`witness-patrol.md`, signal path; `1-product.md`). Earlier
+//! the branch deleted, and any kept sandbox removed (`witness-patrol.md`, signal path; `product.md`). Earlier
 //! attempts at the relic that never landed become salvage before their branches are deleted.
 
 use super::super::effects;

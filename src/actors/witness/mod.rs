@@ -20,7 +20,6 @@ mod broken_sandboxes;
 mod charges;
 mod inbox;
 mod look;
-mod look_watchdog;
 mod memory;
 mod merged;
 pub mod observe;
@@ -49,6 +48,7 @@ use self::inbox::Handled;
 use self::look::Piece;
 pub use self::memory::Memory;
 use super::accounts;
+use super::look_timer::{self, NoLook};
 use super::refusal::Refusal;
 use super::sagas::done::Begun;
 use super::sagas::{charge, done, nuke};
@@ -60,11 +60,8 @@ use crate::actors::mail::{ChargeRequest, Charged};
 use crate::actors::mail::{NukeTarget, Nuked};
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, RaiderId, RigName};
+use crate::domain::message;
 use crate::domain::phase::{Phase, RaiderRecord};
-use crate::domain::restart::Mono;
-
-/// A look that takes longer than this many patrol intervals hangs.
-const LOOK_MAX: u32 = 10;
 
 /// The parts that a witness is made from.
 #[derive(Clone)]
@@ -93,8 +90,8 @@ impl WitnessArgs {
 /// A witness's state.
 pub struct Witness {
     args: WitnessArgs,
-    /// When the look under way began.
-    looking: Option<Mono>,
+    /// Set while a look is under way.
+    looking: bool,
     again: bool,
     /// Set when the next look is a patrol's.
     patrol: bool,
@@ -125,7 +122,7 @@ impl Actor for WitnessActor {
         me.cast(WitnessMsg::Patrol)?;
         Ok(Witness {
             args,
-            looking: None,
+            looking: false,
             again: false,
             patrol: false,
             due: None,
@@ -145,7 +142,7 @@ impl Actor for WitnessActor {
         match msg {
             // While stopping, start no new work.
             WitnessMsg::Look if witness.args.world.is_stopping() => {}
-            WitnessMsg::Look if witness.looking.is_some() => witness.again = true,
+            WitnessMsg::Look if witness.looking => witness.again = true,
             WitnessMsg::Look => witness.start_look(&me),
             WitnessMsg::Again => {
                 witness.waiting = false;
@@ -156,7 +153,6 @@ impl Actor for WitnessActor {
                     witness.retries = 0;
                 }
                 witness.squash_wisps();
-                witness.watch_look();
                 witness.patrol = true;
                 witness.read_outcomes(outcomes::Which::All);
                 me.cast(WitnessMsg::Look)?;
@@ -176,7 +172,7 @@ impl Actor for WitnessActor {
                 witness.nuke(*target, salvage, reply);
             }
             WitnessMsg::Looked { retry, next } => {
-                witness.looking = None;
+                witness.looking = false;
                 witness.arm(&me, next);
                 if std::mem::take(&mut witness.again) {
                     witness.start_look(&me);
@@ -220,14 +216,17 @@ impl Witness {
     }
 
     fn start_look(&mut self, me: &ActorRef<WitnessMsg>) {
-        self.looking = Some(self.args.world.clock.mono());
+        self.looking = true;
         let patrol = std::mem::take(&mut self.patrol);
         let (args, me) = (self.args.clone(), me.clone());
         tokio::spawn(async move {
             let own = args.clone();
-            // In a task of its own: a look that panics must not be the last one.
-            let looked = tokio::spawn(async move { look::run(&own, patrol).await });
-            let (retry, next) = match looked.await {
+            let look = async move { look::run(&own, patrol).await };
+            let looked = look_timer::watched(&args.world, &message::witness(&args.rig), look).await;
+            if looked.as_ref().err() == Some(&NoLook::Hangs) {
+                look::call_about_hang(&args).await;
+            }
+            let (retry, next) = match looked {
                 Ok(Ok(next)) => (false, next),
                 Ok(Err(error)) => {
                     tracing::warn!(
@@ -237,29 +236,11 @@ impl Witness {
                     );
                     (true, None)
                 }
-                Err(panic) => {
-                    tracing::error!(
-                        rig = %args.rig,
-                        %panic,
-                        "the witness's look panicked; it is retried with back-off"
-                    );
-                    (true, None)
-                }
+                Err(NoLook::Panicked | NoLook::Hangs) => (true, None),
             };
             // A restarted witness looks by itself.
             let _restarted = me.cast(WitnessMsg::Looked { retry, next });
         });
-    }
-
-    /// Calls a person when the look under way hangs: until it ends, there is no other.
-    fn watch_look(&mut self) {
-        let limit = self.args.world.city.daemon.patrol_interval * LOOK_MAX;
-        let now = self.args.world.clock.mono();
-        if self.looking.is_none_or(|since| now - since <= limit) {
-            return;
-        }
-        let args = self.args.clone();
-        tokio::spawn(async move { look_watchdog::call(&args).await });
     }
 
     fn squash_wisps(&self) {

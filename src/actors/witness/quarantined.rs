@@ -1,7 +1,7 @@
 //! Raiders in quarantine. Until the quarantine ends or a person acts nothing is removed: the relic is blocked, a person
 //! is called, and commits that exist nowhere else are salvaged at once. Then the root retries. A sandbox whose raider
 //! was retried without success for `keep_dirty` is removed at the end of a quarantine, salvaged first if it holds work;
-//! its relic stays blocked (`1-product.md`, "Session dead", as issue 14 narrows it).
+//! its relic stays blocked (`product.md`, "Session dead").
 
 use crate::actors::mail::NukeTarget;
 use jiff::Timestamp;

@@ -1,5 +1,5 @@
 //! Sandboxes that are no longer wanted and may not be removed as they are: a person is told, commits that exist nowhere
-//! else are salvaged at once, and after `keep_dirty` everything is salvaged and the sandbox removed (`1-product.md`,
+//! else are salvaged at once, and after `keep_dirty` everything is salvaged and the sandbox removed (`product.md`,
 //! "none lingers"; `witness-patrol.md`, auto-nuke safety protocol).
 
 use crate::actors::mail::NukeTarget;

@@ -1,5 +1,5 @@
 //! Finished raiders whose merge requests wait for a person: they keep sandbox and slot for `review_hold`, and are then
-//! removed like any finished raider. The merge request waits on (`1-product.md`, human review).
+//! removed like any finished raider. The merge request waits on (`product.md`, human review).
 
 use jiff::Timestamp;
 

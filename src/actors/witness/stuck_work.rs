@@ -150,7 +150,8 @@ pub(super) async fn passed(args: &WitnessArgs, piece: &Piece) {
     }
 }
 
-/// Closes every escalation of this rig about a piece of work that is not in `pieces`.
+/// Closes every escalation of this rig about a piece of work that is not in `pieces`, and about a look that
+/// hung.
 ///
 /// # Errors
 /// The store's.
@@ -188,9 +189,9 @@ pub(super) async fn close_finished(args: &WitnessArgs, pieces: &[Piece]) -> Resu
 
 /// Returns true when an escalation of this kind is a witness's about a piece: in its own name, or about a raider.
 fn is_trouble(kind: ProblemKind, of_witness: bool) -> bool {
-    use ProblemKind::{MessageStuck, ReleaseStuck, SagaForeign, SagaStuck, ZombieStuck};
+    use ProblemKind::{LookHangs, MessageStuck, ReleaseStuck, SagaForeign, SagaStuck, ZombieStuck};
     match of_witness {
-        true => matches!(kind, SagaStuck | SagaForeign | MessageStuck),
+        true => matches!(kind, SagaStuck | SagaForeign | MessageStuck | LookHangs),
         false => matches!(kind, SagaStuck | SagaForeign | ReleaseStuck | ZombieStuck),
     }
 }

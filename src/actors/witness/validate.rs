@@ -287,7 +287,7 @@ async fn lost_commits(
     stays(args, hook, problem, refused).await
 }
 
-/// Ensures that the remote has the sandbox's head; a head that moved after `done` is pushed first (`4-rules.md`, done).
+/// Ensures that the remote has the sandbox's head; a head that moved after `done` is pushed first (`rules.md`, done).
 /// The head pushed at `done` may be replaced, by lease: the agent may have amended it. Returns why it cannot be
 /// pushed, when no retry will help.
 async fn ensure_pushed(

@@ -1,4 +1,4 @@
-//! The sessions of this machine (`3-architecture.md`, 3.3): one small holder process each, which is detached and owns
+//! The sessions of this machine (`docs/decisions/own-holder.md`): one small holder process each, which is detached and owns
 //! the terminal ([`holder`]), or runs inside a tmux pane ([`tmux`]). Both kinds keep the same records and the same
 //! lock in the same place, so a session of either kind is found, ended and never doubled in the same way; only the
 //! start depends on the preferred kind.

@@ -12,17 +12,8 @@ use crate::domain::merge::LandStyle;
 /// `[rigs.forge]`.
 pub fn policy(mut reader: Reader<'_>) -> Option<ForgePolicy> {
     let target = reader.get("target", optional(branch));
-    let style = reader.get(
-        "style",
-        choice(
-            &[
-                ("rebase", LandStyle::Rebase),
-                ("squash", LandStyle::Squash),
-                ("merge", LandStyle::Merge),
-            ],
-            &[],
-        ),
-    );
+    let styles: Vec<_> = LandStyle::ALL.iter().map(|it| (it.as_str(), *it)).collect();
+    let style = reader.get("style", choice(styles, &[]));
     let gates = gates(&mut reader);
     let push = reader.get("push", flag);
     let rework_attempts = reader.get("rework_attempts", integer(0));

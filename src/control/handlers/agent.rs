@@ -1,5 +1,5 @@
 //! `agent.*`: standing agents; stop, start, restart and unquarantine take raiders too
-//! (`4-rules.md`, names).
+//! (`rules.md`, names).
 
 use serde_json::{Value, json};
 

@@ -128,7 +128,7 @@ fn unverified(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<StoreError, StoreE
     Ok(StoreError::Conflict(message))
 }
 
-/// Rejects a merge request: a fresh raider gets the work with the note. Not counted as a rework (`2-contract.md`,
+/// Rejects a merge request: a fresh raider gets the work with the note. Not counted as a rework (`contract.md`,
 /// `rework_attempts`).
 pub(super) async fn reject(
     world: &World,

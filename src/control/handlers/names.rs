@@ -1,4 +1,4 @@
-//! Resolves names of children, rigs, relics and merge requests (`4-rules.md`, names): `Toast`, `horde/Toast` or
+//! Resolves names of children, rigs, relics and merge requests (`rules.md`, names): `Toast`, `horde/Toast` or
 //! `horde/raiders/Toast`; an ambiguous short name is a conflict.
 
 use crate::actors::ask;

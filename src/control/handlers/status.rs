@@ -1,4 +1,4 @@
-//! `status`: everything on one page (`2-contract.md`, 2.4), from the published snapshot. States are derived here, from
+//! `status`: everything on one page (`contract.md`, 2.4), from the published snapshot. States are derived here, from
 //! its facts, at the moment of asking.
 
 mod agents;

@@ -60,7 +60,7 @@ pub(super) async fn charge(
 }
 
 /// `run`: a relic per task, charged where there is a free slot. Without a free slot the relic is ready and the answer
-/// says so (`4-rules.md`, charge). Everything that can be checked beforehand is checked before the first relic is made.
+/// says so (`rules.md`, charge). Everything that can be checked beforehand is checked before the first relic is made.
 /// From then on the answer names every relic, even if its charge failed: otherwise a second `run` would duplicate the
 /// work.
 pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value, ControlError> {

@@ -1,4 +1,4 @@
-//! Errors of the protocol, and the only table of exit codes (`2-contract.md`, 2.1 and 2.4).
+//! Errors of the protocol, and the only table of exit codes (`contract.md`, 2.1 and 2.4).
 
 use std::process::ExitCode;
 

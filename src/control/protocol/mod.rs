@@ -1,4 +1,4 @@
-//! The messages of the control socket (`2-contract.md`, 2.4): one JSON object per line.
+//! The messages of the control socket (`contract.md`, 2.4): one JSON object per line.
 //!
 //! ```text
 //! → {"v":1,"id":"7","op":"charge","args":{"relic":"gt-1","rig":"horde"}}

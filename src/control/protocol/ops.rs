@@ -164,7 +164,7 @@ ops! {
     "doctor" => Doctor(Doctor), Look, Quick;
 }
 
-/// Explains why `raider done` and `raider reset` do not exist, and what to do instead (`1-product.md`).
+/// Explains why `raider done` and `raider reset` do not exist, and what to do instead (`product.md`).
 #[must_use]
 pub fn no_such_transition(verb: &str) -> ControlError {
     let instead = if verb == "done" {
@@ -211,7 +211,7 @@ impl fmt::Display for OpName {
 }
 
 impl Op {
-    /// Refuses a destructive operation without consent (`4-rules.md`, flags). Closing a hooked relic needs consent too,
+    /// Refuses a destructive operation without consent (`rules.md`, flags). Closing a hooked relic needs consent too,
     /// but only its handler knows whether the relic is hooked.
     ///
     /// # Errors

@@ -63,7 +63,7 @@ fn as_many_deaths_as_allowed_are_answered_by_restarts_and_the_next_quarantines()
     assert_eq!(child.died_of().unwrap(), "no exit on record: the end");
 }
 
-/// `5-house.md`, 5.4: every failed spawn is counted by the restart policy.
+/// `rules.md`, restart: every failed spawn is counted by the restart policy.
 #[test]
 fn failed_spawns_are_deaths() {
     let (id, policy) = (agent(), policy());

@@ -245,7 +245,7 @@ impl Step<'_> {
         self.start()
     }
 
-    /// Releases a child whose spec changed from quarantine (`3-architecture.md`, 3.1).
+    /// Releases a child whose spec changed from quarantine (`rules.md`, restart).
     fn respecified(&mut self, phase: Phase) -> Phase {
         self.memory.deaths.clear();
         self.memory.unattended = false;

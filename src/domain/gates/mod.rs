@@ -1,4 +1,4 @@
-//! The gates of automations, a file each, which decide when an automation may run (`2-contract.md`, 2.2).
+//! The gates of automations, a file each, which decide when an automation may run (`contract.md`, 2.2).
 //!
 //! | gate | opens |
 //! |---|---|

@@ -73,7 +73,7 @@ fn the_safety_table_holds_row_by_row() {
     assert_eq!(both, unpushed, "the worst decides");
 }
 
-/// `1-product.md`: a report that disagrees is recorded.
+/// `product.md`: a report that disagrees is recorded.
 #[test]
 fn report_disagrees_only_about_facts_that_its_agent_must_know() {
     use CleanupStatus as S;

@@ -312,7 +312,7 @@ fn session_with_an_open_question_is_neither_idle_nor_drifted() {
     assert_eq!(decide(Mode::Drain, true), [Decision::Drain(id())]);
 }
 
-/// `4-rules.md`, drift hash: for raiders drift waits for the next session cycle.
+/// `rules.md`, drift hash: for raiders drift waits for the next session cycle.
 #[test]
 fn raiders_are_not_restarted_for_drift_and_are_removed_only_without_a_hook() {
     let mut own = wanted(raider(), Mode::Run);

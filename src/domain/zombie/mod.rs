@@ -1,5 +1,5 @@
 //! The four classes of zombies and the act against each (`witness-patrol.md`, zombie detection algorithm; the decision
-//! table of `1-product.md`). Decides from the facts of one raider at one moment and keeps no state, so that every
+//! table of `product.md`). Decides from the facts of one raider at one moment and keeps no state, so that every
 //! caller comes to the same result.
 //!
 //! ```text

@@ -1,5 +1,5 @@
 //! Class 1: the session is gone, and the root will not start another. The death of a working raider does not count: it
-//! is started again (`1-product.md`, session dead: restart or auto-nuke).
+//! is started again (`product.md`, session dead: restart or auto-nuke).
 
 use super::{Bond, Facts, Policy, Session};
 use crate::domain::facts::Probed;

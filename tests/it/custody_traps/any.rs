@@ -181,7 +181,7 @@ fn with_user<T: Fn()>(test: T) -> bool {
 }
 
 fn assert_no_trap_springs(chance: &mut Chance) {
-    let style = [LandStyle::Merge, LandStyle::Squash, LandStyle::Rebase][chance.below(3)];
+    let style = LandStyle::ALL[chance.below(LandStyle::ALL.len())];
     let remote = chance.below(2) == 0;
     let taken = some(chance);
     fs::write(of_user(), "").unwrap();

@@ -1,4 +1,4 @@
-//! Standing agents (`health-patrol.md`, reconciliation; `2-contract.md`, `[[agents]]`).
+//! Standing agents (`health-patrol.md`, reconciliation; `contract.md`, `[[agents]]`).
 
 use std::fs;
 

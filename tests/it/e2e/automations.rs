@@ -1,4 +1,4 @@
-//! Automations with the real daemon (`2-contract.md`, 2.2; `health-patrol.md`, automation dispatch).
+//! Automations with the real daemon (`contract.md`, 2.2; `health-patrol.md`, automation dispatch).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! Work that waits its turn: dependencies, priorities, free slots (`4-rules.md`, charge;
-//! `2-contract.md`, `auto_charge`).
+//! Work that waits its turn: dependencies, priorities, free slots (`rules.md`, charge;
+//! `contract.md`, `auto_charge`).
 
 use serde_json::{Value, json};
 

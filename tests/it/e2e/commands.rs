@@ -1,5 +1,4 @@
-//! Gates and set-up commands belong to the supervisor: only sessions outlive it (issue 2, point 12; `1-product.md`,
-//! crash-only).
+//! Gates and set-up commands belong to the supervisor: only sessions outlive it (`product.md`, crash-only).
 
 use std::fs;
 

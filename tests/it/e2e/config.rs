@@ -1,4 +1,4 @@
-//! Validation of the configuration by the daemon (`2-contract.md`, 2.1 and 2.2).
+//! Validation of the configuration by the daemon (`contract.md`, 2.1 and 2.2).
 
 use std::fs;
 use std::process::Output;

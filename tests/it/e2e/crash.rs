@@ -1,5 +1,5 @@
 //! Deaths and restarts (`raider-lifecycle.md`, session layer; `health-patrol.md`, crash loop
-//! quarantine; `4-rules.md`, restart).
+//! quarantine; `rules.md`, restart).
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn newest(city: &City, kinds: &[&str]) -> Vec<u64> {
     kinds.iter().map(newest).collect()
 }
 
-/// Issue 2, point 13; `agent-lifecycle.md`, section 3: a raider killed at work is back on its sandbox, with its dirty
+/// `agent-lifecycle.md`, section 3: a raider killed at work is back on its sandbox, with its dirty
 /// file and a prompt that says so, and the death is counted.
 #[test]
 fn an_agent_killed_mid_work_is_back_on_its_sandbox_with_its_dirty_file() {
@@ -123,7 +123,7 @@ fn the_end_of_the_terminal_is_told_with_the_death() {
 }
 
 /// `TestCrashTrackerQuarantineAtLimit`, `TestCrashTrackerDifferentSessions`, `TestCrashTrackerClearHistory`;
-/// `health-patrol.md`, crash quarantine; `4-rules.md`, restart: N restarts pass, the N+1st death quarantines, once; no
+/// `health-patrol.md`, crash quarantine; `rules.md`, restart: N restarts pass, the N+1st death quarantines, once; no
 /// other child is touched; an operator releases it with a clean history.
 #[test]
 fn a_crash_loop_is_quarantined_and_others_work_on() {

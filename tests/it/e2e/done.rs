@@ -1,5 +1,4 @@
-//! `hd done`: what it accepts and refuses, and that it happens once (`raider-lifecycle.md`, done; `4-rules.md`, done;
-//! issue 2, point 8).
+//! `hd done`: what it accepts and refuses, and that it happens once (`raider-lifecycle.md`, done; `rules.md`, done).
 
 use serde_json::{Value, json};
 
@@ -23,7 +22,7 @@ fn exactly_once(city: &City, relic: &str) {
     assert_eq!(log.lines().count(), 2, "{log}");
 }
 
-/// Issue 2, point 8: `hd done` and an outcome file at once are one completion.
+/// `hd done` and an outcome file at once are one completion.
 #[test]
 fn done_and_the_outcome_file_together_are_one_completion() {
     let city = City::new();
@@ -39,7 +38,7 @@ fn done_and_the_outcome_file_together_are_one_completion() {
     exactly_once(&city, &relic);
 }
 
-/// Issue 2, point 8: twice in a row is one completion.
+/// Twice in a row is one completion.
 #[test]
 fn done_said_twice_is_one_completion() {
     let city = City::new();
@@ -50,7 +49,7 @@ fn done_said_twice_is_one_completion() {
     exactly_once(&city, &relic);
 }
 
-/// `4-rules.md`, outcomes: with the daemon away `hd done` writes to the outbox, says so and exits with 0; the next
+/// `rules.md`, outcomes: with the daemon away `hd done` writes to the outbox, says so and exits with 0; the next
 /// start reads it. An outcome file written meanwhile counts as well.
 #[test]
 fn work_finished_while_the_daemon_is_away_is_taken_up_at_its_next_start() {
@@ -101,7 +100,7 @@ fn work_finished_while_the_daemon_is_away_is_taken_up_at_its_next_start() {
     assert_eq!(city.happened("raider.done", TOAST).len(), 1);
 }
 
-/// `4-rules.md`, done: on a dirty tree it exits with 5, lists the files, commits nothing and changes nothing.
+/// `rules.md`, done: on a dirty tree it exits with 5, lists the files, commits nothing and changes nothing.
 #[test]
 fn done_on_a_dirty_tree_is_refused_with_the_files() {
     let city = City::new();
@@ -134,7 +133,7 @@ fn done_on_a_dirty_tree_is_refused_with_the_files() {
     assert!(city.landed().contains(&"new.txt".to_owned()));
 }
 
-/// `4-rules.md`, done: `done` without commits is refused, unless nothing had to change and the agent gives the reason.
+/// `rules.md`, done: `done` without commits is refused, unless nothing had to change and the agent gives the reason.
 #[test]
 fn zero_commits_are_refused_unless_nothing_had_to_change() {
     let city = City::new();
@@ -189,7 +188,7 @@ fn deferred_work_keeps_its_branch_and_frees_its_slot() {
     assert!(!city.landed().contains(&"a.txt".to_owned()));
 }
 
-/// `4-rules.md`, security: a caller outside a raider's session has no work to finish.
+/// `rules.md`, security: a caller outside a raider's session has no work to finish.
 #[test]
 fn done_from_outside_a_session_is_refused() {
     let city = City::new();

@@ -1,4 +1,4 @@
-//! Escalations: raised, answered, raised again, sent by a command (`2-contract.md`, `[notify]`; `4-rules.md`,
+//! Escalations: raised, answered, raised again, sent by a command (`contract.md`, `[notify]`; `rules.md`,
 //! escalations).
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! A handoff replaces the session and nothing else (`raider-lifecycle.md`, session layer; `4-rules.md`, restart).
+//! A handoff replaces the session and nothing else (`raider-lifecycle.md`, session layer; `rules.md`, restart).
 
 use serde_json::Value;
 

@@ -1,5 +1,4 @@
-//! From charge to merged and nuked (`raider-lifecycle.md`, lifecycle; `witness-patrol.md`, signal
-//! flow; issue 2, points 3, 6 and 13).
+//! From charge to merged and nuked (`raider-lifecycle.md`, lifecycle; `witness-patrol.md`, signal flow).
 
 use serde_json::Value;
 
@@ -21,7 +20,7 @@ fn messages(events: &[Value], relic: &str) -> [usize; 3] {
     })
 }
 
-/// Issue 2, point 13: eight raiders in parallel land eight commits, and leave nothing behind.
+/// Eight raiders in parallel land eight commits, and leave nothing behind.
 #[test]
 fn eight_raiders_in_parallel_land_eight_commits_and_leave_nothing() {
     let city = Plan::new().set("raiders", "max", "8").start();

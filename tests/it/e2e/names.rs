@@ -1,4 +1,4 @@
-//! Names, slots and refusals (`raider-lifecycle.md`, slots; `4-rules.md`, names and charge; issue 2, points 3 and 9).
+//! Names, slots and refusals (`raider-lifecycle.md`, slots; `rules.md`, names and charge).
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ fn raider_done_and_reset_are_refused_with_advice() {
     }
 }
 
-/// `4-rules.md`, names: short names if they are unambiguous, else a conflict that names the candidates.
+/// `rules.md`, names: short names if they are unambiguous, else a conflict that names the candidates.
 #[test]
 fn an_ambiguous_name_is_a_conflict_with_the_candidates() {
     let city = Plan::new().rig("other", "ot").start();
@@ -62,7 +62,7 @@ fn sandboxes(city: &City) -> usize {
     std::fs::read_dir(city.root().join("horde/raiders")).map_or(0, Iterator::count)
 }
 
-/// `4-rules.md`, charge: a conflict changes nothing.
+/// `rules.md`, charge: a conflict changes nothing.
 #[test]
 fn a_charge_that_cannot_be_changes_nothing() {
     let city = Plan::new().set("raiders", "max", "2").start();

@@ -1,5 +1,4 @@
-//! A nuke obeys the safety protocol, and salvage restores everything (`witness-patrol.md`, safety protocol;
-//! `3-architecture.md`, 3.4; issue 2, point 5).
+//! A nuke obeys the safety protocol, and salvage restores everything (`witness-patrol.md`, safety protocol).
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The outcome file: completion by any harness (`agent-lifecycle.md`, section 5; `4-rules.md`, done
+//! The outcome file: completion by any harness (`agent-lifecycle.md`, section 5; `rules.md`, done
 //! and outcomes).
 
 use serde_json::Value;
@@ -59,7 +59,7 @@ const STUCK: &[&str] = &[
     "hd done",
 ];
 
-/// `1-product.md`: a stuck raider is escalated: relic blocked, an operator called, branch pushed, slot free; the next
+/// `product.md`: a stuck raider is escalated: relic blocked, an operator called, branch pushed, slot free; the next
 /// charge starts from the branch.
 #[test]
 fn stuck_work_is_blocked_escalated_and_pushed() {
@@ -113,7 +113,7 @@ fn stuck_work_that_is_not_pushed_anywhere_frees_its_slot_and_is_gone_on_with() {
     );
 }
 
-/// `4-rules.md`, done: the session is told of an outcome on a dirty tree, and may mend that.
+/// `rules.md`, done: the session is told of an outcome on a dirty tree, and may mend that.
 #[test]
 fn a_session_is_told_of_its_dirty_tree_and_completes_when_it_is_clean() {
     let city = City::new();
@@ -137,7 +137,7 @@ fn a_session_is_told_of_its_dirty_tree_and_completes_when_it_is_clean() {
     assert!(city.landed().contains(&"forgotten.txt".to_owned()));
 }
 
-/// `4-rules.md`, done: a session that is gone is respawned with that instruction.
+/// `rules.md`, done: a session that is gone is respawned with that instruction.
 #[test]
 fn a_session_that_ended_on_a_dirty_tree_is_respawned_to_clean_it() {
     let city = City::new();
@@ -160,7 +160,7 @@ fn a_session_that_ended_on_a_dirty_tree_is_respawned_to_clean_it() {
     assert_eq!(city.happened("agent.crashed", TOAST), Vec::<Value>::new());
 }
 
-/// `4-rules.md`, done: after `nudges` messages an operator is called, and nothing is touched.
+/// `rules.md`, done: after `nudges` messages an operator is called, and nothing is touched.
 #[test]
 fn a_tree_that_stays_dirty_is_escalated_and_kept() {
     let city = Plan::new()

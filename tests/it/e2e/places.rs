@@ -1,4 +1,4 @@
-//! A raider's verbs are accepted only from inside its own sandbox (`2-contract.md`, 2.4). A program that
+//! A raider's verbs are accepted only from inside its own sandbox (`contract.md`, 2.4). A program that
 //! several raiders share, such as the background server of a harness, runs one raider's commands in the
 //! session of another; no work may be declared finished that way.
 

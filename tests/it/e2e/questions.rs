@@ -1,4 +1,4 @@
-//! An agent with a question on its screen (`2-contract.md`, `needs_input_patterns`, condition `needs_input`).
+//! An agent with a question on its screen (`contract.md`, `needs_input_patterns`, condition `needs_input`).
 
 use std::fs;
 

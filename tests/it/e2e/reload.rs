@@ -1,4 +1,4 @@
-//! Reload (`health-patrol.md`, config reload; `4-rules.md`, reload): noticed without a request, judged as a whole,
+//! Reload (`health-patrol.md`, config reload; `rules.md`, reload): noticed without a request, judged as a whole,
 //! applied without a restart of the supervisor.
 
 use std::fs;

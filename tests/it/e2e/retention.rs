@@ -1,4 +1,4 @@
-//! Retention with the real daemon (`2-contract.md`, 2.2; `health-patrol.md`, wisp GC; `4-rules.md`, flags).
+//! Retention with the real daemon (`contract.md`, 2.2; `health-patrol.md`, wisp GC; `rules.md`, flags).
 
 use std::fs;
 use std::sync::Arc;

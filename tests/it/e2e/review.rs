@@ -1,5 +1,5 @@
 //! A person's decision: `review = "human"`, outcome `reviewing`, `hd mq approve` and `reject` (`agent-lifecycle.md`,
-//! section 6; `1-product.md`, human review).
+//! section 6; `product.md`, human review).
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
 //! A caller in a raider's session may act only as that raider, and commands that the supervisor runs on an agent's work
-//! may only read; both are recognised by their processes (`2-contract.md`, 2.4; `4-rules.md`, security and flags).
+//! may only read; both are recognised by their processes (`contract.md`, 2.4; `rules.md`, security and flags).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! The published snapshot (`5-house.md`, 5.3): clients see the effect of what was answered before they asked, a watched
+//! The published snapshot: clients see the effect of what was answered before they asked, a watched
 //! status follows, and answers have the types that `hd schema` prints.
 
 use std::collections::BTreeMap;

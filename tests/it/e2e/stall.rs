@@ -1,4 +1,4 @@
-//! A silent session (`raider-lifecycle.md`, stalled; `2-contract.md`, `stall_after`, `hd wait`).
+//! A silent session (`raider-lifecycle.md`, stalled; `contract.md`, `stall_after`, `hd wait`).
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Stops, and the lock of the city (issue 2, point 12; `4-rules.md`, stop and start; `health-patrol.md`, single
+//! Stops, and the lock of the city (`rules.md`, stop and start; `health-patrol.md`, single
 //! controller).
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Crash-only: `kill -9` of the daemon loses no agent and no work (`1-product.md`, promise 3).
+//! Crash-only: `kill -9` of the daemon loses no agent and no work (`product.md`, promise 3).
 
 use nix::sys::signal::Signal;
 

@@ -1,4 +1,4 @@
-//! A city on tmux (`2-contract.md`, `[session] provider`): everything that holds for sessions holds there, too.
+//! A city on tmux (`contract.md`, `[session] provider`): everything that holds for sessions holds there, too.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! An upgrade of the programs under a running city ends no session (`3-architecture.md`, 3.3).
+//! An upgrade of the programs under a running city ends no session.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! Remotes that refuse, and remotes that are away (`4-rules.md`, done).
+//! Remotes that refuse, and remotes that are away (`rules.md`, done).
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! The cases of Erlang/OTP's `supervisor_SUITE`, against the real daemon (`3-architecture.md`, 3.1: names and meaning
-//! are OTP's). The translation: a child is an agent of `city.toml`, adding and deleting one is a reload,
+//! The cases of Erlang/OTP's `supervisor_SUITE`, against the real daemon (`rules.md`, restart: names and
+//! meaning are OTP's). The translation: a child is an agent of `city.toml`, adding and deleting one is a reload,
 //! `simple_one_for_one` is a pool, and a supervisor that gives up is a quarantine.
 //!
 //! | Case | Test |

@@ -144,7 +144,7 @@ fn group_removed_while_it_restarts_leaves_no_process_behind() {
     in_state(&city, "alpha", "running");
 }
 
-/// A culprit whose specification was mended is released (`3-architecture.md`, 3.1), and with it the children that
+/// A culprit whose specification was mended is released (`rules.md`, restart), and with it the children that
 /// waited for it.
 #[test]
 fn a_culprit_that_is_mended_by_a_reload_lets_its_group_go_on() {

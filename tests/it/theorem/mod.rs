@@ -1,4 +1,4 @@
-//! The salvage theorem (`1-product.md`, promise 1): whatever form the work of a raider has, and whatever is done to its
+//! The salvage theorem (`product.md`, promise 1): whatever form the work of a raider has, and whatever is done to its
 //! sandbox, every byte that was tracked, staged, untracked or stashed can be reached from a ref afterwards, and a
 //! restore gives the same HEAD, index and files.
 //!

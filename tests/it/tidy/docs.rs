@@ -1,9 +1,10 @@
 //! Promises of the documents: paths that exist, golden files that are there.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::pages::pages;
-use super::{all, expect_none, root};
+use super::{all, expect_none, files, root};
 
 /// Placeholders for a name that the reader chooses: the directory above them exists.
 const PLACEHOLDERS: &[&str] = &["/NAME", "/NEW", "/SECTION", "/PROGRAM-VERSION"];
@@ -56,6 +57,36 @@ fn paths_that_documents_name_exist() {
         broken.extend(missing(&source.name, &documentation(&source.text), root()));
     }
     expect_none("documents name what exists", &broken);
+}
+
+/// Returns the pages that a text names by their file names.
+fn cited(text: &str) -> impl Iterator<Item = &str> {
+    let splits = |c: char| !(c.is_ascii_alphanumeric() || "/._-".contains(c));
+    let words = text.split(splits).map(|word| word.trim_end_matches('.'));
+    let names = words.filter_map(|word| word.rsplit('/').next());
+    names.filter(|name| name.len() > 3 && name.ends_with(".md"))
+}
+
+#[test]
+fn pages_that_are_cited_exist() {
+    // Files of sandboxes and of an example, not pages.
+    const TASKS: &[&str] = &["TASK.md", ".horde-task.md", "task.md"];
+    let below = files("docs").into_iter();
+    let beside = std::fs::read_dir(root()).unwrap();
+    let there: BTreeSet<String> = below
+        .chain(beside.map(|entry| entry.unwrap().path()))
+        .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
+        .collect();
+    let code = all().iter();
+    let code = code.map(|source| (&source.name, documentation(&source.text)));
+    let pages = pages();
+    let prose = pages.iter().map(|page| (&page.name, page.text.clone()));
+    let mut gone = Vec::new();
+    for (name, text) in code.chain(prose) {
+        let unknown = cited(&text).filter(|page| !there.contains(*page) && !TASKS.contains(page));
+        gone.extend(unknown.map(|page| format!("{name} cites {page}, which is not below docs/")));
+    }
+    expect_none("cited pages exist", &gone);
 }
 
 /// Returns the tests that tables in a module's documentation name: the last column, if its heading says so.
@@ -134,6 +165,8 @@ fn a_path_that_is_not_there_is_caught() {
     assert_eq!(count("see `src/liberty.rs`"), 1);
     assert_eq!(count("add `src/domain/NEW.rs`"), 0);
     assert_eq!(count("add `src/demesne/NEW.rs`"), 1);
+    let pages = cited("see `rules.md`, restart; [a](docs/faults.md#b) and .md.");
+    assert_eq!(pages.collect::<Vec<_>>(), ["rules.md", "faults.md"]);
     assert_eq!(
         documentation("//! a\nfn b() {} // c\n    /// d"),
         "//! a\n/// d"

@@ -15,11 +15,13 @@ pub struct Page {
     pub text: String,
 }
 
-/// Returns README.md and its neighbours, and everything below docs/.
+/// Returns README.md and its neighbours, and the pages below docs/. The seeds describe other systems word for word: they name
+/// what is not there.
 pub fn pages() -> Vec<Page> {
     let beside = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root().join(name));
     let below = files("docs").into_iter();
-    let markdown = below.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
+    let own = below.filter(|path| !path.starts_with(root().join("docs/seeds")));
+    let markdown = own.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
     let read = |path: PathBuf| Page {
         name: path.strip_prefix(root()).unwrap().display().to_string(),
         text: std::fs::read_to_string(&path).unwrap(),

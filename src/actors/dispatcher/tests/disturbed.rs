@@ -3,7 +3,7 @@
 use super::*;
 use crate::actors::records::automations;
 
-/// `2-contract.md`, 2.2: `catch_up = "last"` makes up for missed slots, also when the supervisor was
+/// `contract.md`, 2.2: `catch_up = "last"` makes up for missed slots, also when the supervisor was
 /// killed during a run.
 #[tokio::test(start_paused = true)]
 async fn slots_missed_after_a_crash_during_a_run_are_made_up_for() {

@@ -218,7 +218,7 @@ fn is_careful(town: &Town) -> bool {
     last.argv.iter().any(|word| word == "--careful")
 }
 
-/// Planned ends are no deaths (`4-rules.md`, stop and start).
+/// Planned ends are no deaths (`rules.md`, stop and start).
 #[tokio::test(start_paused = true)]
 async fn a_graceful_stop_of_raiders_counts_nothing_in_memory() {
     let mut town = careful().start().await;
@@ -235,7 +235,7 @@ async fn a_graceful_stop_of_raiders_counts_nothing_in_memory() {
     assert!(town.events(EventType::AgentCrashed).await.is_empty());
 }
 
-/// Planned ends are no deaths, of raiders and agents (`4-rules.md`, stop and start).
+/// Planned ends are no deaths, of raiders and agents (`rules.md`, stop and start).
 #[tokio::test(start_paused = true)]
 async fn a_graceful_stop_and_an_adoption_count_nothing() {
     let mut town = persistent().start().await;
@@ -343,7 +343,7 @@ async fn reload_switches_the_storage_of_death_histories() {
     assert_eq!(town.state(&id).await, Some(ChildState::Running));
 }
 
-/// `4-rules.md`, store: sessions run on and restart.
+/// `rules.md`, store: sessions run on and restart.
 #[tokio::test(start_paused = true)]
 async fn while_the_store_cannot_write_deaths_are_counted_in_memory() {
     let (id, full) = (agent("mayor"), Arc::new(AtomicBool::new(false)));

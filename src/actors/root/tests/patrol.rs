@@ -292,7 +292,7 @@ async fn root_look_that_hangs_is_reported_and_another_follows() {
     hang.release();
 }
 
-/// `5-house.md`, 5.4: every failed spawn is counted by the restart policy.
+/// `rules.md`, restart: every failed spawn is counted by the restart policy.
 #[tokio::test(start_paused = true)]
 async fn failed_spawns_of_a_child_end_in_quarantine() {
     let town = agents(&["mayor"])

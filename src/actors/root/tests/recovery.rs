@@ -113,7 +113,7 @@ async fn a_session_that_nothing_asks_for_is_ended_at_the_next_patrol() {
     assert_eq!(town.events(EventType::AgentOrphanStopped).await.len(), 1);
 }
 
-/// Events of an agent are found under its name (`2-contract.md`, 2.6).
+/// Events of an agent are found under its name (`contract.md`, 2.6).
 #[tokio::test(start_paused = true)]
 async fn a_session_that_a_suspended_agent_left_behind_is_ended_under_its_name() {
     let scenario = || Scenario::new().agent("mayor", RestartType::Permanent);
@@ -195,7 +195,7 @@ async fn unobservable_session_is_never_acted_on() {
     assert_eq!(town.starts(&charged.session), 1);
 }
 
-/// `1-product.md`: the patrol is the safety net. It finds an exit without an event.
+/// `product.md`: the patrol is the safety net. It finds an exit without an event.
 #[tokio::test(start_paused = true)]
 async fn unannounced_exit_is_found_by_the_patrol() {
     let town = Scenario::new().start().await;

@@ -1,7 +1,7 @@
 //! Random faults during random reconfigurations: in the end exactly what the configuration asks for runs, and never
 //! more than one process of a name.
 //!
-//! [`Model`] says what is asked for; it knows the rules of `1-product.md` and `health-patrol.md` and nothing of the
+//! [`Model`] says what is asked for; it knows the rules of `product.md` and `health-patrol.md` and nothing of the
 //! code. CI runs always the same few rounds; the long tier runs others for some minutes. The seed is printed, and
 //! `HORDE_SEED` repeats it.
 

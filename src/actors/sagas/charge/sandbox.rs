@@ -19,7 +19,8 @@ pub(super) async fn make(world: &World, plan: &Plan) -> Result<(), Refusal> {
     let task_dir = city.task_dir(&plan.raider, &plan.relic, plan.incarnation);
     let text = briefs::task_text(world, rig, &plan.hook(world)).await?;
     let dir = task_dir.clone();
-    effects::tasks(world, move |tasks| tasks.write_task(&dir, &text)).await?;
+    let owner = effects::Owner::Rig(rig.name.clone());
+    effects::tasks(world, owner, move |tasks| tasks.write_task(&dir, &text)).await?;
     let spec = sandbox_spec(world, rig, &plan.hook(world), task_dir);
     effects::repo_for(world, &rig.name, effects::WorkKind::Sandbox, move |repo| {
         repo.make_sandbox(&spec)

@@ -177,7 +177,7 @@ pub(super) async fn fail(
     Ok(Attempt::Failed)
 }
 
-/// Parks a merge request after a failure of infrastructure: 10 s, doubling to 10 min (`4-rules.md`); others go on. A
+/// Parks a merge request after a failure of infrastructure: 10 s, doubling to 10 min (`rules.md`); others go on. A
 /// person is called when retries do not help.
 pub(super) async fn park(world: &World, mr: MergeRequest, why: String) -> Result<Attempt, Refusal> {
     park_for(world, mr, (HoldReason::Infra, why)).await

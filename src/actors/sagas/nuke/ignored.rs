@@ -1,4 +1,4 @@
-//! Files hidden by ignore rules are removed with the sandbox, whatever else is salvaged (`1-product.md`, promise 1, is
+//! Files hidden by ignore rules are removed with the sandbox, whatever else is salvaged (`product.md`, promise 1, is
 //! about work): `hd raider nuke` lists them before a removal, and the journal after each.
 
 use std::time::Duration;

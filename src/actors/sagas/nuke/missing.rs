@@ -1,5 +1,5 @@
 //! A sandbox whose directory is gone: commits on its branch alone, and what git still has of it (staged files, commits
-//! that it left behind, submodules), are as precious as the directory's contents (`1-product.md`, promise 1).
+//! that it left behind, submodules), are as precious as the directory's contents (`product.md`, promise 1).
 
 use super::super::super::effects;
 use super::super::super::refusal::Refusal;

@@ -12,9 +12,9 @@ use crate::domain::queue::Step;
 use crate::domain::relic::RelicStatus;
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
 
-/// Opens the relic of a raider that was removed before its work was in the queue (`4-rules.md`, charge): the next
+/// Opens the relic of a raider that was removed before its work was in the queue (`rules.md`, charge): the next
 /// raider starts from what was pushed, and is told of the salvage. Work in the queue stays there, and so does a relic
-/// that waits for a person (`1-product.md`, human review; a relic blocked because its raider died too often). A relic
+/// that waits for a person (`product.md`, human review; a relic blocked because its raider died too often). A relic
 /// that repeatedly comes to nothing is blocked.
 ///
 /// # Errors

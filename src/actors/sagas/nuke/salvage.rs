@@ -1,4 +1,4 @@
-//! Salvage: the contents of a sandbox, written to refs and recorded (`1-product.md`, promise 1).
+//! Salvage: the contents of a sandbox, written to refs and recorded (`product.md`, promise 1).
 
 use jiff::Timestamp;
 

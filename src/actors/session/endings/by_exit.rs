@@ -65,6 +65,7 @@ pub async fn apply(
         .city
         .task_dir(&hook.raider, &hook.relic, hook.incarnation);
     let text = render(&hook.relic, &said);
-    effects::tasks(world, move |tasks| tasks.write_outcome(&dir, &text)).await?;
+    let owner = effects::Owner::Rig(hook.raider.rig.clone());
+    effects::tasks(world, owner, move |tasks| tasks.write_outcome(&dir, &text)).await?;
     Ok(true)
 }

@@ -1,6 +1,7 @@
 //! The start of a standing agent's session.
 
 use crate::actors::conversation;
+use crate::actors::effects;
 use crate::actors::mail::How;
 use crate::actors::session::launch::Start;
 use crate::actors::session::launch::driven::{self, Site};
@@ -58,6 +59,7 @@ pub(super) async fn start(
         let site = Site {
             dir: &agent.dir,
             rig: "",
+            owner: effects::Owner::Session(session.clone()),
             files: world.city.agent_dir(&session),
             env: &start.env,
             own_helper,

@@ -17,6 +17,8 @@ pub(super) struct Site<'a> {
     pub(super) dir: &'a Path,
     /// The name of the rig; empty for an agent.
     pub(super) rig: &'a str,
+    /// The owner of its files.
+    pub(super) owner: effects::Owner,
     /// The directory for files of this session.
     pub(super) files: PathBuf,
     /// Its environment.
@@ -54,7 +56,7 @@ pub(super) async fn fill(
     }
     let (dir, home) = (place.dir.to_owned(), place.files);
     let exclude = harness.exclude.clone();
-    let written = effects::tasks(world, move |tasks| {
+    let written = effects::tasks(world, place.owner, move |tasks| {
         tasks.exclude(&dir, &exclude)?;
         let (mut paths, mut left_out) = (Vec::new(), exclude);
         for file in files {

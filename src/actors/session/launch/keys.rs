@@ -19,7 +19,7 @@ pub(super) async fn spare(
         return false;
     }
     let traces = logins(env);
-    let seen = effects::tasks(world, move |tasks| {
+    let seen = effects::tasks(world, effects::Owner::City, move |tasks| {
         let traces = traces.into_iter();
         Ok(traces
             .filter(|trace| tasks.shows(trace))

@@ -141,7 +141,8 @@ impl Session {
             .city
             .task_dir(&hook.raider, &hook.relic, hook.incarnation);
         let (dir, told) = (files.clone(), self.text.clone());
-        let written = effects::tasks(world, move |tasks| {
+        let owner = effects::Owner::Rig(rig.name.clone());
+        let written = effects::tasks(world, owner.clone(), move |tasks| {
             tasks.watch(&dir);
             tasks.write_prompt(&dir, &told)
         });
@@ -157,6 +158,7 @@ impl Session {
         let site = Site {
             dir: &self.sandbox,
             rig: rig.name.as_str(),
+            owner,
             files,
             env: &env,
             own_helper,

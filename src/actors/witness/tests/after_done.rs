@@ -31,7 +31,7 @@ async fn approve(town: &Town, charged: &Charged) {
     town.pass(PATROL).await;
 }
 
-/// `6-custody.md`, 6.1: a head that is pushed is checked; that of `done` is not the only one.
+/// A head that is pushed is checked; that of `done` is not the only one.
 #[tokio::test(start_paused = true)]
 async fn commits_after_done_that_a_remote_may_refuse_are_kept_and_told() {
     let (town, charged) = waiting().await;

@@ -1,4 +1,4 @@
-//! Kept sandboxes without a worker: the time of their removal, and the costs that they never cause (`1-product.md`,
+//! Kept sandboxes without a worker: the time of their removal, and the costs that they never cause (`product.md`,
 //! "none lingers").
 
 use std::sync::Arc;

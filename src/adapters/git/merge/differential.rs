@@ -11,7 +11,7 @@ use super::fuzz::{Random, number};
 use super::lab::{Files, Lab};
 use super::merge_in;
 use super::source;
-use super::tests::{STYLES, request};
+use super::tests::request;
 use crate::adapters::git::command::Git;
 use crate::adapters::git::rig::oid;
 use crate::domain::ids::Oid;
@@ -174,7 +174,7 @@ fn forge_lands_the_tree_that_git_makes() {
         let (lab, oracle) = (lab.as_ref().unwrap(), oracle.as_ref().unwrap());
         let (onto, commits) = forked(lab, &mut random);
         let head = &commits.last().unwrap().1;
-        let style = STYLES[random.below(STYLES.len())];
+        let style = LandStyle::ALL[random.below(LandStyle::ALL.len())];
         let plain = match style {
             LandStyle::Rebase => oracle.rebase(lab, &onto, &commits),
             LandStyle::Squash | LandStyle::Merge => oracle.merge(None, &onto, head),

@@ -11,8 +11,6 @@ use crate::domain::merge::{LandStyle, MergeOutcome};
 use crate::ports::repo::{LandRequest, Signature};
 use crate::testing::program;
 
-pub(super) const STYLES: [LandStyle; 3] = [LandStyle::Rebase, LandStyle::Squash, LandStyle::Merge];
-
 pub(super) fn request(style: LandStyle, onto: &Oid, head: &Oid) -> LandRequest {
     LandRequest {
         head: head.clone(),
@@ -174,7 +172,7 @@ fn a_conflict_names_its_paths() {
         &[("shared", &LINES.replace('1', "uno")), ("dir/main", "x\n")],
     );
     let head = lab.commit(&clash, &[&base]);
-    for style in STYLES {
+    for style in LandStyle::ALL.iter().copied() {
         let outcome = merge_in(lab.dir(), &request(style, &main, &head)).unwrap();
         let paths = vec!["dir/main".to_owned(), "shared".to_owned()];
         assert_eq!(outcome, MergeOutcome::Conflict(paths), "{style:?}");
@@ -268,7 +266,7 @@ fn everything_may_be_removed() {
 fn histories_without_a_common_root_are_refused() {
     let Forked { lab, main, .. } = forked();
     let other = lab.commit(&files(&[("x", "x\n")]), &[]);
-    for style in STYLES {
+    for style in LandStyle::ALL.iter().copied() {
         let outcome = merge_in(lab.dir(), &request(style, &main, &other)).unwrap();
         assert_eq!(outcome, MergeOutcome::Unrelated);
     }
@@ -279,7 +277,7 @@ fn the_git_program_alone_comes_to_the_same() {
     let Forked { lab, main, two, .. } = forked();
     for able in [able(), OLD] {
         let git = Commands::new(lab.dir(), false).limited_to(able);
-        for style in STYLES {
+        for style in LandStyle::ALL.iter().copied() {
             let (_, expected) = clean(&lab, style, &main, &two);
             let outcome = styles::land(&git, &request(style, &main, &two));
             match outcome.unwrap() {
@@ -352,7 +350,7 @@ fn a_repository_with_sha256_works() {
     let main = commit("main");
     git(&["checkout", "-q", "-b", "work", base.as_str()]);
     let head = commit("work");
-    for style in STYLES {
+    for style in LandStyle::ALL.iter().copied() {
         match merge_in(dir.path(), &request(style, &main, &head)).unwrap() {
             MergeOutcome::Clean { tip, .. } => {
                 assert_eq!(
@@ -383,7 +381,11 @@ fn commits_are_signed_where_the_repository_says_so() {
         .set_str("gpg.program", fake.to_str().unwrap())
         .unwrap();
     config.set_str("commit.gpgsign", "true").unwrap();
-    for (style, onto) in STYLES.into_iter().zip([&main, &main, &base]) {
+    for style in LandStyle::ALL.iter().copied() {
+        let onto = match style {
+            LandStyle::Rebase | LandStyle::Squash => &main,
+            LandStyle::Merge => &base,
+        };
         let (tip, _) = clean(&lab, style, onto, &two);
         let body = lab.body(&tip);
         assert!(body.contains("\ngpgsig -----BEGIN"), "{body}");

@@ -5,7 +5,7 @@ use git2::{FileMode, MergeFileInput, merge_file};
 
 use super::fuzz::Random;
 use super::lab::{Files, Lab, files};
-use super::tests::{STYLES, request};
+use super::tests::request;
 use super::{merge_in, source};
 use crate::adapters::git::command::Git;
 use crate::domain::ids::Oid;
@@ -31,7 +31,7 @@ fn plain(lab: &Lab, onto: &Oid, head: &Oid) -> Option<String> {
 
 fn assert_conflicts(lab: &Lab, onto: &Oid, head: &Oid, path: &str) {
     assert_eq!(plain(lab, onto, head), None);
-    for style in STYLES {
+    for style in LandStyle::ALL.iter().copied() {
         let outcome = land(lab, style, onto, head);
         assert_eq!(
             outcome,
@@ -43,7 +43,7 @@ fn assert_conflicts(lab: &Lab, onto: &Oid, head: &Oid, path: &str) {
 
 fn assert_lands_as_git(lab: &Lab, onto: &Oid, head: &Oid) -> String {
     let wanted = plain(lab, onto, head).unwrap();
-    for style in STYLES {
+    for style in LandStyle::ALL.iter().copied() {
         match land(lab, style, onto, head) {
             MergeOutcome::Clean { tree, .. } => assert_eq!(tree.as_str(), wanted, "{style:?}"),
             other => panic!("{style:?}: {other:?}"),
@@ -101,7 +101,7 @@ fn nothing_is_left_only_where_the_merge_gives_the_targets_tree() {
     changed.extend(one("b", "later\n"));
     let later = lab.commit(&changed, &[&squashed]);
     for onto in [&head, &squashed, &later] {
-        for style in STYLES {
+        for style in LandStyle::ALL.iter().copied() {
             assert_eq!(
                 land(&lab, style, onto, &head),
                 MergeOutcome::Nothing,

@@ -1,5 +1,5 @@
 //! Answers of the operations, and the items of streams. One definition for both ends: the server writes these structs,
-//! clients may read them. Fields may be added; none is renamed or removed (`2-contract.md`, 2.4).
+//! clients may read them. Fields may be added; none is renamed or removed (`contract.md`, 2.4).
 
 mod city;
 mod events;
