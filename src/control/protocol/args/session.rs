@@ -45,7 +45,7 @@ pub struct Review {
     /// cannot go on without a person; as `hd done --status escalated`
     #[arg(value_parser = word::<Verdict>)]
     pub verdict: Verdict,
-    /// What the review found; required for `stuck`
+    /// The findings of the review; required for `stuck`
     #[arg(short, long, value_name = "NOTE")]
     #[serde(
         default,
