@@ -77,6 +77,8 @@ pub(super) enum Verb {
     Handoff(args::Handoff),
     /// From inside a session: declare a wait, so that it does not count as a stall
     Wait(args::Wait),
+    /// From inside a session: record a round of self-review
+    Review(args::Review),
     /// An event of the harness of this session, as JSON on standard input
     #[command(hide = true)]
     HookEvent {

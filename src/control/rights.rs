@@ -224,7 +224,7 @@ mod tests {
         ];
         assert_eq!(looks, expected);
         let own: Vec<_> = needing(&[Need::Own]).iter().map(|op| op.as_str()).collect();
-        assert_eq!(own, ["done", "handoff", "wait", "hook-event"]);
+        assert_eq!(own, ["done", "handoff", "wait", "review", "hook-event"]);
     }
 
     #[test]

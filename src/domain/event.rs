@@ -55,6 +55,7 @@ words! {
         RaiderAnswered => "raider.answered",
         RaiderNudged => "raider.nudged",
         RaiderRepaired => "raider.repaired",
+        RaiderReviewed => "raider.reviewed",
         RaiderStuck => "raider.stuck",
         RaiderPushBlocked => "raider.push_blocked",
         MrQueued => "mr.queued",

@@ -55,6 +55,7 @@ pub mod saga;
 pub mod sandbox_fault;
 pub mod saved_work;
 pub mod screen;
+pub mod self_review;
 pub mod session_env;
 pub mod shown;
 pub mod slots;

@@ -359,7 +359,7 @@ fn workflow(brief: &Brief<'_>) -> String {
         ),
         review => format!("run {review}"),
     };
-    let (task_file, max) = (brief.task_file, brief.max_reviews);
+    let (task_file, max, hd) = (brief.task_file, brief.max_reviews, brief.hd);
     let times = if max == 1 { "time" } else { "times" };
     format!(
         "Work in this order:\n\
@@ -368,9 +368,9 @@ fn workflow(brief: &Brief<'_>) -> String {
          3. Implement the task.\n\
          4. Test it: run the existing tests, and add the missing ones.\n\
          5. Commit everything to your branch. Uncommitted files do not count.\n\
-         6. Review your own work: {review}. When the review finds nothing, the outcome is \
-         `passed`. When it finds something, fix it, commit, and review again. After it has failed {max} \
-         {times}, stop with the outcome `stuck`.\n\
+         6. Review your own work: {review}. Record each review: `{hd} review passed`, or `{hd} review failed \
+         -m \"what it found\"`. When the review finds nothing, the outcome is `passed`. When it finds something, fix \
+         it, commit, and review again. After it has failed {max} {times}, stop with the outcome `stuck`.\n\
          7. Write the outcome, and stop."
     )
 }

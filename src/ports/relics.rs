@@ -18,6 +18,7 @@ use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
 use crate::domain::restart::Deaths;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::domain::saved_work::SavedWork;
+use crate::domain::self_review::Round;
 use crate::domain::usage::ledger::{Row, Source};
 use crate::ports::repo::SalvageRecord;
 
@@ -250,6 +251,14 @@ pub trait Txn {
     fn salvages(&mut self) -> Result<Vec<SalvageEntry>, StoreError>;
     /// Deletes the entry of a salvage; returns false when there is none.
     fn drop_salvage(&mut self, id: &str) -> Result<bool, StoreError>;
+
+    fn add_self_review(&mut self, round: &Round) -> Result<(), StoreError>;
+    /// Lists the rounds of self-review of one incarnation on a relic, the first one first.
+    fn self_reviews(
+        &mut self,
+        relic: &RelicId,
+        incarnation: Incarnation,
+    ) -> Result<Vec<Round>, StoreError>;
 
     fn append_cv(&mut self, name: &str, kind: &str, data: &Value) -> Result<CvEntry, StoreError>;
     fn cv(&mut self, name: &str) -> Result<Vec<CvEntry>, StoreError>;

@@ -19,6 +19,7 @@ use crate::domain::ids::RaiderId;
 use crate::domain::nuke::{self, CleanupStatus};
 use crate::domain::outcome::Outcome;
 use crate::domain::relic::{Exit, Hook};
+use crate::domain::self_review;
 use crate::domain::until;
 
 /// Parses a request from the arguments of `done`, from the socket or the outbox.
@@ -139,6 +140,7 @@ async fn is_complete(
     if request.exit != Exit::Completed {
         return Ok(());
     }
+    reviewed(world, hook).await?;
     if request.no_change {
         if request.reason.as_deref().is_none_or(str::is_empty) {
             let message = "--no-change needs --reason";
@@ -157,4 +159,23 @@ async fn is_complete(
         return Err(Refusal::new(RefusalKind::NoCommits, message).hint(hint));
     }
     Ok(())
+}
+
+/// Refuses a completion after the last allowed self-review failed: the outcome must be `stuck` then
+/// (`agent-lifecycle.md`, section 4).
+async fn reviewed(world: &World, hook: &Hook) -> Result<(), Refusal> {
+    let Some(rig) = world.city.rig(&hook.raider.rig) else {
+        return Ok(());
+    };
+    let max = rig.raiders.max_reviews;
+    let (relic, incarnation) = (hook.relic.clone(), hook.incarnation);
+    let rounds = world
+        .store
+        .run(move |txn| txn.self_reviews(&relic, incarnation));
+    if !self_review::is_over(&rounds.await?, max) {
+        return Ok(());
+    }
+    let message = format!("{max} of {max} self-reviews of {} failed", hook.relic);
+    let hint = "report it to a person: `hd review stuck -m WHY`, or the outcome `stuck`";
+    Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))
 }

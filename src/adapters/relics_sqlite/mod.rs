@@ -24,6 +24,7 @@ mod retention;
 mod sagas;
 mod salvage;
 mod schema;
+mod self_reviews;
 mod txn;
 mod usage;
 mod value;

@@ -15,12 +15,13 @@ use crate::domain::phase::RaiderRecord;
 use crate::domain::relic::{Hook, Relic, RelicStatus};
 use crate::domain::restart::Deaths;
 use crate::domain::saga::{Saga, SagaKind};
+use crate::domain::self_review::Round;
 use crate::domain::usage::ledger::{Row, Source};
 use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, SalvageEntry, StoreError, Txn};
 
 use super::{
     automations, cv, deaths, hooks, journal, kv, merge_requests, messages, raiders, ready, relics,
-    retention, sagas, salvage, usage,
+    retention, sagas, salvage, self_reviews, usage,
 };
 
 /// A job's transaction: the connection inside the job's savepoint.
@@ -120,6 +121,8 @@ impl Txn for SqliteTxn<'_> {
         put_salvage(entry: &SalvageEntry) -> () = salvage::put;
         salvages() -> Vec<SalvageEntry> = salvage::list;
         drop_salvage(id: &str) -> bool = salvage::drop;
+        add_self_review(round: &Round) -> () = self_reviews::add;
+        self_reviews(relic: &RelicId, incarnation: Incarnation) -> Vec<Round> = self_reviews::list;
         append_cv(name: &str, kind: &str, data: &Value) -> CvEntry = cv::append;
         cv(name: &str) -> Vec<CvEntry> = cv::chain;
         deaths() -> Vec<Deaths> = deaths::list;

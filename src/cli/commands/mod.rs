@@ -42,6 +42,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Done(args) => done::run(args, context),
         Verb::Handoff(args) => context.show(&Op::Handoff(args), outcome_lines::handed_off),
         Verb::Wait(args) => context.show(&Op::Wait(args), outcome_lines::waits),
+        Verb::Review(args) => context.show(&Op::Review(args), outcome_lines::reviewed),
         Verb::HookEvent { hooks, name } => {
             hook_event::run(hooks, name, context);
             Ok(())

@@ -218,6 +218,25 @@ pub(in crate::cli) fn waits(told: &Value, _: Style) -> String {
     )
 }
 
+/// Tells which round of self-review was recorded, and what follows.
+pub(in crate::cli) fn reviewed(told: &Value, _: Style) -> String {
+    let (raider, round, verdict) = (
+        at(told, "/raider"),
+        at(told, "/round"),
+        at(told, "/verdict"),
+    );
+    let next = match (verdict.as_str(), told["left"].as_u64()) {
+        ("passed", _) => "commit everything, then run `hd done`".to_owned(),
+        ("stuck", _) => "its relic waits for a person".to_owned(),
+        (_, Some(0)) => "no self-review is left; run `hd review stuck -m WHY`".to_owned(),
+        (_, left) => format!(
+            "repair it and review again; {} may still fail",
+            left.unwrap_or(0)
+        ),
+    };
+    format!("{raider}: self-review {round} {verdict}: {next}")
+}
+
 /// Tells where a salvage was restored.
 pub(in crate::cli) fn restored(told: &Value, _: Style) -> String {
     let said = format!("{} is restored in {}", at(told, "/id"), at(told, "/path"));

@@ -18,6 +18,7 @@ mod own;
 mod raider;
 mod relic;
 mod report;
+mod review;
 mod salvage;
 mod status;
 mod terminal;
@@ -144,6 +145,7 @@ async fn dispatch(
         Op::Done(args) => own::done(world, &caller, &args).await,
         Op::Handoff(args) => own::handoff(world, &caller, args).await,
         Op::Wait(args) => own::wait(world, &caller, args).await,
+        Op::Review(args) => review::record(world, &caller, args).await,
         Op::HookEvent(args) => report::hook_event(world, &caller, &args).await,
         Op::Rally(_) => own::rally(world, &caller).await,
         Op::Hook(_) => own::hook(world, &caller).await,

@@ -41,8 +41,15 @@ pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlErr
 
 pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError> {
     let id = names::relic(id)?;
-    let mr = world.store.run(move |txn| txn.mr(&id)).await?;
-    to_json(&MrDetails::of(mr, world.clock.now()))
+    let (mr, reviews) = world
+        .store
+        .run(move |txn| {
+            let mr = txn.mr(&id)?;
+            let reviews = txn.self_reviews(&mr.relic, mr.incarnation)?;
+            Ok((mr, reviews))
+        })
+        .await?;
+    to_json(&MrDetails::of(mr, reviews, world.clock.now()))
 }
 
 /// Retries a parked merge request at once, or a failed one that blocked its relic.

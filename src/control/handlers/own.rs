@@ -23,6 +23,7 @@ use crate::domain::handoff::Progress;
 use crate::domain::ids::{ChildId, SessionId};
 use crate::domain::message::{Body, Handoff};
 use crate::domain::relic::{Hook, RelicKind};
+use crate::domain::self_review;
 use crate::domain::stall::Wait;
 use crate::ports::relics::RelicFilter;
 use crate::ports::sessions::{SessionError, SessionHandle};
@@ -250,7 +251,8 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
     }
     let hook = own_hook(world, caller).await?;
     let (id, address) = (hook.relic.clone(), hook.raider.to_string());
-    let (relic, note) = world
+    let incarnation = hook.incarnation;
+    let (relic, note, reviews) = world
         .store
         .run(move |txn| {
             let note = txn
@@ -261,9 +263,12 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
                     Body::Handoff(note) => note.note,
                     _ => None,
                 });
-            Ok((txn.relic(&id)?, note))
+            let reviews = txn.self_reviews(&id, incarnation)?;
+            Ok((txn.relic(&id)?, note, reviews))
         })
         .await?;
+    let rig = world.city.rig(&hook.raider.rig);
+    let left = rig.map(|rig| self_review::left(&reviews, rig.raiders.max_reviews));
     let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
     let path = sandbox.clone();
     let git = effects::repo_for(
@@ -284,7 +289,7 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         "raider": hook.raider, "incarnation": hook.incarnation, "rig": hook.raider.rig,
         "branch": hook.branch, "target": hook.target, "base": hook.base, "sandbox": sandbox,
         "task_file": world.tasks.task_file(&sandbox), "relic": to_json(&relic)?, "note": note,
-        "git": git, "done": hook.done.is_some(),
+        "self_reviews": to_json(&reviews)?, "self_reviews_left": left, "git": git, "done": hook.done.is_some(),
         // The full path, because a shell may know another program as `hd`.
         "hd": world.hd(),
     }))

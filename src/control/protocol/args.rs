@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::cost::Cost;
 use self::read::{ids, not_blank, tasks, text_or_number, word};
-pub use self::session::{Handoff, Restart, Wait};
+pub use self::session::{Handoff, Restart, Review, Wait};
 use crate::domain::message::Severity;
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::{Exit, RelicKind, RelicStatus};

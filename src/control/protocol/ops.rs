@@ -112,6 +112,7 @@ ops! {
     "done" => Done(Done), Own, Slow;
     "handoff" => Handoff(Handoff), Own, Slow;
     "wait" => Wait(Wait), Own, Quick;
+    "review" => Review(Review), Own, Slow;
     "hook-event" => HookEvent(HookEvent), Own, Quick;
     "rally" => Rally(Nothing), Look, Quick;
     "hook" => Hook(Nothing), Look, Quick;

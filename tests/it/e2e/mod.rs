@@ -32,6 +32,7 @@ mod repair;
 mod retention;
 mod review;
 mod rights;
+mod self_review;
 mod shown;
 mod snapshot;
 mod stall;

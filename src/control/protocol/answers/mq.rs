@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::ids::{Oid, RaiderId, RelicId, RigName};
 use crate::domain::merge::{GateVerdict, MergeRequest, MrState, Review};
+use crate::domain::self_review::Round;
 
 /// A merge request as a row of the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -121,12 +122,14 @@ pub struct MrDetails {
     pub merge_commit: Option<Oid>,
     /// The reason why it is held or failed.
     pub note: Option<String>,
+    /// The raider's rounds of self-review.
+    pub self_reviews: Vec<Round>,
 }
 
 impl MrDetails {
-    /// Returns the details as of now.
+    /// Returns the details as of now, with the rounds of self-review of its work.
     #[must_use]
-    pub fn of(mr: MergeRequest, now: Timestamp) -> Self {
+    pub fn of(mr: MergeRequest, self_reviews: Vec<Round>, now: Timestamp) -> Self {
         let state = mr.shown(now);
         Self {
             id: mr.id,
@@ -146,6 +149,7 @@ impl MrDetails {
             conflict_files: mr.conflict_files,
             merge_commit: mr.merge_commit,
             note: mr.note,
+            self_reviews,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A raider, in `status`, `raider.list` and `raider.show`.
+//! A raider, in `status`, `raider.list` and `raider.show`; its rounds of self-review.
 
 use std::path::PathBuf;
 
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Usage;
 use crate::domain::ids::{HarnessName, RaiderId, RelicId, RigName, SessionId, SlotName};
 use crate::domain::raider::RaiderState;
+use crate::domain::self_review::Round;
 
 /// A raider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -72,6 +73,21 @@ pub struct Raider {
     pub retry_at: Option<Timestamp>,
     /// Set when it is suspended.
     pub suspended: bool,
+}
+
+/// The answer to `review`: a recorded round of self-review.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SelfReview {
+    /// The raider.
+    #[schemars(with = "String")]
+    pub raider: RaiderId,
+    /// The round.
+    #[serde(flatten)]
+    pub round: Round,
+    /// The number of rounds that may fail (`max_reviews`).
+    pub max: u32,
+    /// The number of rounds that may still fail; at 0 the outcome must be `stuck`.
+    pub left: u32,
 }
 
 /// An open escalation.

@@ -4,7 +4,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
-    Agent, Automation, Decided, Event, MrDetails, MrRow, Raider, Relic, Shown, Status, Story,
+    Agent, Automation, Decided, Event, MrDetails, MrRow, Raider, Relic, SelfReview, Shown, Status,
+    Story,
 };
 use crate::control::protocol::OpName;
 
@@ -35,6 +36,7 @@ pub fn schemas() -> Vec<Answer> {
         of::<Vec<Relic>>(OpName::RelicList),
         of::<Relic>(OpName::RelicClose),
         of::<Relic>(OpName::RelicReopen),
+        of::<SelfReview>(OpName::Review),
         of::<Event>(OpName::Events),
         of::<Story>(OpName::Why),
     ]

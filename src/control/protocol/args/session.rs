@@ -1,10 +1,11 @@
-//! Verbs that end or hold up a session: `handoff`, `wait`, `agent.restart`.
+//! Verbs that end or hold up a session: `handoff`, `wait`, `review`, `agent.restart`.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::is_default;
-use super::read::not_blank;
+use super::read::{not_blank, word};
+use crate::domain::self_review::Verdict;
 
 /// `handoff`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
@@ -34,6 +35,25 @@ pub struct Wait {
     /// The reason
     #[arg(long, value_parser = not_blank)]
     pub reason: String,
+}
+
+/// `review`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Review {
+    /// The result of the review. `passed`: it found nothing. `failed`: it found something to repair. `stuck`: the work
+    /// cannot go on without a person; as `hd done --status escalated`
+    #[arg(value_parser = word::<Verdict>)]
+    pub verdict: Verdict,
+    /// The findings of the review; required for `stuck`
+    #[arg(short, long, value_name = "NOTE")]
+    #[serde(
+        default,
+        alias = "m",
+        alias = "note",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub message: Option<String>,
 }
 
 /// `agent.restart`.

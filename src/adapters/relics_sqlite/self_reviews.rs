@@ -1,0 +1,49 @@
+//! Stored rounds of self-review, by relic and incarnation.
+
+use rusqlite::{Connection, Row, named_params};
+
+use crate::domain::ids::{Incarnation, RelicId};
+use crate::domain::self_review::Round;
+use crate::ports::relics::StoreError;
+
+use super::value::{Time, Word};
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Round> {
+    Ok(Round {
+        relic: row.get::<_, Word<_>>("relic")?.0,
+        incarnation: Incarnation(row.get("incarnation")?),
+        round: row.get("round")?,
+        verdict: row.get::<_, Word<_>>("verdict")?.0,
+        note: row.get("note")?,
+        at: row.get::<_, Time>("at")?.0,
+    })
+}
+
+pub(super) fn add(conn: &Connection, round: &Round) -> Result<(), StoreError> {
+    conn.prepare_cached(
+        "INSERT INTO self_reviews (relic, incarnation, round, verdict, note, at)
+         VALUES (:relic, :incarnation, :round, :verdict, :note, :at)",
+    )?
+    .execute(named_params! {
+        ":relic": round.relic.as_str(),
+        ":incarnation": round.incarnation.0,
+        ":round": round.round,
+        ":verdict": Word(round.verdict),
+        ":note": round.note,
+        ":at": Time(round.at),
+    })?;
+    Ok(())
+}
+
+/// Lists the rounds of one incarnation on a relic, the first one first.
+pub(super) fn list(
+    conn: &Connection,
+    relic: &RelicId,
+    incarnation: Incarnation,
+) -> Result<Vec<Round>, StoreError> {
+    let mut select = conn.prepare_cached(
+        "SELECT * FROM self_reviews WHERE relic = ? AND incarnation = ? ORDER BY round",
+    )?;
+    let rows = select.query_map((relic.as_str(), incarnation.0), read)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
