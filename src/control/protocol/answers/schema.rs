@@ -4,7 +4,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
-    Agent, Automation, Decided, Event, MrDetails, MrRow, Raider, Relic, Shown, Status, Story,
+    Agent, Automation, Cancelled, Decided, Deps, Event, Imported, MrDetails, MrRow, Raider, Relic,
+    Shown, Status, Story,
 };
 use crate::control::protocol::OpName;
 
@@ -35,6 +36,14 @@ pub fn schemas() -> Vec<Answer> {
         of::<Vec<Relic>>(OpName::RelicList),
         of::<Relic>(OpName::RelicClose),
         of::<Relic>(OpName::RelicReopen),
+        of::<Relic>(OpName::RelicEdit),
+        of::<Cancelled>(OpName::RelicCancel),
+        of::<Relic>(OpName::RelicDepAdd),
+        of::<Relic>(OpName::RelicDepRemove),
+        of::<Deps>(OpName::RelicDepList),
+        of::<Vec<Relic>>(OpName::RelicReady),
+        of::<Relic>(OpName::RelicExport),
+        of::<Vec<Imported>>(OpName::RelicImport),
         of::<Event>(OpName::Events),
         of::<Story>(OpName::Why),
     ]
