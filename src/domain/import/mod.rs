@@ -161,7 +161,7 @@ pub struct Placed {
 pub struct Parsed {
     /// The records, in the order of the file.
     pub items: Vec<Placed>,
-    /// What was left out, by kind, with the number of times.
+    /// The kinds of records and links that were left out, each with its number.
     pub skipped: BTreeMap<String, usize>,
 }
 
