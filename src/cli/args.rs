@@ -2,6 +2,7 @@
 //! ([`crate::control::protocol::args`]), so that both ends and the help say the same.
 
 mod harness;
+mod relic;
 
 use std::path::PathBuf;
 
@@ -9,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(super) use self::harness::{HarnessSetup, HarnessTest, HarnessVerb};
+pub(super) use self::relic::{DepVerb, RelicEditing, RelicFile, RelicTo, RelicVerb};
 use crate::control::protocol::{Exit, args};
 
 /// Talks to the supervisor of a city of coding agents.
@@ -95,6 +97,8 @@ pub(super) enum Verb {
     /// Units of work
     #[command(subcommand)]
     Relic(RelicVerb),
+    /// End the work on a relic for good: stop and remove its raider, save its work, close it; asks first
+    Cancel(args::RelicCancel),
     /// Raiders
     #[command(subcommand, visible_alias = "polecat")]
     Raider(RaiderVerb),
@@ -231,21 +235,6 @@ pub(super) struct Hook {
 pub(super) enum HookVerb {
     /// The relic this raider is bound to
     Show,
-}
-
-/// Verbs of `hd relic`.
-#[derive(Debug, Subcommand)]
-pub(super) enum RelicVerb {
-    /// Make a relic
-    Create(args::RelicCreate),
-    /// A relic in full
-    Show(args::RelicRef),
-    /// Relics, by priority then age
-    List(args::RelicList),
-    /// Close a relic; a hooked one only with confirmation
-    Close(args::RelicClose),
-    /// Reopen a blocked, deferred or closed relic
-    Reopen(args::RelicRef),
 }
 
 /// Verbs of `hd raider`.

@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::asker::Asker;
 use super::cause::Cause;
@@ -98,6 +98,8 @@ words! {
 
 /// The data field that names the caller of the control socket.
 const BY: &str = "by";
+/// The data field that has the kind and the name of the caller ([`AskerData`](super::asker::AskerData)).
+const ASKER: &str = "asker";
 
 /// The origin of an event: a cause, and the caller's name, if a caller asked for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,22 +161,29 @@ impl NewEvent {
     #[must_use]
     pub fn new(kind: EventType, subject: impl fmt::Display, origin: impl Into<Origin>) -> Self {
         let Origin { cause, by } = origin.into();
-        let by = by.map(|name| (BY.to_owned(), Value::String(name)));
+        let mut data = Map::new();
+        if let Some(name) = by {
+            let asker = Asker { cause, name };
+            data.insert(ASKER.to_owned(), json!(asker.data()));
+            data.insert(BY.to_owned(), Value::String(asker.name));
+        }
         Self {
             kind,
             subject: subject.to_string(),
             cause,
-            data: Value::Object(by.into_iter().collect()),
+            data: Value::Object(data),
         }
     }
 
-    /// Returns the event with these details; the caller's name stays.
+    /// Returns the event with these details; the caller stays.
     #[must_use]
     pub fn with(mut self, data: Value) -> Self {
-        let by = self.data.get(BY).cloned();
-        self.data = data;
-        if let (Some(by), Value::Object(data)) = (by, &mut self.data) {
-            data.insert(BY.to_owned(), by);
+        let asked = std::mem::replace(&mut self.data, data);
+        if let (Value::Object(asked), Value::Object(data)) = (asked, &mut self.data) {
+            let caller = asked
+                .into_iter()
+                .filter(|(key, _)| [BY, ASKER].contains(&key.as_str()));
+            data.extend(caller);
         }
         self
     }
@@ -200,6 +209,8 @@ pub struct Event {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::{EventType, NewEvent};
     use crate::domain::asker::Asker;
     use crate::domain::cause::Cause;
@@ -219,6 +230,18 @@ mod tests {
         assert_eq!(made(&clerk), (Cause::Agent, "clerk".into(), "a".into()));
         let person = made(&Asker::person());
         assert_eq!(person, (Cause::Operator, "operator".into(), "a".into()));
+        let kind = |asker: &Asker| {
+            let event = NewEvent::new(EventType::RelicCreated, "gt-1", asker).with(data());
+            event.data["asker"].clone()
+        };
+        assert_eq!(
+            [&clerk, &Asker::person(), &Asker::errand("automation/a")].map(kind),
+            [
+                json!({ "kind": "agent", "name": "clerk" }),
+                json!({ "kind": "person", "name": "operator" }),
+                json!({ "kind": "automation", "name": "automation/a" }),
+            ]
+        );
         let own = NewEvent::new(EventType::RelicCreated, "gt-1", Cause::Done).with(data());
         assert_eq!(own.data, data());
     }

@@ -303,6 +303,16 @@ pub fn salvaged(before: Option<&str>, id: &str, work: Option<&SavedWork>) -> Str
     }
 }
 
+/// Returns the context of a relic that was reopened with a note for its next raider.
+#[must_use]
+pub fn reopened(before: Option<&str>, note: &str) -> String {
+    let note = format!("It was reopened: {note}");
+    match before.map(str::trim).filter(|before| !before.is_empty()) {
+        Some(before) => format!("{before}\n\n{note}"),
+        None => note,
+    }
+}
+
 /// Returns the task file of a sandbox.
 #[must_use]
 pub fn task_file(brief: &Brief<'_>) -> String {

@@ -106,6 +106,22 @@ pub struct Relic {
     /// itself.
     #[serde(default)]
     pub by: Option<String>,
+    /// The record that it was imported from; none for a relic that was made here.
+    #[serde(default)]
+    pub source: Option<Source>,
+}
+
+/// The identity of a record in the system that relics are imported from. A second import of the same record updates
+/// the same relic.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// The system: `beads`, `github`, `jsonl`, or `city:ID` for the store of a city that exported it.
+    pub system: String,
+    /// The id of the record there.
+    pub id: String,
 }
 
 /// The hook: the durable tie between one incarnation of a raider and its relic. Survives sessions; ends with MERGED,

@@ -161,6 +161,7 @@ mod tests {
             target: None,
             harness: None,
             by: None,
+            source: None,
         }
     }
 

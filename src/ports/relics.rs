@@ -14,7 +14,7 @@ use crate::domain::ids::{Incarnation, RaiderId, RelicId, RigName, SlotName};
 use crate::domain::merge::MergeRequest;
 use crate::domain::message::{Address, Body, Message};
 use crate::domain::phase::RaiderRecord;
-use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
+use crate::domain::relic::{self, Hook, Relic, RelicKind, RelicStatus};
 use crate::domain::restart::Deaths;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::domain::saved_work::SavedWork;
@@ -146,21 +146,39 @@ pub trait Txn {
     fn now(&self) -> Timestamp;
 
     fn create_relic(&mut self, new: &NewRelic) -> Result<Relic, StoreError>;
+    /// Creates a relic under an id that it had elsewhere. `Conflict` when the id is taken.
+    fn create_relic_as(&mut self, id: &RelicId, new: &NewRelic) -> Result<Relic, StoreError>;
     fn relic(&mut self, id: &RelicId) -> Result<Relic, StoreError>;
-    /// Overwrites the row of the same id.
+    /// Overwrites the row of the same id. `Conflict` when it would depend on itself or be a step of itself; the cycle is
+    /// named.
     fn put_relic(&mut self, relic: &Relic) -> Result<(), StoreError>;
     /// Lists relics, ordered by priority, then age, then number.
     fn relics(&mut self, filter: &RelicFilter) -> Result<Vec<Relic>, StoreError>;
     /// Returns the number of tasks of each prefix and status. Reads counters, whatever the number of tasks.
     fn task_counts(&mut self) -> Result<Vec<(String, RelicStatus, u64)>, StoreError>;
-    /// Lists the first `limit` open tasks of this prefix whose dependencies are closed, with this label if one is
-    /// given, in the same order. Does not read the others, whatever their number.
-    fn ready(
+    /// Lists the relics that depend on this one.
+    fn dependents(&mut self, id: &RelicId) -> Result<Vec<RelicId>, StoreError>;
+    /// Lists the relics whose parent is this one.
+    fn children(&mut self, id: &RelicId) -> Result<Vec<RelicId>, StoreError>;
+    /// Returns the relic that was imported from this record; where a prefix is given, only one with that prefix.
+    fn relic_of_source(
+        &mut self,
+        source: &relic::Source,
+        prefix: Option<&str>,
+    ) -> Result<Option<RelicId>, StoreError>;
+    /// Lists the first `limit` tasks whose ids come after this text, in the order of texts.
+    fn tasks_after(&mut self, after: &str, limit: usize) -> Result<Vec<Relic>, StoreError>;
+    /// Lists the first `limit` open tasks of this prefix that may be charged without a request: their dependencies are
+    /// closed, and they are assigned to no one. With this label if one is given; by priority, then age. Does not read
+    /// the others, whatever their number.
+    fn chargeable(
         &mut self,
         prefix: &str,
         label: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Relic>, StoreError>;
+    /// Lists the open tasks of this prefix whose dependencies are closed, by priority, then age.
+    fn ready(&mut self, prefix: &str) -> Result<Vec<Relic>, StoreError>;
     /// Deletes wisps that were closed before that time, the oldest first, and returns them. A wisp that an open relic
     /// belongs to, or depends on, stays.
     fn collect_wisps(

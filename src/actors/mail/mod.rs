@@ -18,7 +18,9 @@ pub use self::child_ref::{ChildRef, incarnation};
 pub use self::config::{Applied, ConfigMsg, Outcome, Reloaded};
 pub use self::dispatcher::DispatcherMsg;
 pub use self::forge::{Attempt, ForgeMsg, Landing};
-pub use self::requests::{Accepted, ChargeRequest, Charged, DoneRequest, NukeTarget, Nuked};
+pub use self::requests::{
+    Accepted, Cancel, ChargeRequest, Charged, DoneRequest, NukeTarget, Nuked,
+};
 pub use self::root::{PoolView, Reload, RootMail, StopEnd, StopMode};
 pub use self::shaman::ShamanMsg;
 pub use self::witness::WitnessMsg;

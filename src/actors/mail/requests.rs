@@ -110,6 +110,16 @@ pub struct NukeTarget {
     /// The caller that asked for the removal, if any.
     #[serde(default)]
     pub asker: Option<Asker>,
+    /// Set when the removal ends the work for good: its relic is closed with it, and not opened again.
+    #[serde(default)]
+    pub cancel: Option<Cancel>,
+}
+
+/// The order to end the work on a relic for good.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cancel {
+    /// The reason in the caller's words.
+    pub reason: Option<String>,
 }
 
 impl NukeTarget {
@@ -131,6 +141,7 @@ impl NukeTarget {
             detected: None,
             done: hook.done.is_some(),
             asker: None,
+            cancel: None,
         }
     }
 

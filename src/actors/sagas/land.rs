@@ -148,6 +148,7 @@ async fn land_empty_merge(
                 detected: None,
                 done: true,
                 asker: None,
+                cancel: None,
             };
             let noted = move |txn: &mut dyn Txn| nuke::record_salvage(txn, &about, &record);
             world.store.run(noted).await?;

@@ -3,6 +3,7 @@
 //! At most one task per saga ([`Claims`](super::claims::Claims)).
 
 pub mod charge;
+pub mod closing;
 pub mod done;
 pub mod land;
 pub mod nuke;

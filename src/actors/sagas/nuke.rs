@@ -358,7 +358,7 @@ async fn release(
         let hook = txn.hook(&target.raider)?;
         let held = operator_orders::drop_hook(txn, &target.raider, target.incarnation)?;
         match hook {
-            Some(hook) if held => reopen::reopen(txn, &target, &hook.relic, kept.as_ref())?,
+            Some(hook) if held => reopen::settle(txn, &target, &hook.relic, kept.as_ref())?,
             Some(_) => {}
             None => hookless::reopen(txn, &target, kept.as_ref())?,
         }

@@ -32,7 +32,7 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
     }
     let prefix = rig.prefix.clone();
     let label = (!rig.raiders.auto_charge).then_some(REWORK);
-    let waiting = move |txn: &mut dyn Txn| txn.ready(&prefix, label, MOST);
+    let waiting = move |txn: &mut dyn Txn| txn.chargeable(&prefix, label, MOST);
     let waiting = world.store.run(waiting).await?;
     if waiting.is_empty() {
         return Ok(Handled::AtPatrol);

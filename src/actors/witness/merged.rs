@@ -129,6 +129,7 @@ async fn is_held(args: &WitnessArgs, mr: &MergeRequest) -> Result<bool, Refusal>
                 detected: None,
                 done: true,
                 asker: None,
+                cancel: None,
             };
             let noted = world
                 .store

@@ -1,5 +1,5 @@
-//! Selects the work that waits for a slot. Each look of a witness queries this, and a look follows each new relic, so
-//! the cost must not grow with the number of relics.
+//! Selects the work that is ready, and of it the work that may be charged without a request. Each look of a witness
+//! queries the latter, and a look follows each new relic, so its cost must not grow with the number of relics.
 
 use rusqlite::{Connection, ToSql};
 
@@ -15,14 +15,28 @@ fn query(labelled: bool) -> String {
     };
     format!(
         "SELECT {COLUMNS} FROM {from}
-         WHERE r.status = 'open' AND r.kind = 'task' AND r.prefix = ?1
+         WHERE r.status = 'open' AND r.kind = 'task' AND r.assignee IS NULL AND r.prefix = ?1
            AND NOT EXISTS (SELECT 1 FROM relic_deps d JOIN relics n ON n.id = d.dep
                            WHERE d.relic = r.id AND n.status <> 'closed')
          ORDER BY r.priority DESC, r.created, r.number, r.step, r.id LIMIT ?2"
     )
 }
 
-pub(super) fn ready(
+/// Returns the open tasks whose dependencies are closed, assigned or not.
+pub(super) fn ready(conn: &Connection, prefix: &str) -> Result<Vec<Relic>, StoreError> {
+    let mut select = conn.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM relics r
+         WHERE r.status = 'open' AND r.kind = 'task' AND r.prefix = ?
+           AND NOT EXISTS (SELECT 1 FROM relic_deps d JOIN relics n ON n.id = d.dep
+                           WHERE d.relic = r.id AND n.status <> 'closed')
+         ORDER BY r.priority DESC, r.created, r.number, r.step, r.id"
+    ))?;
+    let rows = select.query_map([prefix], read)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Returns the first relics that may be charged without a request.
+pub(super) fn chargeable(
     conn: &Connection,
     prefix: &str,
     label: Option<&str>,

@@ -2,8 +2,9 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, named_params, params};
 
+use crate::domain::deps;
 use crate::domain::ids::{HarnessName, RelicId};
-use crate::domain::relic::{Relic, RelicStatus};
+use crate::domain::relic::{Relic, RelicStatus, Source};
 use crate::ports::relics::{NewRelic, RelicFilter, StoreError};
 
 use super::txn::SqliteTxn;
@@ -39,6 +40,10 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Relic> {
         target: row.get("target")?,
         harness: row.get::<_, Option<Word<_>>>("harness")?.map(|word| word.0),
         by: row.get("made_by")?,
+        source: match (row.get("source_system")?, row.get("source_id")?) {
+            (Some(system), Some(id)) => Some(Source { system, id }),
+            (Some(_) | None, _) => None,
+        },
     })
 }
 
@@ -58,12 +63,45 @@ pub(super) fn expect(conn: &Connection, id: &RelicId) -> Result<(), StoreError> 
 }
 
 pub(super) fn create(txn: &SqliteTxn<'_>, new: &NewRelic) -> Result<Relic, StoreError> {
-    // A new relic has no dependents yet, so its dependencies cannot lead back to it.
-    for needed in new.deps.iter().chain(&new.parent) {
-        expect(txn.conn, needed)?;
+    expect_needed(txn.conn, new)?;
+    insert(txn, number(txn.conn, new)?, new)
+}
+
+/// Stores a new relic under an id that it had elsewhere; `Conflict` when the id is taken. Later relics get later
+/// numbers.
+pub(super) fn create_as(
+    txn: &SqliteTxn<'_>,
+    id: &RelicId,
+    new: &NewRelic,
+) -> Result<Relic, StoreError> {
+    expect_needed(txn.conn, new)?;
+    if expect(txn.conn, id).is_ok() {
+        return Err(StoreError::Conflict(format!("{id} is taken")));
     }
+    let (prefix, number, step) = parts(id);
+    let counter = match id.as_str().rsplit_once('.') {
+        Some((parent, _)) => (format!("step:{parent}"), step),
+        None => (format!("relic:{prefix}"), number),
+    };
+    txn.conn
+        .prepare_cached(
+            "INSERT INTO counters (name, last) VALUES (?, ?)
+             ON CONFLICT (name) DO UPDATE SET last = max(last, excluded.last)",
+        )?
+        .execute(params![counter.0, counter.1])?;
+    insert(txn, id.clone(), new)
+}
+
+/// Checks that the relics that a new one needs exist. It has no dependents yet, so its dependencies cannot lead back to
+/// it.
+fn expect_needed(conn: &Connection, new: &NewRelic) -> Result<(), StoreError> {
+    let mut needed = new.deps.iter().chain(&new.parent);
+    needed.try_for_each(|needed| expect(conn, needed))
+}
+
+fn insert(txn: &SqliteTxn<'_>, id: RelicId, new: &NewRelic) -> Result<Relic, StoreError> {
     let relic = Relic {
-        id: number(txn.conn, new)?,
+        id,
         kind: new.kind,
         title: new.title.clone(),
         body: new.body.clone(),
@@ -84,6 +122,7 @@ pub(super) fn create(txn: &SqliteTxn<'_>, new: &NewRelic) -> Result<Relic, Store
         target: None,
         harness: None,
         by: new.by.clone(),
+        source: None,
     };
     let (prefix, number, step) = parts(&relic.id);
     txn.conn
@@ -150,7 +189,8 @@ pub(super) fn put(conn: &Connection, relic: &Relic) -> Result<(), StoreError> {
                     priority = :priority, assignee = :assignee, parent = :parent,
                     created = :created, closed = :closed, raider = :raider, until = :until,
                     branch = :branch, reworks = :reworks, context = :context,
-                    charge_failures = :charge_failures, target = :target, harness = :harness
+                    charge_failures = :charge_failures, target = :target, harness = :harness,
+                    source_system = :system, source_id = :source
              WHERE id = :id",
         )?
         .execute(named_params! {
@@ -172,19 +212,31 @@ pub(super) fn put(conn: &Connection, relic: &Relic) -> Result<(), StoreError> {
             ":charge_failures": relic.charge_failures,
             ":target": relic.target,
             ":harness": relic.harness.as_ref().map(HarnessName::as_str),
+            ":system": relic.source.as_ref().map(|source| &source.system),
+            ":source": relic.source.as_ref().map(|source| &source.id),
         })?;
     if changed == 0 {
         return Err(missing(&relic.id));
     }
-    put_lists(conn, relic)?;
+    refuse_parent_cycle(conn, relic)?;
+    let labels = relic.labels.iter().map(String::as_str);
+    put_list(conn, "relic_labels", "label", &relic.id, labels)?;
+    if deps_of(conn, &relic.id)? == relic.deps {
+        return Ok(());
+    }
+    put_deps(conn, relic)?;
     refuse_cycle(conn, &relic.id)
 }
 
 fn put_lists(conn: &Connection, relic: &Relic) -> Result<(), StoreError> {
-    let deps = relic.deps.iter().map(RelicId::as_str);
-    put_list(conn, "relic_deps", "dep", &relic.id, deps)?;
+    put_deps(conn, relic)?;
     let labels = relic.labels.iter().map(String::as_str);
     put_list(conn, "relic_labels", "label", &relic.id, labels)
+}
+
+fn put_deps(conn: &Connection, relic: &Relic) -> Result<(), StoreError> {
+    let deps = relic.deps.iter().map(RelicId::as_str);
+    put_list(conn, "relic_deps", "dep", &relic.id, deps)
 }
 
 fn put_list<'a>(
@@ -214,10 +266,98 @@ fn refuse_cycle(conn: &Connection, id: &RelicId) -> Result<(), StoreError> {
              SELECT 1 FROM needed WHERE id = ?1",
         )?
         .exists([id.as_str()])?;
-    if waits_for_itself {
-        return Err(StoreError::Conflict(format!("{id} would depend on itself")));
+    if !waits_for_itself {
+        return Ok(());
     }
-    Ok(())
+    let path = deps::path(id, id, |one| deps_of(conn, one))?;
+    Err(StoreError::Conflict(deps::cycle(
+        "depend on itself",
+        &path.unwrap_or_default(),
+    )))
+}
+
+/// Refuses a cycle of parents: `Conflict` if the relic would be a step of itself.
+fn refuse_parent_cycle(conn: &Connection, relic: &Relic) -> Result<(), StoreError> {
+    if relic.parent.is_none() {
+        return Ok(());
+    }
+    let parent_of = |one: &RelicId| -> Result<Vec<RelicId>, StoreError> {
+        let mut select = conn.prepare_cached("SELECT parent FROM relics WHERE id = ?")?;
+        let parent = select.query_row([one.as_str()], |row| row.get::<_, Option<Word<_>>>(0));
+        let parent = parent.optional()?.flatten();
+        Ok(parent.map(|word| word.0).into_iter().collect())
+    };
+    match deps::path(&relic.id, &relic.id, parent_of)? {
+        None => Ok(()),
+        Some(path) => Err(StoreError::Conflict(deps::cycle(
+            "be a step of itself",
+            &path,
+        ))),
+    }
+}
+
+/// Returns the dependencies of a relic, in their order.
+fn deps_of(conn: &Connection, id: &RelicId) -> Result<Vec<RelicId>, StoreError> {
+    ids(
+        conn,
+        "SELECT dep FROM relic_deps WHERE relic = ? ORDER BY place",
+        id,
+    )
+}
+
+/// Returns the relics that depend on this one.
+pub(super) fn dependents(conn: &Connection, id: &RelicId) -> Result<Vec<RelicId>, StoreError> {
+    ids(
+        conn,
+        "SELECT d.relic FROM relic_deps d JOIN relics r ON r.id = d.relic WHERE d.dep = ?
+         ORDER BY r.prefix, r.number, r.step, r.id",
+        id,
+    )
+}
+
+/// Returns the relics that are steps of this one.
+pub(super) fn children(conn: &Connection, id: &RelicId) -> Result<Vec<RelicId>, StoreError> {
+    ids(
+        conn,
+        "SELECT id FROM relics WHERE parent = ? ORDER BY number, step, id",
+        id,
+    )
+}
+
+fn ids(conn: &Connection, sql: &str, of: &RelicId) -> Result<Vec<RelicId>, StoreError> {
+    let mut select = conn.prepare_cached(sql)?;
+    let rows = select.query_map([of.as_str()], |row| Ok(row.get::<_, Word<_>>(0)?.0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Returns the relic that was imported from this record; where a prefix is given, only one with that prefix.
+pub(super) fn of_source(
+    conn: &Connection,
+    source: &Source,
+    prefix: Option<&str>,
+) -> Result<Option<RelicId>, StoreError> {
+    let found = conn
+        .prepare_cached(
+            "SELECT id FROM relics
+             WHERE source_system = ?1 AND source_id = ?2 AND prefix = ifnull(?3, prefix) LIMIT 1",
+        )?
+        .query_row(params![source.system, source.id, prefix], |row| {
+            Ok(row.get::<_, Word<_>>(0)?.0)
+        });
+    Ok(found.optional()?)
+}
+
+/// Returns the first `limit` tasks whose ids come after this one in the order of texts.
+pub(super) fn tasks_after(
+    conn: &Connection,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<Relic>, StoreError> {
+    let mut select = conn.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM relics r WHERE id > ? AND kind = 'task' ORDER BY id LIMIT ?"
+    ))?;
+    let rows = select.query_map(params![after, limit], read)?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Returns the number of tasks of each prefix and status.

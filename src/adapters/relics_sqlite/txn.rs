@@ -12,7 +12,7 @@ use crate::domain::ids::{Incarnation, RaiderId, RelicId, RigName};
 use crate::domain::merge::MergeRequest;
 use crate::domain::message::{Address, Body, Message};
 use crate::domain::phase::RaiderRecord;
-use crate::domain::relic::{Hook, Relic, RelicStatus};
+use crate::domain::relic::{self, Hook, Relic, RelicStatus};
 use crate::domain::restart::Deaths;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::domain::self_review::Round;
@@ -90,8 +90,13 @@ impl Txn for SqliteTxn<'_> {
         relic(id: &RelicId) -> Relic = relics::get;
         put_relic(relic: &Relic) -> () = relics::put;
         relics(filter: &RelicFilter) -> Vec<Relic> = relics::list;
+        dependents(id: &RelicId) -> Vec<RelicId> = relics::dependents;
+        children(id: &RelicId) -> Vec<RelicId> = relics::children;
+        relic_of_source(source: &relic::Source, prefix: Option<&str>) -> Option<RelicId> = relics::of_source;
+        tasks_after(after: &str, limit: usize) -> Vec<Relic> = relics::tasks_after;
         task_counts() -> Vec<(String, RelicStatus, u64)> = relics::task_counts;
-        ready(prefix: &str, label: Option<&str>, limit: usize) -> Vec<Relic> = ready::ready;
+        chargeable(prefix: &str, label: Option<&str>, limit: usize) -> Vec<Relic> = ready::chargeable;
+        ready(prefix: &str) -> Vec<Relic> = ready::ready;
         collect_wisps(closed_before: Timestamp, limit: usize) -> Vec<RelicId> = retention::collect_wisps;
         incarnation(raider: &RaiderId) -> Incarnation = hooks::incarnation;
         next_incarnation(raider: &RaiderId) -> Incarnation = hooks::next_incarnation;
@@ -147,6 +152,7 @@ impl Txn for SqliteTxn<'_> {
 
     operations! { txn => txn;
         create_relic(new: &NewRelic) -> Relic = relics::create;
+        create_relic_as(id: &RelicId, new: &NewRelic) -> Relic = relics::create_as;
         open_saga(kind: SagaKind, rig: &RigName, subject: &str, step: &str, data: &Value) -> Saga = sagas::open;
         step_saga(id: u64, step: &str, data: &Value) -> () = sagas::step;
         record(event: &NewEvent) -> u64 = journal::record;

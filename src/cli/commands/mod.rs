@@ -50,6 +50,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Rally => context.show(&Op::Rally(Nothing {}), show::rally),
         Verb::Hook(_) => context.show(&Op::Hook(Nothing {}), show::facts),
         Verb::Relic(verb) => relic::run(verb, context),
+        Verb::Cancel(args) => relic::cancel(args, context),
         Verb::Raider(verb) => raider::run(verb, context),
         Verb::Attach(args) => attach::attach(args, context),
         Verb::Peek(args) => context.show(&Op::Peek(args), show::text),

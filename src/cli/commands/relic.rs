@@ -1,16 +1,18 @@
 //! `hd relic`: units of work.
 
+mod transfer;
+
 use std::io;
 use std::path;
 
 use serde_json::Value;
 
-use crate::cli::args::RelicVerb;
+use crate::cli::args::{DepVerb, RelicEditing, RelicVerb};
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
 use crate::cli::render::{lists, outcome_lines, show};
 use crate::control::protocol::Op;
-use crate::control::protocol::args::{RelicClose, RelicRef};
+use crate::control::protocol::args::{RelicCancel, RelicClose, RelicRef};
 
 pub(super) fn run(verb: RelicVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
@@ -22,7 +24,53 @@ pub(super) fn run(verb: RelicVerb, context: &mut Context) -> Result<(), CliError
         RelicVerb::List(args) => context.show(&Op::RelicList(args), lists::relics),
         RelicVerb::Close(args) => close(args, context),
         RelicVerb::Reopen(args) => context.show(&Op::RelicReopen(args), outcome_lines::relic),
+        RelicVerb::Ready(args) => context.show(&Op::RelicReady(args), lists::relics),
+        RelicVerb::Edit(args) => edit(args, context),
+        RelicVerb::Dep(verb) => dep(verb, context),
+        RelicVerb::Cancel(args) => cancel(args, context),
+        RelicVerb::Export(args) => transfer::export(args, context),
+        RelicVerb::Import(args) => transfer::import(&args, context),
     }
+}
+
+fn edit(args: RelicEditing, context: &mut Context) -> Result<(), CliError> {
+    let RelicEditing {
+        mut edit,
+        body_file,
+    } = args;
+    edit.body = match body_file {
+        Some(path) => Some(transfer::contents(&path)?),
+        None => edit.body.map(text_or_stdin).transpose()?,
+    };
+    context.show(&Op::RelicEdit(edit), outcome_lines::relic)
+}
+
+fn dep(verb: DepVerb, context: &mut Context) -> Result<(), CliError> {
+    match verb {
+        DepVerb::Add(args) => context.show(&Op::RelicDepAdd(args), outcome_lines::waits_for),
+        DepVerb::Remove(args) => context.show(&Op::RelicDepRemove(args), outcome_lines::waits_for),
+        DepVerb::List(args) => context.show(&Op::RelicDepList(args), show::deps),
+    }
+}
+
+/// Cancels a relic. The question names what ends with it.
+pub(super) fn cancel(mut args: RelicCancel, context: &mut Context) -> Result<(), CliError> {
+    if !context.yes {
+        // A relic that does not exist needs no consent.
+        let relic = args.relic.clone();
+        let relic = context.ask(&Op::RelicShow(RelicRef { relic }))?;
+        let is_hooked = relic.get("status").and_then(Value::as_str) == Some("hooked");
+        let raider = relic.get("assignee").and_then(Value::as_str);
+        let what = match (is_hooked, raider) {
+            (true, Some(raider)) => {
+                format!("end the work of {raider} on {}, and close it", args.relic)
+            }
+            _ => format!("close {} for good", args.relic),
+        };
+        context.consent(&format!("{what}?"))?;
+    }
+    args.yes = true;
+    context.show(&Op::RelicCancel(args), outcome_lines::cancelled)
 }
 
 /// Closes a relic. Closing a hooked one ends a raider's work, so that needs consent; the supervisor decides.

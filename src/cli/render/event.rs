@@ -132,9 +132,13 @@ fn in_words(value: &Value) -> String {
     }
 }
 
-/// Returns false for an empty field, and for the number of repeated notices when there were none.
+/// Returns false for an empty field, for the number of repeated notices when there were none, and for the kind of the
+/// caller: the cause says it, and `by` names it.
 fn says_something(key: &str, value: &Value) -> bool {
-    !value.is_null() && *value != json!([]) && !(key == "again" && *value == json!(0))
+    key != "asker"
+        && !value.is_null()
+        && *value != json!([])
+        && !(key == "again" && *value == json!(0))
 }
 
 /// Returns a field's value in words.

@@ -110,7 +110,73 @@ pub(in crate::cli) fn repaired(told: &Value, _: Style) -> String {
     }
 }
 
-/// Tells that a relic was made, closed or reopened.
+/// Tells what a relic waits for.
+pub(in crate::cli) fn waits_for(told: &Value, _: Style) -> String {
+    let deps = told.get("deps").and_then(Value::as_array);
+    let deps: Vec<_> = deps.into_iter().flatten().map(cell).collect();
+    let id = at(told, "/id");
+    match deps.is_empty() {
+        true => format!("{id} waits for no relic"),
+        false => format!("{id} waits for {}", deps.join(", ")),
+    }
+}
+
+/// Tells that a relic was cancelled, and where its work is.
+pub(in crate::cli) fn cancelled(told: &Value, style: Style) -> String {
+    let mut text = relic(told, style);
+    let (raider, salvage) = (at(told, "/nuked"), at(told, "/salvage"));
+    match (raider.as_str(), salvage.as_str()) {
+        ("-", _) => {}
+        (raider, "-") => {
+            text += &format!("\n{raider} is removed; it held no work that had to be saved")
+        }
+        (raider, id) => {
+            text += &format!("\n{raider} is removed; its work is saved: hd salvage restore {id}");
+        }
+    }
+    let withdrawn = told.get("withdrawn").and_then(Value::as_array);
+    let withdrawn: Vec<_> = withdrawn.into_iter().flatten().map(cell).collect();
+    if !withdrawn.is_empty() {
+        text += &format!("\n{} is taken out of the queue", withdrawn.join(", "));
+    }
+    text
+}
+
+/// Tells what an export wrote.
+pub(in crate::cli) fn exported(told: &Value, _: Style) -> String {
+    format!(
+        "{} relics are in {}",
+        at(told, "/relics"),
+        at(told, "/file")
+    )
+}
+
+/// Tells what an import did.
+pub(in crate::cli) fn imported(told: &Value, _: Style) -> String {
+    let count = |key: &str| told.get(key).and_then(Value::as_u64).unwrap_or_default();
+    let mut text = format!(
+        "{} relics made, {} updated, {} unchanged; {}",
+        count("created"),
+        count("updated"),
+        count("unchanged"),
+        at(told, "/priorities")
+    );
+    let skipped = told.get("skipped").and_then(Value::as_object);
+    for (kind, number) in skipped.into_iter().flatten() {
+        text += &format!("\nleft out: {} {}", cell(number), kind.replace('_', " "));
+    }
+    let unresolved = told.get("unresolved").and_then(Value::as_array);
+    for one in unresolved.into_iter().flatten() {
+        text += &format!(
+            "\n{}: left out what is neither in the file nor in the city: {}",
+            at(one, "/record"),
+            at(one, "/missing")
+        );
+    }
+    text
+}
+
+/// Tells that a relic was made, edited, closed or reopened.
 pub(in crate::cli) fn relic(told: &Value, _: Style) -> String {
     let (id, status) = (at(told, "/id"), at(told, "/status"));
     format!("{id} is {status}: {}", at(told, "/title"))

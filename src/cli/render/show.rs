@@ -112,6 +112,24 @@ pub(in crate::cli) fn relic(relic: &Value, style: Style) -> String {
     )
 }
 
+/// Renders what a relic waits for, and what waits for it, a line for each.
+pub(in crate::cli) fn deps(result: &Value, style: Style) -> String {
+    let (id, status) = (at(result, "/relic"), at(result, "/status"));
+    let heading = match result["ready"] == true {
+        true => format!("{id} is ready"),
+        false => format!("{id} is {status}"),
+    };
+    let mut lines = vec![style.paint(Tone::Strong, &heading)];
+    for (name, key) in [("waits for", "deps"), ("is waited for by", "dependents")] {
+        let links = result.get(key).and_then(Value::as_array);
+        for link in links.into_iter().flatten() {
+            let (id, status) = (at(link, "/id"), at(link, "/status"));
+            lines.push(format!("  {name} {id} ({status}): {}", at(link, "/title")));
+        }
+    }
+    lines.join("\n")
+}
+
 /// Renders the result of `charge` or `run` for each relic: its raider, or why it has none.
 pub(in crate::cli) fn charged(result: &Value, style: Style) -> String {
     let relics = match result {

@@ -87,6 +87,7 @@ impl Service for Handlers {
         Box::pin(async move {
             match op {
                 Op::Events(args) => events::events(&world, args).await.map(Answer::Stream),
+                Op::RelicExport(_) => relic::export(&world).await.map(Answer::Stream),
                 Op::Stop(args) => misc::stop(&stop, args).await.map(Answer::Value),
                 Op::ConfigShow(_) => Ok(Answer::Value(Value::clone(&world.shown))),
                 Op::Ping(_) => Ok(Answer::Value(misc::ping(&world))),
@@ -149,11 +150,10 @@ async fn dispatch(
         Op::HookEvent(args) => report::hook_event(world, &caller, &args).await,
         Op::Rally(_) => own::rally(world, &caller).await,
         Op::Hook(_) => own::hook(world, &caller).await,
-        Op::RelicCreate(args) => relic::create(world, asker().await, args).await,
-        Op::RelicShow(args) => relic::show(world, &args.relic).await,
-        Op::RelicList(args) => relic::list(world, args).await,
-        Op::RelicClose(args) => relic::close(world, &caller, args).await,
-        Op::RelicReopen(args) => relic::reopen(world, asker().await, &args.relic).await,
+        #[rustfmt::skip]
+        op @ (Op::RelicCreate(_) | Op::RelicShow(_) | Op::RelicList(_) | Op::RelicClose(_) | Op::RelicReopen(_)
+        | Op::RelicEdit(_) | Op::RelicCancel(_) | Op::RelicDepAdd(_) | Op::RelicDepRemove(_) | Op::RelicDepList(_)
+        | Op::RelicReady(_) | Op::RelicImport(_)) => of_relics(world, &caller, op).await,
         Op::RaiderList(args) => raider::list(published, world, args).await,
         Op::RaiderShow(args) => raider::show(published, world, &args.name).await,
         Op::RaiderNuke(args) => raider::nuke(world, asker().await, args).await,
@@ -195,11 +195,32 @@ async fn dispatch(
         Op::EscalationsAck(args) => escalation::ack(world, asker().await, &args.id).await,
         // Handled by `call` itself.
         Op::Events(_)
+        | Op::RelicExport(_)
         | Op::Stop(_)
         | Op::ConfigShow(_)
         | Op::Ping(_)
         | Op::Status(_)
         | Op::Metrics(_) => Err(ControlError::internal("this operation is served elsewhere")),
+    }
+}
+
+/// Dispatches the operations on relics.
+async fn of_relics(world: &World, caller: &Caller, op: Op) -> Result<Value, ControlError> {
+    let asker = || caller::asker(world, caller);
+    match op {
+        Op::RelicCreate(args) => relic::create(world, asker().await, args).await,
+        Op::RelicShow(args) => relic::show(world, &args.relic).await,
+        Op::RelicList(args) => relic::list(world, args).await,
+        Op::RelicClose(args) => relic::close(world, caller, args).await,
+        Op::RelicReopen(args) => relic::reopen(world, caller, args).await,
+        Op::RelicEdit(args) => relic::edit(world, caller, args).await,
+        Op::RelicCancel(args) => relic::cancel(world, caller, args).await,
+        Op::RelicDepAdd(args) => relic::add_dep(world, asker().await, &args).await,
+        Op::RelicDepRemove(args) => relic::remove_dep(world, asker().await, &args).await,
+        Op::RelicDepList(args) => relic::deps(world, &args.relic).await,
+        Op::RelicReady(args) => relic::ready(world, args).await,
+        Op::RelicImport(args) => relic::import(world, asker().await, args).await,
+        _ => Err(ControlError::internal("this operation is served elsewhere")),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::domain::cause::Cause;
 use crate::domain::ids::{Incarnation, RigName};
 
 /// The limit of a nuke: salvage of a large tree takes a while.
-const NUKE_LIMIT: std::time::Duration = std::time::Duration::from_secs(900);
+pub(super) const NUKE_LIMIT: std::time::Duration = std::time::Duration::from_secs(900);
 
 pub(super) async fn list(
     published: &Published,

@@ -6,6 +6,7 @@
 
 mod cost;
 mod read;
+mod relic;
 mod session;
 
 use clap::Args;
@@ -13,10 +14,15 @@ use serde::{Deserialize, Serialize};
 
 pub use self::cost::Cost;
 use self::read::{ids, not_blank, tasks, text_or_number, word};
+pub use self::relic::{
+    RelicCancel, RelicClose, RelicCreate, RelicDep, RelicEdit, RelicImport, RelicList, RelicReady,
+    RelicRef, RelicReopen,
+};
 pub use self::session::{Handoff, Restart, Review, Wait};
+use crate::domain::import::Format;
 use crate::domain::message::Severity;
 use crate::domain::nuke::CleanupStatus;
-use crate::domain::relic::{Exit, RelicKind, RelicStatus};
+use crate::domain::relic::Exit;
 
 /// No arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
@@ -203,87 +209,6 @@ pub struct Escalate {
 pub struct EscalationRef {
     /// The escalation, as `hd escalations` names it
     pub id: String,
-}
-
-/// `relic.create`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
-#[serde(deny_unknown_fields)]
-pub struct RelicCreate {
-    /// The title, in one line
-    #[arg(value_parser = not_blank)]
-    pub title: String,
-    /// The rest; `-` reads it from standard input
-    #[arg(long, default_value = "", hide_default_value = true)]
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub body: String,
-    /// The rig; may be left out when the city has one only
-    #[arg(long)]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rig: Option<String>,
-    /// Larger is more urgent
-    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub priority: i64,
-    /// A word to find it by; may be repeated
-    #[arg(long)]
-    #[serde(default, alias = "labels", skip_serializing_if = "is_default")]
-    pub label: Vec<String>,
-    /// A relic that must be closed first; may be repeated
-    #[arg(long, value_name = "RELIC")]
-    #[serde(default, alias = "deps", skip_serializing_if = "is_default")]
-    pub dep: Vec<String>,
-    /// The relic that it is a step of
-    #[arg(long, value_name = "RELIC")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<String>,
-}
-
-/// The id of a relic.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
-#[serde(deny_unknown_fields)]
-pub struct RelicRef {
-    /// The relic
-    #[serde(alias = "id")]
-    pub relic: String,
-}
-
-/// `relic.list`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
-#[serde(deny_unknown_fields)]
-pub struct RelicList {
-    /// Only this rig's
-    #[arg(long)]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rig: Option<String>,
-    /// Only these: open, hooked, blocked, deferred or closed
-    #[arg(long, value_parser = word::<RelicStatus>)]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<RelicStatus>,
-    /// Only these: task, merge_request, escalation or wisp
-    #[arg(long, value_parser = word::<RelicKind>)]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<RelicKind>,
-    /// Only with this label
-    #[arg(long)]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub label: Option<String>,
-}
-
-/// `relic.close`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
-#[serde(deny_unknown_fields)]
-pub struct RelicClose {
-    /// The relic
-    #[serde(alias = "id")]
-    pub relic: String,
-    /// Why
-    #[arg(long)]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Consent, needed for a hooked relic.
-    #[arg(skip)]
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub yes: bool,
 }
 
 /// `raider.nuke`.
@@ -484,6 +409,14 @@ pub struct SalvagePrune {
     #[arg(skip)]
     #[serde(default, skip_serializing_if = "is_default")]
     pub yes: bool,
+}
+
+/// Reads a format of `hd relic import`.
+///
+/// # Errors
+/// The formats that there are.
+pub fn format(text: &str) -> Result<Format, String> {
+    word(text)
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -120,7 +120,15 @@ ops! {
     "relic.show" => RelicShow(RelicRef), Look, Quick;
     "relic.list" => RelicList(RelicList), Look, Quick;
     "relic.close" => RelicClose(RelicClose), Work, Quick;
-    "relic.reopen" => RelicReopen(RelicRef), Work, Quick;
+    "relic.reopen" => RelicReopen(RelicReopen), Work, Quick;
+    "relic.edit" => RelicEdit(RelicEdit), Work, Quick;
+    "relic.cancel" => RelicCancel(RelicCancel), Work, Slow;
+    "relic.dep.add" => RelicDepAdd(RelicDep), Work, Quick;
+    "relic.dep.remove" => RelicDepRemove(RelicDep), Work, Quick;
+    "relic.dep.list" => RelicDepList(RelicRef), Look, Quick;
+    "relic.ready" => RelicReady(RelicReady), Look, Quick;
+    "relic.export" => RelicExport(Nothing), Look, Quick;
+    "relic.import" => RelicImport(RelicImport), Work, Quick;
     "raider.list" => RaiderList(InRig), Look, Quick;
     "raider.show" => RaiderShow(Named), Look, Quick;
     "raider.nuke" => RaiderNuke(RaiderNuke), Operate, Slow;
@@ -184,12 +192,13 @@ pub fn no_such_transition(verb: &str) -> ControlError {
 impl FromStr for OpName {
     type Err = ControlError;
 
-    /// Parses a name or its older alias (`sling`, `prime`, `polecat.*`).
+    /// Parses a name or its alias (`sling`, `prime`, `cancel`, `polecat.*`).
     fn from_str(text: &str) -> Result<Self, ControlError> {
         let renamed = match text {
             "sling" => "charge".to_owned(),
             "prime" => "rally".to_owned(),
             "hook.show" => "hook".to_owned(),
+            "cancel" => "relic.cancel".to_owned(),
             _ => text
                 .strip_prefix("polecat.")
                 .map_or_else(|| text.to_owned(), |verb| format!("raider.{verb}")),
@@ -222,6 +231,7 @@ impl Op {
             Self::RaiderNuke(nuke) => nuke.yes || nuke.dry_run,
             Self::RaiderRepair(repair) => repair.yes,
             Self::MqReject(reject) => reject.yes,
+            Self::RelicCancel(cancel) => cancel.yes,
             Self::SalvagePrune(prune) => prune.yes,
             _ => true,
         };

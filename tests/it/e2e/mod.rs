@@ -27,6 +27,7 @@ mod outcome;
 mod places;
 mod push;
 mod questions;
+mod relics;
 mod reload;
 mod repair;
 mod retention;

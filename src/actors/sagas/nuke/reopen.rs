@@ -2,7 +2,7 @@
 
 use crate::actors::mail::NukeTarget;
 use crate::actors::records::failures;
-use crate::actors::sagas::land;
+use crate::actors::sagas::{closing, land};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RelicId;
@@ -11,6 +11,33 @@ use crate::domain::prompt;
 use crate::domain::queue::Step;
 use crate::domain::relic::RelicStatus;
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
+
+/// Settles the relic of a raider that was removed: it is closed where the removal cancels its work, unless the work can
+/// no longer be kept from landing, and opened otherwise.
+///
+/// # Errors
+/// The store's.
+pub(super) fn settle(
+    txn: &mut dyn Txn,
+    target: &NukeTarget,
+    relic: &RelicId,
+    salvage: Option<&SalvageEntry>,
+) -> Result<(), StoreError> {
+    let Some(cancel) = &target.cancel else {
+        return reopen(txn, target, relic, salvage);
+    };
+    if closing::landing(txn, relic)?.is_some() {
+        return reopen(txn, target, relic, salvage);
+    }
+    let mut relic = txn.relic(relic)?;
+    if let Some(kept) = salvage {
+        // For the raider of a relic that is reopened after all.
+        let told = prompt::salvaged(relic.context.as_deref(), &kept.id, kept.work.as_ref());
+        relic.context = Some(told);
+    }
+    closing::close(txn, relic, cancel.reason.as_deref(), target.origin())?;
+    Ok(())
+}
 
 /// Opens the relic of a raider that was removed before its work was in the queue (`rules.md`, charge): the next
 /// raider starts from what was pushed, and is told of the salvage. Work in the queue stays there, and so does a relic

@@ -362,6 +362,7 @@ async fn a_session_that_cannot_be_seen_makes_no_nuke_safe() {
         detected: None,
         done: false,
         asker: None,
+        cancel: None,
     };
     nuke::check(&town.world, &target).await.unwrap();
     town.parts.sessions.hide(&charged.session, Some("deaf"));

@@ -1,10 +1,11 @@
--- Rounds of self-review: kept with the relic, so that its merge request shows them when the raider is gone.
-CREATE TABLE self_reviews (
-    relic       TEXT NOT NULL,
-    incarnation INTEGER NOT NULL,
-    round       INTEGER NOT NULL,
-    verdict     TEXT NOT NULL,
-    note        TEXT,
-    at          INTEGER NOT NULL,
-    PRIMARY KEY (relic, incarnation, round)
-) STRICT, WITHOUT ROWID;
+-- The record that a relic was imported from: a second import of it updates the relic.
+ALTER TABLE relics ADD COLUMN source_system TEXT;
+ALTER TABLE relics ADD COLUMN source_id TEXT;
+CREATE INDEX relics_by_source ON relics (source_system, source_id, prefix) WHERE source_system IS NOT NULL;
+
+-- A relic that is assigned is not charged without a request. So far only a raider was an assignee, and no open relic
+-- has one.
+UPDATE relics SET assignee = NULL WHERE status = 'open' AND kind = 'task' AND assignee IS NOT NULL;
+DROP INDEX relics_ready;
+CREATE INDEX relics_ready ON relics (prefix, priority DESC, created, number, step, id)
+    WHERE status = 'open' AND kind = 'task' AND assignee IS NULL;

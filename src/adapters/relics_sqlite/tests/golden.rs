@@ -11,7 +11,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{HarnessName, Incarnation};
 use crate::domain::merge::{GateVerdict, HoldReason, MergeRequest, MrState, Review, Verdict};
 use crate::domain::message::{Body, Handoff};
-use crate::domain::relic::{DoneIntent, Exit, Hook, RelicStatus};
+use crate::domain::relic::{DoneIntent, Exit, Hook, RelicStatus, Source};
 use crate::domain::restart::{Deaths, Mono};
 use crate::domain::saga::SagaKind;
 use crate::ports::clock::Clock;
@@ -28,6 +28,12 @@ impl Clock for Still {
     fn mono(&self) -> Mono {
         Mono::default()
     }
+}
+
+/// A store of the schema before relics could be imported. It has the rows of the first one, and an open relic that is
+/// still assigned to a raider.
+fn unassigned() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v13.db")
 }
 
 fn golden() -> PathBuf {
@@ -202,6 +208,29 @@ fn a_store_of_the_first_schema_is_read_whole() {
     (deaths.open, deaths.at) = (false, Vec::new());
     run(&mut old, |txn| txn.put_deaths(&deaths)).unwrap();
     assert_eq!(run(&mut old, |txn| txn.deaths()).unwrap(), []);
+}
+
+#[test]
+fn a_store_of_before_imports_keeps_its_relics_and_takes_imported_ones() {
+    let dir = crate::testing::scratch();
+    let path = dir.path().join("relics.db");
+    std::fs::copy(unassigned(), &path).unwrap();
+    let mut store = SqliteRelics::open(&path, Arc::new(Still)).unwrap();
+    let all = run(&mut store, |txn| txn.relics(&RelicFilter::default())).unwrap();
+    assert_eq!(all.len(), 4);
+    assert!(all.iter().all(|relic| relic.source.is_none()));
+    let mut left = run(&mut store, |txn| txn.relic(&id("gt-3"))).unwrap();
+    assert_eq!(left.assignee, None, "an open relic has no raider");
+    let hooked = run(&mut store, |txn| txn.relic(&id("gt-1"))).unwrap();
+    assert_eq!(hooked.assignee, Some(toast().to_string()));
+    let source = Source {
+        system: "beads".into(),
+        id: "bd-1".into(),
+    };
+    left.source = Some(source.clone());
+    run(&mut store, |txn| txn.put_relic(&left)).unwrap();
+    let found = run(&mut store, |txn| txn.relic_of_source(&source, Some("gt")));
+    assert_eq!(found, Ok(Some(id("gt-3"))));
 }
 
 /// Makes the golden file: run once, with the program of its schema, when `HORDE_MAKE_GOLDEN` is set. The file of a

@@ -4,6 +4,7 @@ mod commits;
 mod files;
 mod flow;
 mod golden;
+mod imports;
 mod journal;
 mod migrate;
 mod raiders;

@@ -172,7 +172,10 @@ fn dependency_cycle_is_refused() {
     );
     first.deps = vec![id("gt-3")];
     let why = conflict(run(&mut store, |txn| txn.put_relic(&first)));
-    assert_eq!(why, "gt-1 would depend on itself");
+    assert_eq!(
+        why,
+        "gt-1 would depend on itself: gt-1 \u{2192} gt-3 \u{2192} gt-2 \u{2192} gt-1"
+    );
     assert_eq!(
         run(&mut store, |txn| txn.relic(&id("gt-1"))).unwrap().deps,
         vec![]

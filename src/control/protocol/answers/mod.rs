@@ -13,7 +13,9 @@ pub use self::city::{Account, Agent, AgentState, Automation, Budget, Pool};
 pub use self::events::{Event, Story};
 pub use self::mq::{Decided, MrDetails, MrRow};
 pub use self::raider::{Git, OpenEscalation, Raider, RaiderUsage, SelfReview, Session};
-pub use self::relic::{Escalation, Relic, Shown};
+pub use self::relic::{
+    Cancelled, Change, Deps, Escalation, Imported, Relic, RelicDetails, RelicLink, Shown,
+};
 pub use self::schema::{Answer, schemas};
 pub use self::status::{Blocked, ForgeRow, RelicCounts, Rig, Status, WitnessRow};
 

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::domain::relic::Relic;
 
+use crate::domain::ids::{RaiderId, RelicId};
 use crate::domain::message::Severity;
+use crate::domain::relic::{RelicStatus, Source};
 
 /// An open escalation: its relic, with its state. The answer to `relic.show` of one, and each of `escalations`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +28,90 @@ pub struct Escalation {
     pub told: Timestamp,
 }
 
+/// A relic with the relics that refer to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RelicDetails {
+    /// The relic.
+    #[serde(flatten)]
+    pub relic: Relic,
+    /// The relics that are steps of it.
+    #[schemars(with = "Vec<String>")]
+    pub children: Vec<RelicId>,
+    /// The relics that wait for it.
+    #[schemars(with = "Vec<String>")]
+    pub dependents: Vec<RelicId>,
+}
+
+/// A relic in a list of dependencies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RelicLink {
+    /// Its id.
+    #[schemars(with = "String")]
+    pub id: RelicId,
+    /// Its title.
+    pub title: String,
+    /// Its status.
+    pub status: RelicStatus,
+}
+
+/// The answer to `relic.dep.list`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Deps {
+    /// The relic.
+    #[schemars(with = "String")]
+    pub relic: RelicId,
+    /// Its status.
+    pub status: RelicStatus,
+    /// Set when it is open and all its dependencies are closed.
+    pub ready: bool,
+    /// The relics that must be closed first.
+    pub deps: Vec<RelicLink>,
+    /// The relics that wait for it.
+    pub dependents: Vec<RelicLink>,
+}
+
+/// The answer to `relic.cancel`: the closed relic, with what its work became.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Cancelled {
+    /// The relic.
+    #[serde(flatten)]
+    pub relic: Relic,
+    /// The raider that was removed; none when no raider was at it.
+    #[schemars(with = "Option<String>")]
+    pub nuked: Option<RaiderId>,
+    /// The salvage that keeps the raider's work, if one was needed.
+    pub salvage: Option<String>,
+    /// The merge requests that were taken out of the queue.
+    #[schemars(with = "Vec<String>")]
+    pub withdrawn: Vec<RelicId>,
+}
+
+/// The act of an import on a relic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// It was made.
+    Created,
+    /// It was there, and differed from its record.
+    Updated,
+    /// It was there already as its record says.
+    Unchanged,
+}
+
+/// A record after its import.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Imported {
+    /// The record.
+    pub source: Source,
+    /// Its relic; none where the batch was only checked.
+    #[schemars(with = "Option<String>")]
+    pub relic: Option<RelicId>,
+    /// The act of the import.
+    pub change: Change,
+    /// The ids of its parent and dependencies that are neither in the file nor in the city, and were left out.
+    pub unresolved: Vec<String>,
+}
+
 /// The answer to `relic.show`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -33,5 +119,5 @@ pub enum Shown {
     /// An escalation that waits for a person.
     Escalation(Box<Escalation>),
     /// Any other relic.
-    Relic(Box<Relic>),
+    Relic(Box<RelicDetails>),
 }

@@ -4,8 +4,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
-    Agent, Automation, Decided, Event, MrDetails, MrRow, Raider, Relic, SelfReview, Shown, Status,
-    Story,
+    Agent, Automation, Cancelled, Decided, Deps, Event, Imported, MrDetails, MrRow, Raider, Relic,
+    SelfReview, Shown, Status, Story,
 };
 use crate::control::protocol::OpName;
 
@@ -37,6 +37,14 @@ pub fn schemas() -> Vec<Answer> {
         of::<Relic>(OpName::RelicClose),
         of::<Relic>(OpName::RelicReopen),
         of::<SelfReview>(OpName::Review),
+        of::<Relic>(OpName::RelicEdit),
+        of::<Cancelled>(OpName::RelicCancel),
+        of::<Relic>(OpName::RelicDepAdd),
+        of::<Relic>(OpName::RelicDepRemove),
+        of::<Deps>(OpName::RelicDepList),
+        of::<Vec<Relic>>(OpName::RelicReady),
+        of::<Relic>(OpName::RelicExport),
+        of::<Vec<Imported>>(OpName::RelicImport),
         of::<Event>(OpName::Events),
         of::<Story>(OpName::Why),
     ]

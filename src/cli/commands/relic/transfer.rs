@@ -1,0 +1,201 @@
+//! `hd relic export` and `hd relic import`. A file is read, checked and ordered here, whole; the supervisor stores it in
+//! batches.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::cli::args::{RelicFile, RelicTo};
+use crate::cli::context::Context;
+use crate::cli::error::{CliError, Doing};
+use crate::cli::output;
+use crate::cli::render::outcome_lines;
+use crate::control::client::{Client, Flow};
+use crate::control::protocol::answers::{Change, Imported};
+use crate::control::protocol::args::{Nothing, RelicImport};
+use crate::control::protocol::{BATCH_MAX, LINE_MAX, Op};
+use crate::domain::ids::RelicId;
+use crate::domain::import::{self, Format, Item, Parsed, Placed};
+use crate::domain::relic::Source;
+
+/// The part of a request that is no record.
+const ENVELOPE: usize = 4096;
+
+/// Writes every relic, a line each. A file appears whole or not at all.
+pub(super) fn export(args: RelicTo, context: &mut Context) -> Result<(), CliError> {
+    let client = context.client()?;
+    let op = Op::RelicExport(Nothing {});
+    let Some(file) = args.file.filter(|file| file.as_os_str() != "-") else {
+        return client.stream(&op, |item| output::json(&item).map(|()| Flow::Continue));
+    };
+    let shown = file.display().to_string();
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = file.with_file_name(name);
+    let mut relics = 0_u64;
+    let mut writer = BufWriter::new(File::create(&new).doing(&shown)?);
+    let written = client.stream(&op, |item| {
+        relics += 1;
+        writeln!(writer, "{item}").doing(&shown)?;
+        Ok(Flow::Continue)
+    });
+    let written = written.and_then(|()| writer.flush().doing(&shown));
+    let written = written.and_then(|()| fs::rename(&new, &file).doing(&shown));
+    if let Err(error) = written {
+        // A part of an export is of no use.
+        let _gone = fs::remove_file(&new);
+        return Err(error);
+    }
+    let told = json!({ "file": shown, "relics": relics });
+    context.print(&told, outcome_lines::exported)
+}
+
+/// Returns the text of a file; `-` is standard input.
+pub(super) fn contents(path: &Path) -> Result<String, CliError> {
+    let shown = path.display().to_string();
+    match path.as_os_str() == "-" {
+        true => io::read_to_string(io::stdin().lock()).doing("standard input"),
+        false => fs::read_to_string(path).doing(&shown),
+    }
+}
+
+/// Reads a file, then has it stored. Nothing is stored when a record is faulty.
+pub(super) fn import(args: &RelicFile, context: &mut Context) -> Result<(), CliError> {
+    let text = contents(&args.file)?;
+    let format = args.format.unwrap_or_else(|| Format::of(&text));
+    let word = json!(format);
+    let word = word.as_str().unwrap_or_default().to_owned();
+    if args.format.is_none() && !context.json {
+        output::message(&format!(
+            "hd: {} is read as {word} (--format names another format)",
+            args.file.display()
+        ));
+    }
+    let faulty = |fault: import::Fault| {
+        let message = format!("{}: {fault}", args.file.display());
+        CliError::usage(message).hint("nothing was imported")
+    };
+    let Parsed { items, skipped } = import::parse(&text, format).map_err(faulty)?;
+    let items = import::ordered(items).map_err(faulty)?;
+    let batches = batches(items).map_err(faulty)?;
+    let mut client = context.client()?;
+    check(&mut client, args.rig.as_ref(), &batches)?;
+    let mut done = Done::default();
+    for batch in batches {
+        let op = request(args.rig.as_ref(), batch, false);
+        let stored = client.call(&op).map_err(CliError::from);
+        done.add(stored.map_err(|error| done.interrupted(error))?)?;
+    }
+    let told = done.told(&word, format, &skipped);
+    context.print(&told, outcome_lines::imported)
+}
+
+fn request(rig: Option<&String>, relics: Vec<Item>, check: bool) -> Op {
+    Op::RelicImport(RelicImport {
+        rig: rig.cloned(),
+        check,
+        relics,
+    })
+}
+
+/// Cuts the records into batches that fit into a request each.
+fn batches(items: Vec<Placed>) -> Result<Vec<Vec<Item>>, import::Fault> {
+    let (mut batches, mut batch, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for Placed { line, item } in items {
+        let size = json!(item).to_string().len() + 1;
+        if size > LINE_MAX - ENVELOPE {
+            let why = format!("it is larger than a request may be ({LINE_MAX} bytes)");
+            return Err(import::Fault { line, why });
+        }
+        if batch.len() == BATCH_MAX || bytes + size > LINE_MAX - ENVELOPE {
+            batches.push(std::mem::take(&mut batch));
+            bytes = 0;
+        }
+        bytes += size;
+        batch.push(item);
+    }
+    if !batch.is_empty() {
+        batches.push(batch);
+    }
+    Ok(batches)
+}
+
+/// Asks whether every record has a rig, and whether this caller may import, before the first is stored.
+fn check(client: &mut Client, rig: Option<&String>, batches: &[Vec<Item>]) -> Result<(), CliError> {
+    let mut prefixes = BTreeSet::new();
+    let mut samples = Vec::new();
+    for item in batches.iter().flatten() {
+        if prefixes.insert(item.id.as_ref().map(RelicId::prefix)) {
+            samples.push(Item {
+                body: String::new(),
+                ..item.clone()
+            });
+        }
+    }
+    for samples in samples.chunks(BATCH_MAX) {
+        client.call(&request(rig, samples.to_vec(), true))?;
+    }
+    Ok(())
+}
+
+/// The result of an import so far.
+#[derive(Default)]
+struct Done {
+    relics: BTreeMap<Source, (String, Change)>,
+    unresolved: BTreeMap<String, Vec<String>>,
+}
+
+impl Done {
+    fn add(&mut self, stored: Value) -> Result<(), CliError> {
+        let stored: Vec<Imported> = serde_json::from_value(stored)
+            .map_err(|error| CliError::failed(format!("the answer cannot be read: {error}")))?;
+        for one in stored {
+            if !one.unresolved.is_empty() {
+                self.unresolved
+                    .insert(one.source.id.clone(), one.unresolved);
+            }
+            let relic = one.relic.map(|id| id.to_string()).unwrap_or_default();
+            // A record that came twice, the second time with its parent, is told once.
+            let first = self.relics.entry(one.source).or_insert((relic, one.change));
+            if first.1 == Change::Unchanged {
+                first.1 = one.change;
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&self, change: Change) -> usize {
+        let changes = self.relics.values().map(|(_, change)| *change);
+        changes.filter(|one| *one == change).count()
+    }
+
+    fn told(&self, word: &str, format: Format, skipped: &BTreeMap<String, usize>) -> Value {
+        let relics = self.relics.iter();
+        let relics = relics.map(|(source, (relic, change))| {
+            json!({ "record": source.id, "relic": relic, "change": change })
+        });
+        let unresolved = self.unresolved.iter();
+        let unresolved =
+            unresolved.map(|(record, missing)| json!({ "record": record, "missing": missing }));
+        json!({
+            "format": word, "priorities": format.priorities(),
+            "created": self.count(Change::Created), "updated": self.count(Change::Updated),
+            "unchanged": self.count(Change::Unchanged), "skipped": skipped,
+            "unresolved": unresolved.collect::<Vec<_>>(), "relics": relics.collect::<Vec<_>>(),
+        })
+    }
+
+    /// Returns the error of an import that stopped between two batches.
+    fn interrupted(&self, mut error: CliError) -> CliError {
+        let stored = self.relics.len();
+        if stored > 0 {
+            error.hint = Some(format!(
+                "{stored} records were imported before this; a second import goes on, and makes none of them twice"
+            ));
+        }
+        error
+    }
+}

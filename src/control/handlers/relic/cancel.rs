@@ -1,0 +1,168 @@
+//! `relic.cancel`: ends the work on a relic for good.
+//!
+//! ```text
+//!   a raider is at it    its nuke is rehearsed ─► refused (exit 5), nothing has changed
+//!                        its nuke, with salvage: the slot is freed and the relic closed in one transaction
+//!   work in the queue    the merge request is withdrawn, the relic closed
+//!   landed, or landing   a conflict
+//! ```
+
+use serde_json::Value;
+
+use super::edit::require_task;
+use super::{guard, nudge_all, to_json};
+use crate::actors::ask;
+use crate::actors::mail::{Cancel, NukeTarget, Nuked, WitnessMsg};
+use crate::actors::sagas::closing::{self, Closed, Landing};
+use crate::actors::sagas::nuke::{self, Rehearsed, Would};
+use crate::actors::world::World;
+use crate::control::handlers::{caller, names, raider};
+use crate::control::protocol::answers::Cancelled;
+use crate::control::protocol::args::RelicCancel;
+use crate::control::protocol::{ControlError, ErrorKind};
+use crate::control::server::Caller;
+use crate::domain::asker::Asker;
+use crate::domain::cause::Cause;
+use crate::domain::ids::RelicId;
+use crate::domain::relic::{Hook, RelicStatus};
+use crate::ports::relics::{StoreError, Txn};
+
+/// The state of a relic that is to be cancelled.
+enum Found {
+    /// It is closed, or was closed by this look.
+    Closed(Box<Closed>),
+    /// A raider is at it.
+    Hooked(Box<Hook>),
+}
+
+/// Cancels a relic.
+pub(in crate::control::handlers) async fn cancel(
+    world: &World,
+    caller: &Caller,
+    args: RelicCancel,
+) -> Result<Value, ControlError> {
+    let id = names::relic(&args.relic)?;
+    let asker = caller::asker(world, caller).await;
+    let for_person = caller::speaks_for_person(world, caller);
+    match look(world, &id, for_person, (&args, &asker)).await? {
+        Found::Closed(closed) => {
+            nudge_all(world);
+            to_json(&answer(*closed, None))
+        }
+        Found::Hooked(hook) => {
+            let queued = open_mrs(world, &id).await?;
+            let nuked = end_raider(world, &hook, args.reason, asker).await?;
+            nudge_all(world);
+            let relic = world.store.run(move |txn| {
+                let relic = txn.relic(&id)?;
+                if relic.status != RelicStatus::Closed {
+                    refuse_landing(txn, &id)?;
+                }
+                Ok(relic)
+            });
+            let relic = relic.await?;
+            if relic.status != RelicStatus::Closed {
+                let message = format!("{} changed while it was being cancelled", relic.id);
+                return Err(ControlError::conflict(message).hint("try again"));
+            }
+            let closed = Closed {
+                relic,
+                withdrawn: queued,
+            };
+            to_json(&answer(closed, Some(nuked)))
+        }
+    }
+}
+
+/// Checks that the relic may be cancelled, and closes it where no raider is at it.
+async fn look(
+    world: &World,
+    id: &RelicId,
+    for_person: bool,
+    (args, asker): (&RelicCancel, &Asker),
+) -> Result<Found, ControlError> {
+    let (id, reason, asker) = (id.clone(), args.reason.clone(), asker.clone());
+    let looked = world.store.run(move |txn| {
+        let relic = txn.relic(&id)?;
+        require_task(&relic)?;
+        if let Err(refused) = guard::may_cancel(txn, &relic, for_person)? {
+            return Ok(Err(refused));
+        }
+        refuse_landing(txn, &id)?;
+        let hook = txn.hook_of_relic(&id)?;
+        if let Some(hook) = hook.filter(|_| relic.status != RelicStatus::Closed) {
+            return Ok(Ok(Found::Hooked(Box::new(hook))));
+        }
+        let closed = closing::close(txn, relic, reason.as_deref(), &asker)?;
+        Ok(Ok(Found::Closed(Box::new(closed))))
+    });
+    looked.await?
+}
+
+/// Refuses what has landed, or is on its way to the target.
+fn refuse_landing(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
+    let why = match closing::landing(txn, id)? {
+        None => return Ok(()),
+        Some(Landing::Landed(mr)) => format!("{id} has landed ({mr})"),
+        Some(Landing::Lands(mr)) => format!("{id} is being landed at this moment ({mr})"),
+    };
+    Err(StoreError::Conflict(why))
+}
+
+/// Returns the merge requests of a relic that are not over.
+async fn open_mrs(world: &World, id: &RelicId) -> Result<Vec<RelicId>, ControlError> {
+    let id = id.clone();
+    let mrs = world.store.run(move |txn| txn.mrs_of(&id)).await?;
+    let open = mrs.into_iter().filter(|mr| !mr.is_final());
+    Ok(open.map(|mr| mr.id).collect())
+}
+
+/// Removes the raider, with salvage, and the relic with it; rehearsed first, so that a refusal changes nothing.
+async fn end_raider(
+    world: &World,
+    hook: &Hook,
+    reason: Option<String>,
+    asker: Asker,
+) -> Result<Nuked, ControlError> {
+    names::configured(world, &hook.raider)?;
+    let target = NukeTarget {
+        asker: Some(asker),
+        cancel: Some(Cancel { reason }),
+        ..NukeTarget::of(hook, Cause::Operator)
+    };
+    let rehearsed = nuke::rehearse(world, &target, true).await?;
+    if rehearsed.would == Would::Refuse {
+        return Err(refused(rehearsed));
+    }
+    let witness = world.directory.witness(&hook.raider.rig);
+    let message = |reply| WitnessMsg::Nuke {
+        target: Box::new(target),
+        salvage: true,
+        reply,
+    };
+    Ok(ask::ask(witness, message, raider::NUKE_LIMIT).await??)
+}
+
+fn refused(rehearsed: Rehearsed) -> ControlError {
+    let mut message = rehearsed
+        .message
+        .unwrap_or_else(|| format!("{} holds work that cannot be saved", rehearsed.raider));
+    for loss in &rehearsed.losses {
+        message.push_str(&format!("\n  {loss}"));
+    }
+    ControlError {
+        kind: ErrorKind::Refused,
+        message,
+        hint: rehearsed.hint,
+    }
+}
+
+fn answer(closed: Closed, nuked: Option<Nuked>) -> Cancelled {
+    let salvage = nuked.as_ref().and_then(|nuked| nuked.salvage.clone());
+    Cancelled {
+        relic: closed.relic,
+        nuked: nuked.map(|nuked| nuked.raider),
+        salvage,
+        withdrawn: closed.withdrawn,
+    }
+}

@@ -1,0 +1,131 @@
+//! `relic.dep.*` and `relic.ready`: the order of work.
+
+use serde_json::{Value, json};
+
+use super::edit::require_task;
+use super::{nudge_all, to_json};
+use crate::actors::world::World;
+use crate::control::handlers::names;
+use crate::control::protocol::ControlError;
+use crate::control::protocol::answers::{Deps, RelicLink};
+use crate::control::protocol::args::{RelicDep, RelicReady};
+use crate::domain::asker::Asker;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::RelicId;
+use crate::domain::relic::{Relic, RelicStatus};
+use crate::ports::relics::{StoreError, Txn};
+
+/// Adds a dependency. A cycle is a conflict that names it. A dependency that is there already is no change.
+pub(in crate::control::handlers) async fn add(
+    world: &World,
+    asker: Asker,
+    args: &RelicDep,
+) -> Result<Value, ControlError> {
+    change(world, asker, args, |relic, on| {
+        if relic.deps.contains(on) {
+            return Ok(false);
+        }
+        relic.deps.push(on.clone());
+        Ok(true)
+    })
+    .await
+}
+
+/// Removes a dependency.
+pub(in crate::control::handlers) async fn remove(
+    world: &World,
+    asker: Asker,
+    args: &RelicDep,
+) -> Result<Value, ControlError> {
+    change(world, asker, args, |relic, on| {
+        let before = relic.deps.len();
+        relic.deps.retain(|dep| dep != on);
+        match relic.deps.len() < before {
+            true => Ok(true),
+            false => Err(StoreError::NotFound {
+                kind: "dependency",
+                id: format!("{} on {on}", relic.id),
+            }),
+        }
+    })
+    .await
+}
+
+async fn change(
+    world: &World,
+    asker: Asker,
+    args: &RelicDep,
+    apply: fn(&mut Relic, &RelicId) -> Result<bool, StoreError>,
+) -> Result<Value, ControlError> {
+    let (id, on) = (names::relic(&args.relic)?, names::relic(&args.on)?);
+    let changed = world.store.run(move |txn| {
+        let mut relic = txn.relic(&id)?;
+        require_task(&relic)?;
+        txn.relic(&on)?;
+        if apply(&mut relic, &on)? {
+            txn.put_relic(&relic)?;
+            let data = json!({ "changed": ["deps"], "deps": relic.deps });
+            let event = NewEvent::new(EventType::RelicUpdated, &id, &asker);
+            txn.record(&event.with(data))?;
+        }
+        Ok(relic)
+    });
+    let relic = changed.await?;
+    nudge_all(world);
+    to_json(&relic)
+}
+
+/// Returns what a relic waits for, and what waits for it.
+pub(in crate::control::handlers) async fn list(
+    world: &World,
+    id: &str,
+) -> Result<Value, ControlError> {
+    let id = names::relic(id)?;
+    let read = move |txn: &mut dyn Txn| {
+        let relic = txn.relic(&id)?;
+        let deps = links(txn, &relic.deps)?;
+        let waiting = txn.dependents(&id)?;
+        let is_done = |link: &RelicLink| link.status == RelicStatus::Closed;
+        Ok(Deps {
+            relic: id.clone(),
+            status: relic.status,
+            ready: relic.status == RelicStatus::Open && deps.iter().all(is_done),
+            deps,
+            dependents: links(txn, &waiting)?,
+        })
+    };
+    to_json(&world.store.run(read).await?)
+}
+
+fn links(txn: &mut dyn Txn, ids: &[RelicId]) -> Result<Vec<RelicLink>, StoreError> {
+    let link = |id: &RelicId| {
+        let Relic {
+            id, title, status, ..
+        } = txn.relic(id)?;
+        Ok(RelicLink { id, title, status })
+    };
+    ids.iter().map(link).collect()
+}
+
+/// Returns the open tasks whose dependencies are all closed, by priority, then age.
+pub(in crate::control::handlers) async fn ready(
+    world: &World,
+    args: RelicReady,
+) -> Result<Value, ControlError> {
+    let rigs = match args.rig.as_deref() {
+        Some(rig) => vec![names::rig(world, Some(rig))?],
+        None => world.city.rigs.iter().collect(),
+    };
+    let prefixes: Vec<_> = rigs.iter().map(|rig| rig.prefix.clone()).collect();
+    let read = move |txn: &mut dyn Txn| {
+        let mut ready = Vec::new();
+        for prefix in &prefixes {
+            ready.extend(txn.ready(prefix)?);
+        }
+        Ok(ready)
+    };
+    let mut ready = world.store.run(read).await?;
+    // Each rig's are in this order already.
+    ready.sort_by(|a, b| (b.priority, a.created).cmp(&(a.priority, b.created)));
+    to_json(&ready)
+}

@@ -1,0 +1,147 @@
+//! `relic.edit`: changes what a relic says.
+
+use serde_json::{Map, Value, json};
+
+use super::guard::{self, Verdict};
+use super::{nudge_all, to_json};
+use crate::actors::world::World;
+use crate::control::handlers::{caller, names};
+use crate::control::protocol::ControlError;
+use crate::control::protocol::args::RelicEdit;
+use crate::control::server::Caller;
+use crate::domain::asker::Asker;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::RelicId;
+use crate::domain::relic::{Relic, RelicKind};
+use crate::ports::relics::{StoreError, Txn};
+
+/// Changes a task. The witnesses look at once: its priority, assignee and labels decide about automatic charges.
+pub(in crate::control::handlers) async fn edit(
+    world: &World,
+    caller: &Caller,
+    args: RelicEdit,
+) -> Result<Value, ControlError> {
+    let id = names::relic(&args.relic)?;
+    if let Some(title) = &args.title {
+        names::require_non_empty(title)?;
+    }
+    let unchanged = RelicEdit {
+        relic: args.relic.clone(),
+        ..RelicEdit::default()
+    };
+    if args == unchanged {
+        let hint = "give --title, --body, --body-file, --priority, --label, --unlabel, --assignee or --parent";
+        return Err(ControlError::bad_request("nothing is to be changed").hint(hint));
+    }
+    let parent = args.parent.as_deref().filter(|parent| !parent.is_empty());
+    let parent = parent.map(names::relic).transpose()?;
+    let asker = caller::asker(world, caller).await;
+    let for_person = caller::speaks_for_person(world, caller);
+    let edited = world.store.run(move |txn| {
+        let mut relic = txn.relic(&id)?;
+        if let Err(refused) = may_edit(txn, &relic, &args, for_person)? {
+            return Ok(Err(refused));
+        }
+        let before = relic.clone();
+        apply(&mut relic, &args, parent.as_ref());
+        store(txn, &before, &relic, &asker)?;
+        Ok(Ok(relic))
+    });
+    let relic = edited.await??;
+    nudge_all(world);
+    to_json(&relic)
+}
+
+fn may_edit(txn: &mut dyn Txn, relic: &Relic, args: &RelicEdit, for_person: bool) -> Verdict {
+    require_task(relic)?;
+    match args.assignee {
+        Some(_) => guard::may_assign(txn, relic, for_person),
+        None => Ok(Ok(())),
+    }
+}
+
+/// Checks that the relic is a task: the others are records of the supervisor.
+pub(super) fn require_task(relic: &Relic) -> Result<(), StoreError> {
+    if relic.kind == RelicKind::Task {
+        return Ok(());
+    }
+    let kind = json!(relic.kind);
+    let kind = kind.as_str().unwrap_or_default();
+    Err(StoreError::Conflict(format!(
+        "{} is no task: it is a record of the supervisor ({kind})",
+        relic.id
+    )))
+}
+
+fn apply(relic: &mut Relic, args: &RelicEdit, parent: Option<&RelicId>) {
+    if let Some(title) = &args.title {
+        title.trim().clone_into(&mut relic.title);
+    }
+    if let Some(body) = &args.body {
+        relic.body.clone_from(body);
+    }
+    if let Some(priority) = args.priority {
+        relic.priority = priority;
+    }
+    relic.labels.retain(|label| !args.unlabel.contains(label));
+    for label in &args.label {
+        if !relic.labels.contains(label) {
+            relic.labels.push(label.clone());
+        }
+    }
+    if let Some(assignee) = &args.assignee {
+        relic.assignee = Some(assignee.trim().to_owned()).filter(|name| !name.is_empty());
+    }
+    if args.parent.is_some() {
+        relic.parent = parent.cloned();
+    }
+}
+
+/// Stores an edited relic, and journals what changed, if anything did.
+fn store(
+    txn: &mut dyn Txn,
+    before: &Relic,
+    relic: &Relic,
+    asker: &Asker,
+) -> Result<(), StoreError> {
+    let changed = changes(before, relic);
+    if changed.is_empty() {
+        return Ok(());
+    }
+    txn.put_relic(relic)?;
+    let event = NewEvent::new(EventType::RelicUpdated, &relic.id, asker);
+    txn.record(&event.with(Value::Object(changed)))?;
+    Ok(())
+}
+
+/// Returns the fields that differ, with their new values, under `changed` and each by its name; a body only by its
+/// name.
+pub(super) fn changes(before: &Relic, after: &Relic) -> Map<String, Value> {
+    let fields = |relic: &Relic| {
+        [
+            ("title", json!(relic.title)),
+            ("body", json!(relic.body)),
+            ("status", json!(relic.status)),
+            ("priority", json!(relic.priority)),
+            ("labels", json!(relic.labels)),
+            ("assignee", json!(relic.assignee)),
+            ("parent", json!(relic.parent)),
+            ("deps", json!(relic.deps)),
+        ]
+    };
+    let mut data = Map::new();
+    let mut names = Vec::new();
+    for ((name, old), (_, new)) in fields(before).into_iter().zip(fields(after)) {
+        if old == new {
+            continue;
+        }
+        names.push(name);
+        if name != "body" {
+            data.insert(name.to_owned(), new);
+        }
+    }
+    if !names.is_empty() {
+        data.insert("changed".to_owned(), json!(names));
+    }
+    data
+}

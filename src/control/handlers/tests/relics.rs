@@ -1,0 +1,396 @@
+//! `relic.edit`, `dep`, `ready`, `reopen` and `cancel`, the rights on the work of others, and the callers in events.
+
+use serde_json::{Value, json};
+
+use super::{PATROL, ask, ask_as};
+use crate::control::protocol::{ControlError, ErrorKind};
+use crate::control::rights::CallerRole;
+use crate::control::server::Caller;
+use crate::domain::city::{RestartType, Rights};
+use crate::domain::event::EventType;
+use crate::domain::ids::{RelicId, SessionId};
+use crate::domain::merge::MrState;
+use crate::domain::relic::RelicStatus;
+use crate::ports::repo::RepoError;
+use crate::testing::world::{Scenario, Town};
+
+const PID: u32 = 4242;
+
+fn mayor() -> Caller {
+    Caller::stand_in(
+        PID,
+        CallerRole::Agent(SessionId::new("town-mayor").unwrap()),
+    )
+}
+
+fn errand() -> Caller {
+    Caller::stand_in(PID, CallerRole::OwnCommand(Rights::Work))
+}
+
+async fn with_mayor() -> Town {
+    let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
+    let scenario = scenario.with(|city| city.agents[0].rights = Rights::Work);
+    scenario.start().await
+}
+
+async fn ids(town: &Town, op: &str) -> Vec<String> {
+    let list = ask(town, op, json!({})).await.unwrap();
+    let ids = list.as_array().unwrap().iter();
+    ids.map(|relic| relic["id"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn kind(result: Result<Value, ControlError>) -> ErrorKind {
+    result.unwrap_err().kind
+}
+
+#[tokio::test(start_paused = true)]
+async fn edit_changes_what_it_is_given_and_journals_that() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    let edit = json!({
+        "relic": relic, "title": "b", "body": "c", "priority": 4, "label": ["x", "y"], "assignee": "alice",
+    });
+    let told = ask(&town, "relic.edit", edit.clone()).await.unwrap();
+    assert_eq!((&told["title"], &told["body"]), (&json!("b"), &json!("c")));
+    assert_eq!(told["labels"], json!(["x", "y"]));
+    assert_eq!(
+        (&told["priority"], &told["assignee"]),
+        (&json!(4), &json!("alice"))
+    );
+    let event = town.events(EventType::RelicUpdated).await.pop().unwrap();
+    let changed = json!(["title", "body", "priority", "labels", "assignee"]);
+    assert_eq!(event.data["changed"], changed);
+    assert_eq!(
+        event.data["asker"],
+        json!({ "kind": "person", "name": "operator" })
+    );
+    // The same again is no change.
+    ask(&town, "relic.edit", edit).await.unwrap();
+    assert_eq!(town.events(EventType::RelicUpdated).await.len(), 1);
+    let back = json!({ "relic": relic, "unlabel": ["x"], "assignee": "" });
+    let told = ask(&town, "relic.edit", back).await.unwrap();
+    assert_eq!(
+        (&told["labels"], &told["assignee"]),
+        (&json!(["y"]), &Value::Null)
+    );
+    let nothing = ask(&town, "relic.edit", json!({ "relic": relic })).await;
+    assert_eq!(kind(nothing), ErrorKind::BadRequest);
+    let unknown = ask(
+        &town,
+        "relic.edit",
+        json!({ "relic": "gt-99", "title": "x" }),
+    )
+    .await;
+    assert_eq!(kind(unknown), ErrorKind::NotFound);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parent_is_changed_and_no_relic_is_a_step_of_itself() {
+    let town = Scenario::new().start().await;
+    let (a, b) = (town.relic("a").await, town.relic("b").await);
+    let under = |relic: &RelicId, parent: &str| json!({ "relic": relic, "parent": parent });
+    ask(&town, "relic.edit", under(&b, a.as_str()))
+        .await
+        .unwrap();
+    let shown = ask(&town, "relic.show", json!({ "relic": a }))
+        .await
+        .unwrap();
+    assert_eq!(shown["children"], json!([b]));
+    let cycle = ask(&town, "relic.edit", under(&a, b.as_str()))
+        .await
+        .unwrap_err();
+    assert_eq!(cycle.kind, ErrorKind::Conflict);
+    assert!(
+        cycle
+            .message
+            .contains(&format!("{a} \u{2192} {b} \u{2192} {a}")),
+        "{cycle}"
+    );
+    let told = ask(&town, "relic.edit", under(&b, "")).await.unwrap();
+    assert_eq!(told["parent"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dependencies_decide_what_is_ready() {
+    let town = Scenario::new().start().await;
+    let (a, b) = (town.relic("a").await, town.relic("b").await);
+    let dep = |relic: &RelicId, on: &RelicId| json!({ "relic": relic, "on": on });
+    for _ in 0..2 {
+        ask(&town, "relic.dep.add", dep(&a, &b)).await.unwrap();
+    }
+    assert_eq!(town.events(EventType::RelicUpdated).await.len(), 1, "once");
+    assert_eq!(ids(&town, "relic.ready").await, [b.to_string()]);
+    let told = ask(&town, "relic.dep.list", json!({ "relic": a }))
+        .await
+        .unwrap();
+    assert_eq!(told["ready"], false);
+    assert_eq!(told["deps"][0]["id"], json!(b));
+    let told = ask(&town, "relic.dep.list", json!({ "relic": b }))
+        .await
+        .unwrap();
+    assert_eq!(
+        (&told["ready"], &told["dependents"][0]["id"]),
+        (&json!(true), &json!(a))
+    );
+    let cycle = ask(&town, "relic.dep.add", dep(&b, &a)).await.unwrap_err();
+    assert_eq!(cycle.kind, ErrorKind::Conflict);
+    assert!(
+        cycle
+            .message
+            .contains(&format!("{b} \u{2192} {a} \u{2192} {b}")),
+        "{cycle}"
+    );
+    let own = ask(&town, "relic.dep.add", dep(&b, &b)).await;
+    assert_eq!(kind(own), ErrorKind::Conflict);
+    let missing: RelicId = RelicId::new("gt-99").unwrap();
+    for args in [dep(&a, &missing), dep(&missing, &a)] {
+        for op in ["relic.dep.add", "relic.dep.remove"] {
+            assert_eq!(
+                kind(ask(&town, op, args.clone()).await),
+                ErrorKind::NotFound,
+                "{op} {args}"
+            );
+        }
+    }
+    ask(&town, "relic.dep.remove", dep(&a, &b)).await.unwrap();
+    let again = ask(&town, "relic.dep.remove", dep(&a, &b)).await;
+    assert_eq!(kind(again), ErrorKind::NotFound);
+    let urgent = json!({ "relic": b, "priority": 3 });
+    ask(&town, "relic.edit", urgent).await.unwrap();
+    assert_eq!(
+        ids(&town, "relic.ready").await,
+        [b.to_string(), a.to_string()]
+    );
+}
+
+/// A rig that charges automatically looks at once: an assigned relic waits for its assignee, a dependency for its end.
+#[tokio::test(start_paused = true)]
+async fn auto_charge_respects_edits_and_dependencies_at_once() {
+    let town = Scenario::new().rig(|rig| rig.raiders.max = 1).start().await;
+    let (a, b, c) = (
+        town.relic("a").await,
+        town.relic("b").await,
+        town.relic("c").await,
+    );
+    let mine = json!({ "relic": a, "assignee": "alice" });
+    ask(&town, "relic.edit", mine).await.unwrap();
+    ask(&town, "relic.dep.add", json!({ "relic": b, "on": a }))
+        .await
+        .unwrap();
+    town.reload(|city| city.rigs[0].raiders.auto_charge = true)
+        .await;
+    town.settle().await;
+    town.pass(PATROL).await;
+    let statuses = [
+        town.status(&a).await,
+        town.status(&b).await,
+        town.status(&c).await,
+    ];
+    assert_eq!(
+        statuses,
+        [RelicStatus::Open, RelicStatus::Open, RelicStatus::Hooked]
+    );
+    let cancel = json!({ "relic": c, "yes": true });
+    ask(&town, "relic.cancel", cancel).await.unwrap();
+    ask(&town, "relic.edit", json!({ "relic": a, "assignee": "" }))
+        .await
+        .unwrap();
+    town.settle().await;
+    town.pass(PATROL).await;
+    assert_eq!(town.status(&a).await, RelicStatus::Hooked);
+    assert_eq!(
+        town.status(&c).await,
+        RelicStatus::Closed,
+        "it is not charged again"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reopened_relic_has_the_note_for_its_next_raider() {
+    let town = Scenario::new().start().await;
+    let relic = town.relic("a").await;
+    ask(&town, "relic.close", json!({ "relic": relic }))
+        .await
+        .unwrap();
+    let reopen = json!({ "relic": relic, "note": "the parser changed" });
+    let told = ask(&town, "relic.reopen", reopen).await.unwrap();
+    assert_eq!(told["status"], "open");
+    assert!(
+        told["context"]
+            .as_str()
+            .unwrap()
+            .contains("the parser changed"),
+        "{told}"
+    );
+    let event = town.events(EventType::RelicUpdated).await.pop().unwrap();
+    assert_eq!(event.data["note"], "the parser changed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn agents_and_errands_take_no_work_from_others() {
+    let town = with_mayor().await;
+    let charged = town.worker("a").await;
+    let relic = &charged.relic;
+    let acts = [
+        ("relic.close", json!({ "relic": relic, "yes": true })),
+        ("relic.cancel", json!({ "relic": relic, "yes": true })),
+        ("relic.edit", json!({ "relic": relic, "assignee": "mayor" })),
+        ("relic.reopen", json!({ "relic": relic })),
+    ];
+    for caller in [mayor(), errand()] {
+        for (op, args) in &acts {
+            let refused = ask_as(&town, caller.clone(), op, args.clone())
+                .await
+                .unwrap_err();
+            assert_eq!(refused.kind, ErrorKind::Forbidden, "{op}: {refused}");
+            assert!(refused.message.contains("Toast"), "{op}: {refused}");
+        }
+    }
+    town.pass(PATROL).await;
+    assert!(town.runs(&charged.session));
+    assert_eq!(town.status(relic).await, RelicStatus::Hooked);
+    // Its text is no decision about the work, and a person may not assign it either: that is a conflict.
+    let text = json!({ "relic": relic, "title": "better said" });
+    ask_as(&town, mayor(), "relic.edit", text).await.unwrap();
+    let assigned = ask(
+        &town,
+        "relic.edit",
+        json!({ "relic": relic, "assignee": "bob" }),
+    )
+    .await;
+    assert_eq!(kind(assigned), ErrorKind::Conflict);
+    // What no raider is at may be cancelled.
+    let free = town.relic("b").await;
+    let cancel = json!({ "relic": free, "yes": true });
+    let told = ask_as(&town, mayor(), "relic.cancel", cancel)
+        .await
+        .unwrap();
+    assert_eq!(told["status"], "closed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_relic_event_names_the_kind_of_its_caller() {
+    let town = with_mayor().await;
+    town.parts.runner.name(PID + 1, "automation/horde/lint");
+    let lint = Caller {
+        pid: Some(PID + 1),
+        ..errand()
+    };
+    let person = Caller::stand_in(None, CallerRole::Operator);
+    let callers = [
+        (mayor(), json!({ "kind": "agent", "name": "mayor" })),
+        (
+            lint,
+            json!({ "kind": "automation", "name": "automation/horde/lint" }),
+        ),
+        (person, json!({ "kind": "person", "name": "operator" })),
+    ];
+    for (who, asker) in callers {
+        let act = |op: &'static str, args: Value| ask_as(&town, who.clone(), op, args);
+        let made = act("relic.create", json!({ "title": "a" })).await.unwrap();
+        let id = made["id"].clone();
+        let other = act("relic.create", json!({ "title": "b" })).await.unwrap();
+        act("relic.edit", json!({ "relic": id, "priority": 2 }))
+            .await
+            .unwrap();
+        let on = json!({ "relic": id, "on": other["id"] });
+        act("relic.dep.add", on.clone()).await.unwrap();
+        act("relic.dep.remove", on).await.unwrap();
+        act("relic.close", json!({ "relic": id })).await.unwrap();
+        act("relic.reopen", json!({ "relic": id })).await.unwrap();
+        act("relic.cancel", json!({ "relic": id, "yes": true }))
+            .await
+            .unwrap();
+        let source = json!({ "system": "beads", "id": format!("{id}") });
+        let item = json!({ "source": source, "title": "c", "status": "open" });
+        act("relic.import", json!({ "rig": "horde", "relics": [item] }))
+            .await
+            .unwrap();
+        let mut seen = 0;
+        for kind in [
+            EventType::RelicCreated,
+            EventType::RelicUpdated,
+            EventType::RelicClosed,
+        ] {
+            let events = town.events(kind).await;
+            let own = events.iter().filter(|event| event.data["asker"] == asker);
+            seen += own.count();
+            assert!(
+                events.iter().all(|event| event.data["asker"].is_object()),
+                "{events:?}"
+            );
+        }
+        assert_eq!(seen, 9, "{asker}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_stops_the_raider_saves_its_work_and_closes_the_relic() {
+    let (town, charged) = Scenario::at_work().await;
+    let cancel = json!({ "relic": charged.relic, "reason": "not wanted", "yes": true });
+    let told = ask(&town, "relic.cancel", cancel.clone()).await.unwrap();
+    assert_eq!(told["status"], "closed");
+    assert_eq!(told["nuked"], json!(charged.raider));
+    assert!(!town.runs(&charged.session));
+    assert!(town.parts.repo.names().is_empty(), "the slot is free");
+    let closed = town.events(EventType::RelicClosed).await.pop().unwrap();
+    assert_eq!(closed.data["reason"], "not wanted");
+    assert!(town.hook(&charged.raider).await.is_none());
+    town.pass(PATROL).await;
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
+    // Once more is no error.
+    let again = ask(&town, "relic.cancel", cancel).await.unwrap();
+    assert_eq!(again["nuked"], Value::Null);
+}
+
+/// The fake repository cannot measure the sandbox: what it holds is unknown, so nothing is touched.
+#[tokio::test(start_paused = true)]
+async fn cancel_changes_nothing_where_work_would_be_lost() {
+    let (town, charged) = Scenario::at_work().await;
+    let broken = RepoError::Failed("unreadable".into());
+    town.parts.repo.break_op("measure", broken);
+    let cancel = json!({ "relic": charged.relic, "yes": true });
+    let refused = ask(&town, "relic.cancel", cancel).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Refused, "{refused}");
+    assert!(town.runs(&charged.session));
+    assert_eq!(town.status(&charged.relic).await, RelicStatus::Hooked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_drops_queued_work_and_refuses_landed_work() {
+    let town = Scenario::new().start().await;
+    let landed = super::submitted(&town).await;
+    let cancel = |relic: &RelicId| json!({ "relic": relic, "yes": true });
+    let refused = ask(&town, "relic.cancel", cancel(&landed))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Conflict, "{refused}");
+    assert!(refused.message.contains("has landed"), "{refused}");
+    let charged = town.worker("b").await;
+    let broken = RepoError::Failed("no network".into());
+    town.parts.repo.break_op("fetch_target", broken);
+    town.completed(&charged.raider).await.unwrap();
+    town.pass(PATROL).await;
+    let queued = charged.relic;
+    let mr = town.mr(&queued).await.unwrap();
+    assert!(!mr.is_final());
+    let told = ask(&town, "relic.cancel", cancel(&queued)).await.unwrap();
+    assert_eq!(
+        (&told["status"], &told["withdrawn"]),
+        (&json!("closed"), &json!([mr.id]))
+    );
+    assert_eq!(town.mr(&queued).await.unwrap().state, MrState::Rejected);
+    assert_eq!(town.relic_now(&queued).await.branch, Some(mr.branch));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_tasks_are_edited_and_cancelled() {
+    let town = Scenario::new().start().await;
+    let relic = super::submitted(&town).await;
+    let mr = town.mr(&relic).await.unwrap().id;
+    let edit = ask(&town, "relic.edit", json!({ "relic": mr, "title": "x" })).await;
+    assert_eq!(kind(edit), ErrorKind::Conflict);
+    let cancel = ask(&town, "relic.cancel", json!({ "relic": mr, "yes": true })).await;
+    assert_eq!(kind(cancel), ErrorKind::Conflict);
+}
