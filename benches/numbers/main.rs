@@ -18,6 +18,7 @@ mod cost;
 mod idle;
 mod lives;
 mod measure;
+mod relics;
 mod reload;
 mod sessions;
 mod status;
@@ -77,6 +78,9 @@ fn main() {
     }
     if asked_for("measure") {
         measure::measure();
+    }
+    if asked_for("relics") {
+        relics::relics();
     }
     if asked_for("status") {
         status::status();

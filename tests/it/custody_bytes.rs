@@ -11,7 +11,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use horde_supervisor::domain::ids::{Incarnation, Oid};
 use horde_supervisor::ports::repo::{Repo, SandboxSpec};
+use horde_supervisor::testing::scratch;
 
+use crate::support::again::again;
 use crate::support::city::{City, permit, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 
@@ -160,7 +162,7 @@ fn paths_that_look_like_a_git_directory_come_back() {
     comes_back(&city, &sandbox);
 }
 
-/// A12, A13, A14, A90: settings that make git blind.
+/// A12, A13, A14: settings that make git blind.
 #[test]
 fn files_hidden_by_git_settings_come_back() {
     let blind = [
@@ -194,6 +196,37 @@ fn files_hidden_by_git_settings_come_back() {
     fs::set_permissions(sandbox.join("README"), fs::Permissions::from_mode(0o755)).unwrap();
     symlink("nowhere", sandbox.join("link")).unwrap();
     comes_back(&city, &sandbox);
+}
+
+/// A90: the user's own configuration says that links are files.
+#[test]
+fn links_come_back_where_the_user_has_git_write_files_for_them() {
+    let dir = scratch();
+    let file = dir.path().join("gitconfig");
+    fs::write(&file, "[core]\n\tsymlinks = false\n").unwrap();
+    let nowhere = dir.path().join("config");
+    let variables = [
+        ("GIT_CONFIG_GLOBAL", file.as_os_str()),
+        ("XDG_CONFIG_HOME", nowhere.as_os_str()),
+    ];
+    if !again(
+        links_come_back_where_the_user_has_git_write_files_for_them,
+        &variables,
+    ) {
+        return;
+    }
+    let city = City::with(|checkout| symlink("README", checkout.join("kept")).unwrap());
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    let kept = fs::symlink_metadata(sandbox.join("kept")).unwrap();
+    assert!(kept.is_symlink(), "a sandbox has the links of its commit");
+    symlink("nowhere", sandbox.join("dangling")).unwrap();
+    symlink("README", sandbox.join("link")).unwrap();
+    // A file with the bytes of the link that the commit has.
+    fs::remove_file(sandbox.join("kept")).unwrap();
+    write(&sandbox, "kept", "README");
+    let to = comes_back(&city, &sandbox);
+    assert!(fs::symlink_metadata(to.join("kept")).unwrap().is_file());
 }
 
 /// A14b: the user's own repository has that setting.

@@ -38,6 +38,7 @@ mod custody_restore;
 mod custody_retired;
 mod custody_salvage;
 mod custody_sandbox;
+mod custody_sparse;
 mod custody_stash;
 mod custody_theirs;
 mod custody_theorem;

@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::Seek as _;
+use std::io::{ErrorKind, Seek as _};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -276,7 +276,12 @@ impl Git {
     /// Returns the file from its beginning, for every run of the command.
     fn rewound(&self, file: &File) -> Result<Stdio, RepoError> {
         let mut again = file;
-        let input = again.rewind().and_then(|()| file.try_clone());
+        let rewound = match again.rewind() {
+            // A pipe has no beginning: a second run of the command fails.
+            Err(error) if error.kind() == ErrorKind::NotSeekable => Ok(()),
+            rewound => rewound,
+        };
+        let input = rewound.and_then(|()| file.try_clone());
         let input = input.map_err(|error| {
             RepoError::Failed(format!("{}: its file: {error}", self.describe()))
         })?;

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
 use super::files::{self, RecordRead, Spec};
 use super::observe::ObservedSession;
 use crate::domain::facts::RunState;
+use crate::regular;
 
 /// Removes the logs in a session's directory if the session ended before that time. Returns true if there were any.
 /// The caller holds the session's gate: no start is in progress.
@@ -35,6 +36,18 @@ pub(super) fn prune(
         let _not_empty = fs::remove_dir(dir);
     }
     Ok(had.contains(&true))
+}
+
+/// Returns the first segment of a session's log that is something other than a file, and what it is. The log is in a
+/// directory that agents can write to.
+pub(super) fn odd(dir: &Path) -> Option<(PathBuf, &'static str)> {
+    let mut segments = [files::LOG, files::OLDER_LOG]
+        .map(|name| dir.join(name))
+        .into_iter();
+    segments.find_map(|path| {
+        let found = fs::symlink_metadata(&path).ok()?;
+        (!found.is_file()).then(|| (path, regular::kind(&found)))
+    })
 }
 
 /// Returns true if there is output since that time.

@@ -23,7 +23,7 @@ mod remains;
 mod revive;
 mod tmux;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -68,6 +68,8 @@ pub struct LocalSessions {
     narrow: Narrow,
     tmux: Tmux,
     preferred: Mutex<Provider>,
+    /// The sessions whose log is no regular file, as the log of the supervisor says.
+    odd_logs: Mutex<HashSet<SessionId>>,
 }
 
 impl LocalSessions {
@@ -88,6 +90,7 @@ impl LocalSessions {
             exe,
             tmux: Tmux::new(tmux_server.to_owned(), settings),
             preferred: Mutex::new(Provider::Holder),
+            odd_logs: Mutex::default(),
             gates: Mutex::default(),
             monitor: Monitor::new()?,
             changes: Changes::new()?,
@@ -101,6 +104,19 @@ impl LocalSessions {
             }
         }
         Ok(provider)
+    }
+
+    /// Says what is in the place of a session's log, once until there is a file again.
+    fn tell_odd_log(&self, id: &SessionId, odd: Option<(PathBuf, &'static str)>) {
+        let mut told = self.odd_logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((path, kind)) = odd else {
+            told.remove(id);
+            return;
+        };
+        if told.insert(id.clone()) {
+            let path = path.display();
+            tracing::warn!(session = %id, %path, "{kind} is in the place of a session's log; it is not read, and the next start of the session replaces it");
+        }
     }
 
     fn dir(&self, id: &SessionId) -> PathBuf {

@@ -167,7 +167,9 @@ impl Sessions for LocalSessions {
     }
 
     fn logs(&self, id: &SessionId, bytes: u64) -> Result<Vec<u8>, SessionError> {
-        log_tail(&self.dir(id), bytes).map_err(|error| failed(id, error))
+        let dir = self.dir(id);
+        self.tell_odd_log(id, logs::odd(&dir));
+        log_tail(&dir, bytes).map_err(|error| failed(id, error))
     }
 
     fn attach(&self, handle: &SessionHandle) -> Result<AttachPoint, SessionError> {

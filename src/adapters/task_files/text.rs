@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use crate::adapters::beneath;
 use crate::ports::tasks::{OutcomeText, TaskError};
+use crate::regular;
 
 /// The largest outcome file or intent that is read: neither is ever longer.
 const FILE_MAX: u64 = 64 * 1024;
@@ -26,6 +27,12 @@ const OURS: usize = 4;
 /// is replaced, and never written to.
 pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), TaskError> {
     let (root, name) = from_above(path, OURS);
+    if let Ok(found) = path.symlink_metadata()
+        && !found.is_file()
+    {
+        let (path, kind) = (path.display(), regular::kind(&found));
+        tracing::warn!(%path, "{kind} is in the place of a file of the supervisor; it is replaced by the file");
+    }
     beneath::replace_durably(root, name, text.as_bytes()).map_err(at(path))
 }
 
@@ -73,4 +80,70 @@ pub(super) fn written(path: &Path) -> Option<Timestamp> {
         .and_then(|meta| meta.modified())
         .ok()?;
     Timestamp::try_from(changed).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+    use std::os::unix::fs::symlink;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// The lines that were logged.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Log {
+        fn of(act: impl FnOnce()) -> String {
+            let log = Self::default();
+            let writer = {
+                let log = log.clone();
+                move || log.clone()
+            };
+            let lines = tracing_subscriber::fmt().json().with_writer(writer);
+            tracing::subscriber::with_default(lines.finish(), || {
+                // Another test may have met this log line first, without a subscriber.
+                tracing::callsite::rebuild_interest_cache();
+                act();
+            });
+            String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    #[test]
+    fn link_in_the_place_of_a_file_of_ours_is_replaced_and_said_once() {
+        let city = crate::testing::scratch();
+        let dir = city.path().join("tasks/rig/gt-1/1");
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(city.path().join("other"), "precious").unwrap();
+        for name in ["TASK.md", "outcome", "prompt.md"] {
+            let path = dir.join(name);
+            let write = || Log::of(|| write_whole(&path, "ours").unwrap());
+            assert_eq!(write(), "", "a new file");
+            fs::remove_file(&path).unwrap();
+            symlink(city.path().join("other"), &path).unwrap();
+            let said = write();
+            assert!(
+                said.contains("WARN") && said.contains("a link is in the place of a file"),
+                "{said}"
+            );
+            assert!(said.contains(name) && said.lines().count() == 1, "{said}");
+            assert!(path.symlink_metadata().unwrap().is_file());
+            assert_eq!(write(), "", "once per change");
+        }
+        let other = fs::read_to_string(city.path().join("other")).unwrap();
+        assert_eq!(other, "precious");
+    }
 }

@@ -261,6 +261,30 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 
+    /// A link, a link to nothing and a pipe, at runtime and at the start.
+    #[tokio::test]
+    async fn link_or_pipe_in_the_place_of_the_socket_is_reported_and_left_alone() {
+        let temp = crate::testing::scratch();
+        let path = temp.path().join("state/control.sock");
+        let (_listener, file) = bind(&path).unwrap().listen().unwrap();
+        let moved = path.with_file_name("moved.sock");
+        fs::rename(&path, &moved).unwrap();
+        let link = |to: &Path| std::os::unix::fs::symlink(to, &path).unwrap();
+        for what in ["a link", "a link to nothing", "a FIFO"] {
+            match what {
+                "a link" => link(&moved),
+                "a FIFO" => rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::RWXU).unwrap(),
+                _ => link(Path::new("nowhere")),
+            }
+            let kind = what.strip_suffix(" to nothing").unwrap_or(what);
+            let taken = AtSocket::Taken(format!("{kind}, not a socket"));
+            assert_eq!(file.check(), taken, "{what}");
+            let error = bind(&path).err().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{what}");
+            fs::remove_file(&path).unwrap();
+        }
+    }
+
     #[tokio::test]
     async fn a_directory_open_to_others_is_refused() {
         let temp = crate::testing::scratch();

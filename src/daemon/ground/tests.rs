@@ -1,6 +1,6 @@
 //! Tests of the ground on real directories.
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
 use super::*;
 
@@ -148,4 +148,22 @@ fn only_directories_of_ours_have_their_mode_changed() {
     assert_eq!(fs::metadata(lab.state()).unwrap().mode() & 0o7777, 0o700);
     fs::set_permissions(lab.state(), fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(looked(&ground), (vec![Part::State], vec![]));
+}
+
+/// Only root can give a directory away.
+#[test]
+fn state_directory_of_another_user_is_refused_and_left_alone() {
+    let lab = Lab::new();
+    fs::create_dir(lab.state()).unwrap();
+    fs::set_permissions(lab.state(), fs::Permissions::from_mode(0o755)).unwrap();
+    if chown(lab.state(), Some(4242), None).is_err() {
+        return;
+    }
+    let Err(DaemonError::Failed(why)) = Ground::take(&lab.city) else {
+        panic!("it was taken");
+    };
+    assert!(why.contains("it belongs to another user"), "{why}");
+    let found = fs::metadata(lab.state()).unwrap();
+    assert_eq!((found.mode() & 0o7777, found.uid()), (0o755, 4242));
+    assert_eq!(fs::read_dir(lab.state()).unwrap().count(), 0);
 }

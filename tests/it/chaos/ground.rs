@@ -81,16 +81,23 @@ fn removed_lock_and_socket_are_made_again_and_no_second_supervisor_runs() {
 fn file_in_the_place_of_the_socket_is_reported_and_left_alone() {
     let city = patrolled(1).start();
     let socket = city.root().join(".horde/control.sock");
-    fs::remove_file(&socket).unwrap();
-    fifo(&socket);
-    in_log(&city, "the control socket was replaced by a FIFO");
-    assert!(fs::symlink_metadata(&socket).is_ok(), "nobody removed it");
-    fs::remove_file(&socket).unwrap();
-    answers(&city);
-    until("it is over", || {
-        !city.hd(&["doctor"]).out.contains("control.sock")
-    });
-    assert_eq!(count(&city, "ground.lost"), 1);
+    let moved = city.root().join("moved.sock");
+    for (times, what) in [(1, "a FIFO"), (2, "a link")] {
+        fs::rename(&socket, &moved).unwrap();
+        match what {
+            "a FIFO" => fifo(&socket),
+            _ => symlink(&moved, &socket).unwrap(),
+        }
+        in_log(&city, &format!("the control socket was replaced by {what}"));
+        assert!(fs::symlink_metadata(&socket).is_ok(), "it is still there");
+        fs::remove_file(&socket).unwrap();
+        fs::remove_file(&moved).unwrap();
+        answers(&city);
+        until("it is over", || {
+            !city.hd(&["doctor"]).out.contains("control.sock")
+        });
+        assert_eq!(count(&city, "ground.lost"), times);
+    }
     let calls = || city.ask("status", json!({})).unwrap()["escalations"].clone();
     until("no person is called any more", || calls() == 0);
 }
@@ -261,15 +268,23 @@ fn link_as_state_directory_is_refused_and_its_target_keeps_its_mode() {
 fn without_a_socket_no_session_is_started() {
     let city = City::made(&crowd(1));
     let socket = city.root().join(".horde/control.sock");
-    fs::create_dir_all(&socket).unwrap();
-    let refused = second(&city, &[]);
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(
-        output_text(&refused).contains("control.sock is in the way"),
-        "{}",
-        output_text(&refused)
-    );
-    assert!(socket.is_dir(), "nothing of it was destroyed");
+    fs::create_dir_all(city.root().join(".horde")).unwrap();
+    for what in ["a directory", "a FIFO", "a link"] {
+        match what {
+            "a directory" => fs::create_dir(&socket).unwrap(),
+            "a FIFO" => fifo(&socket),
+            _ => symlink("nowhere", &socket).unwrap(),
+        }
+        let before = fs::symlink_metadata(&socket).unwrap().ino();
+        let refused = second(&city, &[]);
+        let said = output_text(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        let why = format!("control.sock is in the way: {what}");
+        assert!(said.contains(&why), "{said}");
+        let after = fs::symlink_metadata(&socket).unwrap().ino();
+        assert_eq!(after, before, "nothing of it was destroyed");
+        let _removed = fs::remove_dir(&socket).or_else(|_| fs::remove_file(&socket));
+    }
     assert!(!city.root().join(".horde/sessions").exists());
     assert_eq!(processes::of(city.root()), [0_u32; 0]);
 }

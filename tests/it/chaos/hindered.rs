@@ -73,7 +73,8 @@ fn signals_that_were_ignored_or_blocked_at_the_start_are_heard() {
     assert_eq!(city.ended().code(), Some(0));
 }
 
-/// The log is not read, and then cannot be read: everything goes on, and unwritten lines are counted.
+/// The log is not read, and then cannot be read: everything goes on. That dropped lines are counted is
+/// tested beside the sink (`src/telemetry/sink.rs`).
 #[test]
 fn log_that_takes_nothing_holds_up_nothing() {
     let mut city = City::made(&crowd(2));
@@ -245,6 +246,25 @@ fn irregular_file_to_copy_refuses_its_charge_and_delays_no_other() {
     let copied = city.sandbox("Toast").join("odd");
     assert_eq!(fs::read(copied.join("file")).unwrap(), b"text");
     assert!(!copied.join("pipe").exists());
+}
+
+/// A link is copied as a link, and a large file whole.
+#[test]
+fn link_to_an_endless_device_and_a_large_file_to_copy_hold_up_nothing() {
+    let copy = r#"["endless", "large"]"#;
+    let city = Plan::new().set("raiders", "copy", copy).start();
+    let checkout = city.root().join("horde-checkout");
+    make_odd("device", &checkout.join("endless"));
+    make_odd("longer", &checkout.join("large"));
+    let relic = city.relic("copy", &["sign ready", "forever"]);
+    city.charge(&relic);
+    city.wait_sign("ready");
+    let sandbox = city.sandbox("Toast");
+    let link = fs::read_link(sandbox.join("endless")).unwrap();
+    assert_eq!(link, Path::new("/dev/zero"));
+    let copied = fs::metadata(sandbox.join("large")).unwrap();
+    assert_eq!(copied.len(), 100 << 20);
+    assert_eq!(city.hd(&["status"]).code, 0);
 }
 
 /// Silent connections never shut out a person.

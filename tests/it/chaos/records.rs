@@ -135,4 +135,8 @@ fn death_is_answered_whatever_was_made_of_the_log() {
     runs_as(&city, "a0", 5);
     assert_eq!(fs::read_to_string(&outside).unwrap(), "precious");
     assert_eq!(city.hd(&["logs", "a0"]).code, 0);
+    let said = "a link is in the place of a session's log";
+    let told = || fs::read_to_string(city.root().join("supervisor.log")).unwrap();
+    until("the links are in its log", || told().contains(said));
+    assert_eq!(told().matches(said).count(), 1, "once");
 }

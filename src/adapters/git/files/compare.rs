@@ -11,6 +11,7 @@ use super::super::command::Git;
 use super::convert::{Suspect, Why};
 use super::hash::{self, Format};
 use super::hash_cache::{CachedHash, HashCache};
+use super::holes::Sparse;
 use super::index::Index;
 use super::open::{Root, is_nothing};
 use super::paths::Beside;
@@ -270,7 +271,7 @@ pub(in super::super) fn read(
                 .and_then(|to| hash::bytes(format, &to)),
             _ => root.sized(&entry.path).and_then(|(file, size)| {
                 // Bytes that are appended meanwhile belong to another state.
-                hash::file(format, &mut file.take(size), size)
+                hash::file(format, &mut Sparse::of(file)?.take(size), size)
             }),
         };
         let now = root.stat(&entry.path);

@@ -22,6 +22,7 @@ use super::super::command::Git;
 use super::super::lfs::{self, Pointer};
 use super::compare::Tree;
 use super::hash::{self, Format};
+use super::holes::Sparse;
 use super::open::Root;
 use super::walk::Entry;
 use crate::domain::ids::Oid;
@@ -195,7 +196,7 @@ impl<F: Fn() -> Git> Judge<'_, F> {
             return Ok(Why::Changed);
         }
         let found = self.root.file(&suspect.entry.path);
-        let found = found.and_then(|mut file| hash::sha256(&mut file));
+        let found = found.and_then(|file| hash::sha256(&mut Sparse::of(file)?));
         if !found.is_ok_and(|(digest, size)| pointer == Pointer { digest, size }) {
             return Ok(Why::Changed);
         }

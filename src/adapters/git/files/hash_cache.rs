@@ -330,6 +330,7 @@ mod tests {
                 changed: (changed, 2),
             },
             links: 1,
+            taken: 0,
         }
     }
 

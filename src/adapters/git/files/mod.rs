@@ -13,6 +13,7 @@
 //!   convert  judges bytes that differ from their blob only by a conversion of git's
 //!   compare  compares the files of a sandbox with those of its commit
 //!   index    reads a copy of the index
+//!   holes    reads and writes sparse files without their holes
 //!   store    writes blobs into ours, and reads them back
 //! ```
 
@@ -20,6 +21,7 @@ pub(super) mod compare;
 pub(super) mod convert;
 pub(super) mod hash;
 pub(super) mod hash_cache;
+pub(super) mod holes;
 pub(super) mod ignore;
 pub(super) mod index;
 pub(super) mod list;

@@ -3,13 +3,16 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, PipeWriter, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::thread;
 
 use super::super::admin::failed;
 use super::super::bytes;
 use super::super::command::{CHECKOUT, Git};
 use super::super::rig::oid;
 use super::hash::{self, Format};
+use super::holes::{self, Sparse};
 use super::open::Root;
 use super::walk::{Entry, Kind};
 use crate::domain::ids::Oid;
@@ -94,7 +97,7 @@ impl<F: Fn() -> Git> Store<F> {
         };
         if entry.kind == Kind::File && entry.stamp.size > LARGE {
             let file = root.file(&entry.path).map_err(fail)?;
-            return self.large(file, id);
+            return self.large(file, entry.stamp.size, id);
         }
         let mut text = Vec::new();
         match entry.kind {
@@ -110,14 +113,26 @@ impl<F: Fn() -> Git> Store<F> {
         }
     }
 
-    fn large(&mut self, file: File, id: &Oid) -> Result<(), Unstored> {
-        let stored = (self.git)()
+    /// Streams a file into git. Its holes are not read.
+    fn large(&mut self, file: File, size: u64, id: &Oid) -> Result<(), Unstored> {
+        let pipe = |error: io::Error| RepoError::Failed(format!("a pipe to git: {error}"));
+        let (from, into) = io::pipe().map_err(pipe)?;
+        let git = (self.git)()
+            // A single object is kept in a pack, as it was written: unpacked, it would be whole in memory.
             .args(["-c", "core.bigFileThreshold=1m"])
-            .args(["hash-object", "-w", "--no-filters", "--stdin"])
-            .stdin_file(file)
-            .limit(CHECKOUT)
-            .run()?;
-        match oid(&stored.text())? == *id {
+            .args(["-c", "fastimport.unpackLimit=0"])
+            .args(["fast-import", "--quiet", "--done", "--depth=0"])
+            .stdin_file(File::from(OwnedFd::from(from)))
+            .limit(CHECKOUT);
+        let (stored, fed) = thread::scope(|scope| {
+            let feeder = scope.spawn(move || feed(file, size, into));
+            let stored = git.run();
+            // The command has closed its end of the pipe, so the feeder ends, too.
+            (stored, feeder.join())
+        });
+        let stored = oid(&stored?.text())?;
+        let is_whole = fed.is_ok_and(|fed| fed.is_ok());
+        match is_whole && stored == *id {
             true => {
                 self.stored.insert(id.clone());
                 Ok(())
@@ -184,14 +199,36 @@ pub(in super::super) fn read(
     Ok(())
 }
 
-/// Writes a blob into a file.
+/// Writes a blob of this size for `git fast-import`, which then prints its id. Git waits for as many bytes as were
+/// announced: what a file lacks is filled up with zeros, which have another id.
+fn feed(file: File, size: u64, into: PipeWriter) -> io::Result<()> {
+    let mut into = io::BufWriter::with_capacity(hash::READ_AT_ONCE, into);
+    write!(into, "blob\nmark :1\ndata {size}\n")?;
+    let mut file = Sparse::of(file)?.take(size);
+    let whole = hash::drain(&mut file, hash::READ_AT_ONCE, |part| into.write_all(part));
+    let lacks = file.limit();
+    io::copy(&mut io::repeat(0).take(lacks), &mut into)?;
+    into.write_all(b"\nget-mark :1\ndone\n")?;
+    into.flush()?;
+    whole.map(drop)
+}
+
+/// Writes a blob into a file. Blocks of zeros become holes.
 ///
 /// # Errors
-/// When git fails.
+/// When git fails, or the file cannot be written.
 pub(in super::super) fn stream(git: Git, id: &Oid, to: File) -> Result<(), RepoError> {
-    git.args(["cat-file", "blob", id.as_str()])
-        .stdout_file(to)
-        .limit(CHECKOUT)
-        .run()
-        .map(drop)
+    let failed = |error: io::Error| RepoError::Failed(format!("the blob {id}: {error}"));
+    let (mut from, into) = io::pipe().map_err(failed)?;
+    let git = git
+        .args(["cat-file", "blob", id.as_str()])
+        .stdout_file(File::from(OwnedFd::from(into)))
+        .limit(CHECKOUT);
+    let (read, written) = thread::scope(|scope| {
+        let writer = scope.spawn(move || holes::write(&mut from, &to));
+        (git.run(), writer.join())
+    });
+    let written = written.unwrap_or_else(|_| Err(io::Error::other("its writer has panicked")));
+    written.map_err(failed)?;
+    read.map(drop)
 }

@@ -8,6 +8,7 @@ use rustix::fs::Statx;
 use super::super::admin::At;
 use super::super::bytes::{self, RelPath};
 use super::open::{Named, Root, is_nothing, stat_in};
+use super::store::LARGE;
 use crate::adapters::mounts;
 use crate::ports::repo::RepoError;
 
@@ -43,6 +44,8 @@ pub(in super::super) struct Entry {
     pub(in super::super) stamp: Stamp,
     /// The number of hard links of the file.
     pub(in super::super) links: u32,
+    /// The bytes that its blocks take on the disk.
+    pub(in super::super) taken: u64,
 }
 
 impl Entry {
@@ -53,6 +56,16 @@ impl Entry {
             kind: kind(found),
             stamp: stamp(found),
             links: found.stx_nlink,
+            taken: found.stx_blocks.saturating_mul(512),
+        }
+    }
+
+    /// Returns the bytes that a copy of it takes: a large file takes its data, without its holes. The blocks of a small
+    /// file may not be counted yet, or may be rounded up.
+    pub(in super::super) fn weight(&self) -> u64 {
+        match self.stamp.size > LARGE {
+            true => self.stamp.size.min(self.taken),
+            false => self.stamp.size,
         }
     }
 

@@ -150,7 +150,7 @@ fn known(measured: &Measured) -> HashSet<&Oid> {
     }
 }
 
-/// Returns the number of bytes of files that [`capture`] would store, without git's own state.
+/// Returns the number of bytes of files that [`capture`] would store, without holes and git's own state.
 pub(super) fn size(repo: &GitRepo, measured: &Measured) -> Result<u64, RepoError> {
     let roots = Roots::of(measured)?;
     let known = known(measured);
@@ -161,7 +161,7 @@ pub(super) fn size(repo: &GitRepo, measured: &Measured) -> Result<u64, RepoError
             && !known.contains(&id)
             && counted.insert(id)
         {
-            total += planned.entry.stamp.size;
+            total += planned.entry.weight();
         }
     }
     Ok(total)
@@ -190,7 +190,7 @@ pub(super) fn capture<F: Fn() -> Git>(
         if let Some(id) = id.as_ref().filter(|id| !known.contains(id)) {
             store.entry(root, &entry, id)?;
             if list.blobs.insert(id.clone()) {
-                bytes += entry.stamp.size;
+                bytes += entry.weight();
             }
         }
         list.add(&home, entry, id);

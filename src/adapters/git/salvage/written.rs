@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -18,6 +18,7 @@ use super::super::command::Git;
 use super::super::files::compare::read as hashed;
 use super::super::files::hash::Format;
 use super::super::files::hash_cache::HashCache;
+use super::super::files::holes;
 use super::super::files::open::Root;
 use super::super::files::store::{self, LARGE};
 use super::super::files::walk::{Kind, all_below};
@@ -128,7 +129,8 @@ impl Writer<'_> {
                 .and_then(|(dir, name)| Ok(symlinkat(OsStr::from_bytes(text), &dir, name)?));
             made.map_err(fail)?;
         } else {
-            self.create(line)?.write_all(text).map_err(fail)?;
+            let mut text = text;
+            holes::write(&mut text, &self.create(line)?).map_err(fail)?;
         }
         self.finish(line)
     }

@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::*;
+use crate::adapters::relics_sqlite::mark::Expectation;
 use crate::ports::relics::RelicFilter;
 
 fn open(path: &Path) -> Result<SqliteRelics, StoreError> {
@@ -67,6 +68,40 @@ fn only_committed_transactions_survive_a_crash() {
     let mut whole = open(&path).unwrap();
     assert_eq!(titles(&mut whole), ["full", "behind", "half"]);
     assert_eq!(create(&mut whole, &task("next")).id, id("gt-4"));
+}
+
+/// All commits of a young store are in its write-ahead log: without it, the store is a database without a table.
+#[test]
+fn store_that_came_up_empty_is_refused_until_it_is_accepted() {
+    let dir = crate::testing::scratch();
+    let path = dir.path().join("relics.db");
+    create(&mut open(&path).unwrap(), &task("one"));
+    std::fs::remove_file(&path).unwrap();
+    let empty = rusqlite::Connection::open(&path).unwrap();
+    empty.execute_batch("VACUUM").unwrap();
+    drop(empty);
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(bytes.len() >= 512, "it is a database, not an empty file");
+    let known = |expected| {
+        let clock = Arc::new(SystemClock::new());
+        SqliteRelics::open_known(&path, clock, expected)
+    };
+    let refused = known(Expectation::Marked).err();
+    let Some(StoreError::Failed(why)) = refused else {
+        panic!("it was opened, or refused otherwise: {refused:?}");
+    };
+    assert!(
+        why.contains("it is empty, but was not before") && why.contains("--accept-store"),
+        "{why}"
+    );
+    assert_eq!(std::fs::read(&path).unwrap(), bytes, "nothing was written");
+    let mut accepted = known(Expectation::Any).unwrap();
+    assert_eq!(titles(&mut accepted), [""; 0]);
+    drop(accepted);
+    assert!(
+        known(Expectation::Marked).is_ok(),
+        "it is the marked one now"
+    );
 }
 
 #[test]
