@@ -255,7 +255,7 @@ impl Actor for RootActor {
         msg: RootMsg,
         root: &mut Root,
     ) -> Result<(), ActorProcessingErr> {
-        // Noted first: whoever is answered by this message and looks then sees its effect, because the look at the
+        // Noted first: a caller that is answered by this message and looks then sees its effect, because the look at the
         // children is a message behind it.
         if !matches!(msg, RootMsg::Mail(RootMail::Views(_) | RootMail::Pools(_))) {
             root.world.store.changes().note();

@@ -92,12 +92,12 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
 
 /// Returns the hook that a sandbox without hook was made for.
 async fn hookless(world: &World, raider: &RaiderId) -> Result<Hook, Refusal> {
-    let nobody = || Refusal::not_found(format!("{raider} has no slot"));
-    let rig = world.city.rig(&raider.rig).ok_or_else(nobody)?;
+    let slotless = || Refusal::not_found(format!("{raider} has no slot"));
+    let rig = world.city.rig(&raider.rig).ok_or_else(slotless)?;
     let lone = sandboxes::hookless(world, rig).await?.into_iter();
     let mut own = lone.filter(|lone| lone.raider == *raider);
-    match own.next().ok_or_else(nobody)?.was {
-        Probed::Known(was) => was.ok_or_else(nobody),
+    match own.next().ok_or_else(slotless)?.was {
+        Probed::Known(was) => was.ok_or_else(slotless),
         Probed::Unknown(why) => {
             let message = format!("the owner of the sandbox of {raider} cannot be read: {why}");
             Err(Refusal::new(RefusalKind::Failed, message))

@@ -1,4 +1,4 @@
-//! A witness's memory of its rig between looks. Held in the world, so that a restarted witness goes on with it; removed
+//! A witness's memory of its rig between looks. Held by the root, which hands it over, so that a restarted witness goes on with it; removed
 //! with the rig. It is only a cache: what is lost with the process is observed again.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -95,3 +95,16 @@ fn wait_counts_from_when_its_reason_began() {
     mr.release(None);
     assert_eq!((mr.hold, mr.held_since, mr.note), (None, None, None));
 }
+
+/// The store keeps these words: a change of one needs a migration.
+#[test]
+fn words_of_hold_reasons_are_those_in_the_store() {
+    for (reason, word) in [
+        (HoldReason::Review, "review"),
+        (HoldReason::Checkout, "checkout"),
+        (HoldReason::Target, "target"),
+        (HoldReason::Infra, "infra"),
+    ] {
+        assert_eq!(serde_json::to_value(reason).unwrap(), word);
+    }
+}

@@ -24,13 +24,17 @@ const ORDER: &[&[&str]] = &[
     &["conditions", "accounts"],
     &["prompting"],
     &["session", "sagas"],
-    &["root", "witness", "forge", "shaman", "config", "retention"],
-    &["dispatcher"],
+    &["root", "witness", "forge", "shaman", "config", "retention", "dispatcher"],
     &["doctor"],
 ];
 
 /// Parts of one line that are one idea.
-const TOGETHER: &[[&str; 2]] = &[["world", "directory"], ["conditions", "accounts"]];
+const TOGETHER: &[[&str; 2]] = &[
+    ["world", "directory"],
+    ["conditions", "accounts"],
+    // The tasks of retention run at the pace of the dispatcher.
+    ["dispatcher", "retention"],
+];
 
 /// The actors. `src/control/` reaches them through `ask`, `mail` and `records` alone.
 const PEERS: &[&str] = &[
