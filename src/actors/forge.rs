@@ -334,6 +334,7 @@ async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
     }
     if rig.suspended || world.city.suspended {
         // No landing is under way; a reload has every actor look.
+        recover(args).await;
         return Ok(Landing::Paused);
     }
     match queue::next_attempt(&queue, MEMBERS, now).first() {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ids::{Incarnation, RelicId};
+use super::ids::{Incarnation, RaiderId, RelicId};
 
 words! {
     /// The result of a round of self-review.
@@ -26,6 +26,9 @@ pub struct Round {
     /// The relic whose work was reviewed.
     #[schemars(with = "String")]
     pub relic: RelicId,
+    /// The raider that did the work.
+    #[schemars(with = "String")]
+    pub raider: RaiderId,
     /// The incarnation that did the work.
     #[schemars(with = "u64")]
     pub incarnation: Incarnation,
@@ -65,6 +68,7 @@ mod tests {
     fn rounds(verdicts: &[Verdict]) -> Vec<Round> {
         let round = |(index, verdict): (usize, &Verdict)| Round {
             relic: RelicId::new("gt-1").unwrap(),
+            raider: "horde/raiders/Toast".parse().unwrap(),
             incarnation: Incarnation(1),
             round: u32::try_from(index).unwrap() + 1,
             verdict: *verdict,

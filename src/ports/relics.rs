@@ -271,10 +271,11 @@ pub trait Txn {
     fn drop_salvage(&mut self, id: &str) -> Result<bool, StoreError>;
 
     fn add_self_review(&mut self, round: &Round) -> Result<(), StoreError>;
-    /// Lists the rounds of self-review of one incarnation on a relic, the first one first.
+    /// Lists the rounds of self-review of one incarnation of a raider on a relic, the first one first.
     fn self_reviews(
         &mut self,
         relic: &RelicId,
+        raider: &RaiderId,
         incarnation: Incarnation,
     ) -> Result<Vec<Round>, StoreError>;
 

@@ -137,10 +137,13 @@ async fn is_complete(
         return Err(Refusal::work_at_risk(message, losses).hint(hint));
     }
     fit::on_branch(world, hook, git).await?;
-    if request.exit != Exit::Completed {
+    if request.exit == Exit::Escalated {
         return Ok(());
     }
     reviewed(world, hook).await?;
+    if request.exit == Exit::Deferred {
+        return Ok(());
+    }
     if request.no_change {
         if request.reason.as_deref().is_none_or(str::is_empty) {
             let message = "--no-change needs --reason";
@@ -161,17 +164,17 @@ async fn is_complete(
     Ok(())
 }
 
-/// Refuses a completion after the last allowed self-review failed: the outcome must be `stuck` then
+/// Refuses every other end after the last allowed self-review failed: the outcome must be `stuck` then
 /// (`agent-lifecycle.md`, section 4).
 async fn reviewed(world: &World, hook: &Hook) -> Result<(), Refusal> {
     let Some(rig) = world.city.rig(&hook.raider.rig) else {
         return Ok(());
     };
     let max = rig.raiders.max_reviews;
-    let (relic, incarnation) = (hook.relic.clone(), hook.incarnation);
+    let own = hook.clone();
     let rounds = world
         .store
-        .run(move |txn| txn.self_reviews(&relic, incarnation));
+        .run(move |txn| txn.self_reviews(&own.relic, &own.raider, own.incarnation));
     if !self_review::is_over(&rounds.await?, max) {
         return Ok(());
     }

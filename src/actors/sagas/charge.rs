@@ -283,12 +283,19 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<Relic, S
         };
         return conflict(format!("{id} is on the hook of {who}{helps}"));
     }
+    check_deps(txn, &relic)?;
+    Ok(relic)
+}
+
+fn check_deps(txn: &mut dyn Txn, relic: &Relic) -> Result<(), StoreError> {
+    let id = &relic.id;
     for dep in &relic.deps {
         if txn.relic(dep)?.status != RelicStatus::Closed {
-            return conflict(format!("{id} depends on {dep}, which is not closed"));
+            let why = format!("{id} depends on {dep}, which is not closed");
+            return Err(StoreError::Conflict(why));
         }
     }
-    Ok(relic)
+    Ok(())
 }
 
 /// Returns the start of the branch: the commit pushed for the relic before, else the target; and whether it is the
@@ -436,6 +443,12 @@ async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal>
             let blocked = relic.status == RelicStatus::Blocked;
             if relic.status != RelicStatus::Open && !(blocked && cause == Cause::Operator) {
                 let why = format!("{} changed while it was being charged", relic.id);
+                return Err(StoreError::Conflict(why));
+            }
+            // Edited while the sandbox was made.
+            check_deps(txn, &relic)?;
+            if !cause.is_asked() && relic.assignee.is_some() {
+                let why = format!("{} was assigned while it was being charged", relic.id);
                 return Err(StoreError::Conflict(why));
             }
             if blocked {

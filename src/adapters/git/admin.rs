@@ -73,6 +73,15 @@ impl Note {
         serde_json::from_slice(&text).ok()
     }
 
+    /// Returns true if this incarnation's note was removed. A note that cannot be read is there.
+    pub(super) fn is_gone(repo: &GitRepo, sandbox: &Path, incarnation: Incarnation) -> bool {
+        match fs::read(note_file(repo, sandbox)) {
+            Err(error) => is_nothing(&error),
+            Ok(text) => serde_json::from_slice::<Self>(&text)
+                .is_ok_and(|note| note.incarnation != incarnation),
+        }
+    }
+
     /// Returns the notes of all sandboxes that were made and not forgotten, even if their directories are gone.
     pub(super) fn all(repo: &GitRepo) -> Result<Vec<Self>, RepoError> {
         let dir = notes(repo);

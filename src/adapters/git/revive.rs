@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::admin::{self, Note, stamp};
+use super::branches::drop_branch;
 use super::measure::commit;
 use super::reflog_commits::kinds;
 use super::rig::{GitRepo, locked};
@@ -137,9 +138,8 @@ fn put_back(repo: &GitRepo, branch: &Branch) -> Result<(), RepoError> {
     }
     theirs.create(name, &tip)?;
     // A removal of the sandbox forgets the note first, then deletes the branch.
-    let now = Note::read(repo, &branch.sandbox);
-    if now.is_none_or(|now| now.incarnation != branch.note.incarnation) {
-        return theirs.delete(name, &tip).map(drop);
+    if Note::is_gone(repo, &branch.sandbox, branch.note.incarnation) {
+        return drop_branch(repo, &branch.note.branch).map(drop);
     }
     begin_log(repo, name, &tip);
     repo.mended(format!(

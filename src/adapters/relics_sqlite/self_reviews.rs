@@ -1,8 +1,8 @@
-//! Stored rounds of self-review, by relic and incarnation.
+//! Stored rounds of self-review, by relic, raider and incarnation.
 
 use rusqlite::{Connection, Row, named_params};
 
-use crate::domain::ids::{Incarnation, RelicId};
+use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::self_review::Round;
 use crate::ports::relics::StoreError;
 
@@ -11,6 +11,7 @@ use super::value::{Time, Word};
 fn read(row: &Row<'_>) -> rusqlite::Result<Round> {
     Ok(Round {
         relic: row.get::<_, Word<_>>("relic")?.0,
+        raider: row.get::<_, Word<_>>("raider")?.0,
         incarnation: Incarnation(row.get("incarnation")?),
         round: row.get("round")?,
         verdict: row.get::<_, Word<_>>("verdict")?.0,
@@ -21,11 +22,12 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Round> {
 
 pub(super) fn add(conn: &Connection, round: &Round) -> Result<(), StoreError> {
     conn.prepare_cached(
-        "INSERT INTO self_reviews (relic, incarnation, round, verdict, note, at)
-         VALUES (:relic, :incarnation, :round, :verdict, :note, :at)",
+        "INSERT INTO self_reviews (relic, raider, incarnation, round, verdict, note, at)
+         VALUES (:relic, :raider, :incarnation, :round, :verdict, :note, :at)",
     )?
     .execute(named_params! {
         ":relic": round.relic.as_str(),
+        ":raider": Word(&round.raider),
         ":incarnation": round.incarnation.0,
         ":round": round.round,
         ":verdict": Word(round.verdict),
@@ -35,15 +37,16 @@ pub(super) fn add(conn: &Connection, round: &Round) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Lists the rounds of one incarnation on a relic, the first one first.
+/// Lists the rounds of one incarnation of a raider on a relic, the first one first.
 pub(super) fn list(
     conn: &Connection,
     relic: &RelicId,
+    raider: &RaiderId,
     incarnation: Incarnation,
 ) -> Result<Vec<Round>, StoreError> {
     let mut select = conn.prepare_cached(
-        "SELECT * FROM self_reviews WHERE relic = ? AND incarnation = ? ORDER BY round",
+        "SELECT * FROM self_reviews WHERE relic = ? AND raider = ? AND incarnation = ? ORDER BY round",
     )?;
-    let rows = select.query_map((relic.as_str(), incarnation.0), read)?;
+    let rows = select.query_map((relic.as_str(), Word(raider), incarnation.0), read)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

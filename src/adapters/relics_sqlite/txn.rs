@@ -127,7 +127,7 @@ impl Txn for SqliteTxn<'_> {
         salvages() -> Vec<SalvageEntry> = salvage::list;
         drop_salvage(id: &str) -> bool = salvage::drop;
         add_self_review(round: &Round) -> () = self_reviews::add;
-        self_reviews(relic: &RelicId, incarnation: Incarnation) -> Vec<Round> = self_reviews::list;
+        self_reviews(relic: &RelicId, raider: &RaiderId, incarnation: Incarnation) -> Vec<Round> = self_reviews::list;
         append_cv(name: &str, kind: &str, data: &Value) -> CvEntry = cv::append;
         cv(name: &str) -> Vec<CvEntry> = cv::chain;
         deaths() -> Vec<Deaths> = deaths::list;

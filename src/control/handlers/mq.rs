@@ -45,7 +45,7 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
         .store
         .run(move |txn| {
             let mr = txn.mr(&id)?;
-            let reviews = txn.self_reviews(&mr.relic, mr.incarnation)?;
+            let reviews = txn.self_reviews(&mr.relic, &mr.raider, mr.incarnation)?;
             Ok((mr, reviews))
         })
         .await?;

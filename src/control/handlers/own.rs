@@ -28,6 +28,9 @@ use crate::domain::stall::Wait;
 use crate::ports::relics::RelicFilter;
 use crate::ports::sessions::{SessionError, SessionHandle};
 
+/// The number of rounds of self-review that `rally` prints, the last ones.
+const RALLIED: usize = 3;
+
 /// The limit of `done`: git may have to look at a large tree.
 const DONE_LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
 
@@ -251,7 +254,7 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
     }
     let hook = own_hook(world, caller).await?;
     let (id, address) = (hook.relic.clone(), hook.raider.to_string());
-    let incarnation = hook.incarnation;
+    let own = hook.clone();
     let (relic, note, reviews) = world
         .store
         .run(move |txn| {
@@ -263,7 +266,7 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
                     Body::Handoff(note) => note.note,
                     _ => None,
                 });
-            let reviews = txn.self_reviews(&id, incarnation)?;
+            let reviews = txn.self_reviews(&id, &own.raider, own.incarnation)?;
             Ok((txn.relic(&id)?, note, reviews))
         })
         .await?;
@@ -289,7 +292,7 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         "raider": hook.raider, "incarnation": hook.incarnation, "rig": hook.raider.rig,
         "branch": hook.branch, "target": hook.target, "base": hook.base, "sandbox": sandbox,
         "task_file": world.tasks.task_file(&sandbox), "relic": to_json(&relic)?, "note": note,
-        "self_reviews": to_json(&reviews)?, "self_reviews_left": left, "git": git, "done": hook.done.is_some(),
+        "self_reviews": to_json(&reviews.iter().rev().take(RALLIED).rev().collect::<Vec<_>>())?, "self_reviews_left": left, "git": git, "done": hook.done.is_some(),
         // The full path, because a shell may know another program as `hd`.
         "hd": world.hd(),
     }))

@@ -16,9 +16,9 @@ use crate::domain::self_review::{self, Round, Verdict};
 use crate::ports::relics::{StoreError, Txn};
 
 /// The maximum size of a note, in bytes.
-const NOTE_MAX: usize = 16 * 1024;
+const NOTE_MAX: usize = 4 * 1024;
 /// The maximum number of rounds of one incarnation: a session in a loop does not fill the store.
-const ROUNDS_MAX: usize = 100;
+const ROUNDS_MAX: usize = 20;
 
 /// Records the round. `stuck` declares the completion `escalated` first, and is recorded if that is accepted.
 pub(super) async fn record(
@@ -68,7 +68,14 @@ fn add(
     verdict: Verdict,
     note: Option<&str>,
 ) -> Result<SelfReview, StoreError> {
-    let mut rounds = txn.self_reviews(&hook.relic, hook.incarnation)?;
+    let now = txn.hook(&hook.raider)?;
+    let now = now.filter(|now| now.incarnation == hook.incarnation);
+    // What is declared meanwhile ends the review; `stuck` is such a declaration.
+    if verdict != Verdict::Stuck && now.is_none_or(|now| now.done.is_some()) {
+        let why = "the work is done; its review is over";
+        return Err(StoreError::Conflict(why.to_owned()));
+    }
+    let mut rounds = txn.self_reviews(&hook.relic, &hook.raider, hook.incarnation)?;
     if !self_review::may_follow(&rounds, max, verdict) {
         let why = format!(
             "{max} of {max} self-reviews of {} failed: run `hd review stuck -m WHY`",
@@ -83,6 +90,7 @@ fn add(
     let last = rounds.last().map_or(0, |last| last.round);
     let round = Round {
         relic: hook.relic.clone(),
+        raider: hook.raider.clone(),
         incarnation: hook.incarnation,
         round: last + 1,
         verdict,
@@ -97,12 +105,7 @@ fn add(
         "verdict": verdict, "note": note, "left": left,
     });
     let asker = Asker::agent(hook.raider.to_string());
-    let event = NewEvent::new(EventType::RaiderReviewed, &hook.raider, asker.cause);
+    let event = NewEvent::new(EventType::RaiderReviewed, &hook.raider, &asker);
     txn.record(&event.with(data))?;
-    Ok(SelfReview {
-        raider: hook.raider.clone(),
-        round,
-        max,
-        left,
-    })
+    Ok(SelfReview { round, max, left })
 }

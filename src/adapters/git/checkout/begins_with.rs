@@ -25,9 +25,11 @@ pub(super) enum Shared {
     Part,
     /// It has the bytes of the stream.
     Whole,
+    /// The command failed or hangs.
+    Unknown,
 }
 
-/// Compares a file with the output of a command. A command that fails or hangs has no output.
+/// Compares a file with the output of a command.
 ///
 /// # Errors
 /// When the file cannot be read, or the command cannot be run.
@@ -48,9 +50,10 @@ pub(super) fn begins_with(git: Git, path: &Path) -> io::Result<Shared> {
     let ended = child.wait()?;
     let is_failure = ended.code().is_some_and(|code| code != 0);
     match same.transpose() {
-        Ok(same) if !is_failure => Ok(same.unwrap_or(Shared::Other)),
-        Ok(_) => Ok(Shared::Other),
-        Err(error) if error.kind() == ErrorKind::TimedOut => Ok(Shared::Other),
+        Ok(Some(Shared::Whole)) if !ended.success() => Ok(Shared::Unknown),
+        Ok(Some(same)) if !is_failure => Ok(same),
+        Ok(_) => Ok(Shared::Unknown),
+        Err(error) if error.kind() == ErrorKind::TimedOut => Ok(Shared::Unknown),
         Err(error) => Err(error),
     }
 }

@@ -60,16 +60,19 @@ impl Changed {
         of: &dyn Fn(&[u8]) -> bool,
     ) -> Option<CheckoutBusy> {
         let mut found = Vec::new();
+        // A path that was removed before may be a new file of the person's.
+        let removed = self.removed.iter().filter(|name| of(name)).cloned();
+        let removed: HashSet<_> = removed.collect();
         for name in self.added.iter().filter(|name| of(name)) {
             if found.len() > NAMED_MAX {
                 break;
             }
-            find_obstacles(path, name, &self.removed, &mut found);
+            find_obstacles(path, name, &removed, &mut found);
         }
         for name in self.retyped.iter().filter(|name| of(name)) {
             let place = path.join(bytes::path(name));
             if fs::symlink_metadata(&place).is_ok_and(|kind| kind.is_dir()) {
-                below(&place, name, &self.removed, &mut found);
+                below(&place, name, &removed, &mut found);
             }
         }
         found.truncate(NAMED_MAX + 1);

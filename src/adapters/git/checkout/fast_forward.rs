@@ -34,6 +34,9 @@ pub(in super::super) fn fast_forward(
     if let Some(refused) = bring(repo, checkout, new)? {
         return Ok(refused);
     }
+    if !is_interrupted(repo) {
+        drop_pins(checkout, new);
+    }
     let answer = move_to(repo, checkout, target, (old, new));
     // An interrupted landing needs the objects.
     if !is_interrupted(repo) {
@@ -140,6 +143,20 @@ fn bring(repo: &GitRepo, checkout: &Path, new: &Oid) -> Result<Option<Answer>, R
 /// Returns the ref that keeps the objects of a landing in the user's repository until the branch has them.
 fn pin(new: &Oid) -> String {
     format!("refs/horde/landing/{new}")
+}
+
+/// Removes the refs that kept the objects of earlier landings, which were killed at their end.
+fn drop_pins(checkout: &Path, but: &Oid) {
+    let listed = git(checkout)
+        .args(["for-each-ref", "--format=%(refname)", "refs/horde/landing/"])
+        .output();
+    let listed = listed.map(|listed| listed.text()).unwrap_or_default();
+    let kept = pin(but);
+    for name in listed.lines().filter(|name| *name != kept) {
+        if let Err(why) = git(checkout).args(["update-ref", "-d", name]).run() {
+            tracing::debug!(name, %why, "the ref of an earlier landing stays in the checkout's repository until the next one");
+        }
+    }
 }
 
 /// Removes the ref that kept the objects of a landing.
@@ -293,7 +310,10 @@ fn write(repo: &GitRepo, landing: &Unfinished) -> Result<(), RepoError> {
         Ok(None)
     };
     let written = write();
-    landing.writing().ended()?;
+    match &written {
+        Ok(Some(_)) => landing.writing().refused()?,
+        _ => landing.writing().ended()?,
+    }
     let Some(why) = written? else {
         return Ok(());
     };

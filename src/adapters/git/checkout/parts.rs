@@ -16,7 +16,7 @@ use crate::ports::repo::RepoError;
 
 /// The time that a step may take, if git itself does not need more.
 const STEP: Duration = Duration::from_millis(100);
-/// The number of steps that a landing has at most, nearly: each one costs the reading of an index.
+/// The number of steps of a landing, nearly, unless filters are slow: each one costs the reading of an index.
 const STEPS: usize = 50;
 
 /// A path that changes, as `git update-index --index-info` reads it.
@@ -55,7 +55,9 @@ impl<'r> Parts<'r> {
     /// When git cannot compare them.
     pub(super) fn of(repo: &'r GitRepo, old: &Oid, new: &Oid) -> Result<Self, RepoError> {
         let mut changes = changes(repo, old, new)?;
-        changes.sort_by_key(|change| !change.line.starts_with(b"0 "));
+        // Attributes say how the others are written.
+        let is_attributes = |change: &Change| change.path.ends_with(b".gitattributes");
+        changes.sort_by_key(|change| (!change.line.starts_with(b"0 "), !is_attributes(change)));
         let parts = Self {
             repo,
             scratch: scratch(repo)?,
@@ -98,12 +100,12 @@ impl<'r> Parts<'r> {
         };
         let first = *self.first.get_or_insert(took);
         let limit = STEP.max(first * 2);
+        let least = (self.count / STEPS).max(1);
         self.size = match took {
-            took if took * 2 < limit => self.size * 2,
-            took if took > limit => self.size / 2,
-            _ => self.size,
+            took if took > limit => (self.size / 2).max(1),
+            took if took * 2 < limit => (self.size * 2).max(least),
+            _ => self.size.max(least),
         };
-        self.size = self.size.max(self.count / STEPS).max(1);
     }
 
     fn tree(&self, changes: &[Change]) -> Result<Oid, RepoError> {

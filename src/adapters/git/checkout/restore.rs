@@ -21,6 +21,8 @@ const PARTS: usize = 50;
 const LARGE: u64 = 64 * 1024;
 /// The time, in seconds, after the last file that a killed git wrote, in which it may have begun another.
 const SECONDS_AFTER: i64 = 2;
+/// The time, in seconds, in which it may have written a large one.
+const SECONDS_AFTER_LARGE: i64 = 600;
 
 /// Restores the files that a landing replaced or removed, and removes those that it added.
 ///
@@ -259,7 +261,8 @@ fn landed<'c>(
     parts.retain(|(_, seen)| match ended {
         Some(ended) => (seen.3, seen.4) <= ended,
         // git was killed, perhaps in a large file.
-        None => seen.3 <= last + SECONDS_AFTER || seen.2 > LARGE,
+        None if seen.2 > LARGE => seen.3 <= last + SECONDS_AFTER_LARGE,
+        None => seen.3 <= last + SECONDS_AFTER,
     });
     found.extend(parts);
     Ok(found)
@@ -321,7 +324,10 @@ fn hashes(landing: &Unfinished, files: &[(&Change, Stamp)]) -> Result<Vec<String
 fn content(landing: &Unfinished, change: &Change) -> Result<Content, RepoError> {
     let path = landing.worktree().join(bytes::path(&change.path));
     let (old, new) = landing.commits();
-    let shared = |commit: &Oid| {
+    let shared = |commit: &Oid, kind: Kind| {
+        if !matches!(kind, Kind::File | Kind::Link) {
+            return Ok(Shared::Other);
+        }
         let mut name = format!("{commit}:").into_bytes();
         name.extend_from_slice(&change.path);
         let written = landing
@@ -331,10 +337,18 @@ fn content(landing: &Unfinished, change: &Change) -> Result<Content, RepoError> 
             .arg(bytes::path(&name));
         begins_with(written, &path).at("cannot compare", &path)
     };
-    let (landed, before) = (shared(new)?, shared(old)?);
+    let (landed, before) = (shared(new, change.after.0)?, shared(old, change.before.0)?);
     Ok(match (landed, before) {
         (Shared::Whole, _) => Content::Landed,
         (_, Shared::Whole) => Content::Before,
+        // The landing may have written it all the same.
+        (Shared::Unknown, _) | (_, Shared::Unknown) => {
+            let path = path.display();
+            let why = format!(
+                "git cannot tell what it writes to {path}: a filter fails, or does not answer"
+            );
+            return Err(RepoError::Failed(why));
+        }
         (Shared::Part, _) | (_, Shared::Part) => Content::Part,
         (Shared::Other, Shared::Other) => Content::Persons,
     })

@@ -3,10 +3,13 @@
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::super::admin::At;
 use crate::ports::repo::RepoError;
+
+/// The time of modification that stands for a refusal.
+const REFUSED: Duration = Duration::from_secs(1);
 
 /// The mark. Its time of modification is zero while git writes. The time of its last change is by the clock that stamps the files,
 /// and a full disk takes it.
@@ -29,15 +32,24 @@ impl Writing {
         self.set(SystemTime::now())
     }
 
+    /// Notes that git refused before it wrote anything more: no file is written in part.
+    pub(super) fn refused(&self) -> Result<(), RepoError> {
+        self.set(SystemTime::UNIX_EPOCH + REFUSED)
+    }
+
     fn set(&self, at: SystemTime) -> Result<(), RepoError> {
         let marked = File::options().write(true).open(&self.0);
         let marked = marked.and_then(|file| file.set_modified(at));
         marked.at("cannot mark", &self.0)
     }
 
-    /// Returns when git ended, in seconds and nanoseconds; none while it may write, and if it was killed.
+    /// Returns when git ended to write in part, in seconds and nanoseconds; none while it may write, and if it was killed.
     pub(super) fn end(&self) -> Option<(i64, i64)> {
         let marked = fs::metadata(&self.0).ok()?;
-        (marked.mtime() != 0).then(|| (marked.ctime(), marked.ctime_nsec()))
+        match marked.mtime() {
+            0 => None,
+            1 => Some((0, 0)),
+            _ => Some((marked.ctime(), marked.ctime_nsec())),
+        }
     }
 }

@@ -13,8 +13,9 @@ use super::hash::READ_AT_ONCE;
 const BLOCK: usize = 4096;
 /// A block without data.
 const ZEROS: [u8; BLOCK] = [0; BLOCK];
-/// The type of ZFS. It has reported fresh data as a hole.
-const ZFS: u64 = 0x2fc1_2fc1;
+/// The types of file systems that report holes truly: ext4, XFS, Btrfs, tmpfs, F2FS. ZFS has reported fresh data as a hole, also
+/// from below another file system.
+const TRUE: &[u64] = &[0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010];
 
 /// A file that is read from its beginning. Its holes are given as zeros, without a read.
 pub(in super::super) struct Sparse {
@@ -34,7 +35,7 @@ impl Sparse {
     /// When the file cannot be inspected.
     pub(in super::super) fn of(file: File) -> io::Result<Self> {
         let found = file.metadata()?;
-        let has_holes = found.blocks().saturating_mul(512) < found.len() && !is_zfs(&file)?;
+        let has_holes = found.blocks().saturating_mul(512) < found.len() && tells_holes(&file)?;
         Ok(Self {
             file,
             at: 0,
@@ -66,9 +67,9 @@ impl Sparse {
     }
 }
 
-fn is_zfs(file: &File) -> io::Result<bool> {
+fn tells_holes(file: &File) -> io::Result<bool> {
     let found = fstatfs(file)?.f_type;
-    Ok(u64::try_from(found).is_ok_and(|found| found == ZFS))
+    Ok(u64::try_from(found).is_ok_and(|found| TRUE.contains(&found)))
 }
 
 impl Read for Sparse {

@@ -63,7 +63,8 @@ impl Entry {
     /// Returns the bytes that a copy of it takes: a large file takes its data, without its holes. The blocks of a small
     /// file may not be counted yet, or may be rounded up.
     pub(in super::super) fn weight(&self) -> u64 {
-        match self.stamp.size > LARGE {
+        // A file system that reports no blocks at all does not count them.
+        match self.stamp.size > LARGE && self.taken > 0 {
             true => self.stamp.size.min(self.taken),
             false => self.stamp.size,
         }

@@ -182,14 +182,21 @@ fn slow_filter(rig: &Rigged, at_first: &str) {
 /// git compares all files before it writes the first one, and would overwrite what a person saves meanwhile.
 #[test]
 fn file_that_a_person_saves_while_others_are_written_stays() {
-    for mine in ["y.slow", "z.new", "secret.ignored"] {
+    // An empty file is a beginning of what git writes there.
+    for (mine, save) in [
+        ("y.slow", "mine\n"),
+        ("z.new", "mine\n"),
+        ("secret.ignored", "mine\n"),
+        ("y.slow", ""),
+        ("z.new", ""),
+    ] {
         let rig = Rigged::local();
         fs::write(rig.origin().join(".git/info/exclude"), "*.ignored\n").unwrap();
         let names = ["a.slow", "b.slow", "c.slow", "d.slow", "y.slow"];
         let first: Vec<_> = names.map(|name| (name, "1\n")).into();
         let first = rig.commit(&rig.base, &first);
         lands(&rig, &first);
-        slow_filter(&rig, &format!("echo mine > {mine}"));
+        slow_filter(&rig, &format!("printf '{save}' > {mine}"));
         let mut second: Vec<_> = names.map(|name| (name, "2\n")).into();
         if mine != "y.slow" {
             second.push((mine, "landed\n"));
@@ -200,7 +207,7 @@ fn file_that_a_person_saves_while_others_are_written_stays() {
             matches!(refused, RepoError::CheckoutBusy { .. }),
             "{refused}"
         );
-        assert_eq!(text(rig.origin().join(mine)), "mine\n");
+        assert_eq!(text(rig.origin().join(mine)), save, "{mine}");
         assert_eq!(text(rig.origin().join("a.slow")), "1\n", "it is taken back");
         fs::remove_file(rig.origin().join(mine)).unwrap();
         rig.in_origin(&["checkout", "-q", "--", "."]);
@@ -249,4 +256,43 @@ fn landing_in_steps_replaces_files_by_directories_and_the_reverse() {
     assert_eq!(text(rig.origin().join("a/b")), "b\n");
     assert_eq!(text(rig.origin().join("d")), "now a file\n");
     assert_eq!(text(rig.origin().join("many/39")), "2\n");
+}
+
+/// The first step would be written with the attributes of before the landing.
+#[test]
+fn attributes_that_a_landing_brings_hold_for_all_its_files() {
+    let rig = Rigged::local();
+    let files = [
+        (".a", "a\n"),
+        (".gitattributes", "* text eol=crlf\n"),
+        ("z", "z\n"),
+    ];
+    let new = rig.commit(&rig.base, &files);
+    lands(&rig, &new);
+    for name in [".a", "z"] {
+        assert!(text(rig.origin().join(name)).ends_with("\r\n"), "{name}");
+    }
+}
+
+/// The landing removes a file, and a program of the person makes it again, ignored, before its directory becomes a file.
+#[test]
+fn ignored_file_that_comes_back_between_two_steps_is_not_overwritten() {
+    let rig = Rigged::local();
+    fs::write(rig.origin().join(".git/info/exclude"), "*.log\n").unwrap();
+    let slow = ["a.slow", "b.slow", "c.slow"];
+    let mut files: Vec<_> = slow.map(|name| (name, "1\n")).into();
+    files.push(("d/x.log", "old\n"));
+    let first = rig.commit(&rig.base, &files);
+    lands(&rig, &first);
+    slow_filter(&rig, "mkdir -p d; echo mine > d/x.log");
+    let mut files: Vec<_> = slow.map(|name| (name, "2\n")).into();
+    files.push(("d/x.log", ""));
+    let second = rig.commit(&first, &files);
+    let second = rig.commit(&second, &[("d", "now a file\n")]);
+    let refused = land(&rig.repo, "main", &first, &second).unwrap_err();
+    assert!(
+        matches!(refused, RepoError::CheckoutBusy { .. }),
+        "{refused}"
+    );
+    assert_eq!(text(rig.origin().join("d/x.log")), "mine\n");
 }

@@ -78,9 +78,6 @@ pub struct Raider {
 /// The answer to `review`: a recorded round of self-review.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SelfReview {
-    /// The raider.
-    #[schemars(with = "String")]
-    pub raider: RaiderId,
     /// The round.
     #[serde(flatten)]
     pub round: Round,
