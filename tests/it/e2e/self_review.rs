@@ -55,6 +55,7 @@ fn after_the_last_failed_round_the_outcome_must_be_stuck() {
             "hd review failed -m 'still wrong'",
             "try third hd --json review passed",
             "try finish hd --json done",
+            "try later hd --json done --status deferred --reason later",
             "try blank hd --json review stuck",
             "outcome passed",
             "await go",
@@ -69,6 +70,7 @@ fn after_the_last_failed_round_the_outcome_must_be_stuck() {
         finish["hint"].as_str().unwrap().contains("hd review stuck"),
         "{finish}"
     );
+    city.wait_tried("later").error(2);
     city.wait_tried("blank").error(2);
     // The outcome file is refused too, and the session is told why.
     let told = city.wait_event(1, "raider.nudged", "horde/raiders/Toast");
@@ -106,7 +108,9 @@ fn a_fresh_raider_begins_with_no_failed_rounds() {
     city.wait_status(&relic, "blocked");
     city.wait_no_raiders();
     assert_eq!(city.hd(&["relic", "reopen", &relic]).code, 0);
-    city.charge(&relic);
+    // The first incarnation of another slot has the same number.
+    let again = city.hd(&["charge", &relic, "horde", "--name", "Nux"]);
+    assert_eq!(again.code, 0, "{again:?}");
     city.wait_status(&relic, "closed");
     assert!(city.landed().contains(&"b.txt".to_owned()));
 }

@@ -290,7 +290,7 @@ fn step_by_step(
 fn write(repo: &GitRepo, landing: &Unfinished) -> Result<(), RepoError> {
     let (old, new) = landing.commits();
     let changed = Changed::of(repo, old, new)?;
-    let mut parts = Parts::of(repo, old, new)?;
+    let mut parts = Parts::of(repo, landing)?;
     landing.keep_index()?;
     let mut is_first = true;
     let mut write = || {

@@ -11,6 +11,7 @@ use super::super::admin::scratch;
 use super::super::bytes;
 use super::super::command::Git;
 use super::super::rig::{GitRepo, oid};
+use super::unfinished::Unfinished;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -31,12 +32,14 @@ pub(super) struct Parts<'r> {
     scratch: TempDir,
     /// The paths that are removed come first: a file may come in the place of a directory.
     left: std::vec::IntoIter<Change>,
+    /// The files that a filter writes, which may be slow: they come last.
+    filtered: Vec<Change>,
     count: usize,
     at: Oid,
     end: Oid,
     size: usize,
-    /// The time that the first step took.
-    first: Option<Duration>,
+    /// The time that git takes for a step that writes nothing, which is the first one.
+    idle: Option<Duration>,
     begun: Option<Instant>,
 }
 
@@ -53,20 +56,26 @@ impl<'r> Parts<'r> {
     ///
     /// # Errors
     /// When git cannot compare them.
-    pub(super) fn of(repo: &'r GitRepo, old: &Oid, new: &Oid) -> Result<Self, RepoError> {
+    pub(super) fn of(repo: &'r GitRepo, landing: &Unfinished) -> Result<Self, RepoError> {
+        let (old, new) = landing.commits();
         let mut changes = changes(repo, old, new)?;
         // Attributes say how the others are written.
         let is_attributes = |change: &Change| change.path.ends_with(b".gitattributes");
         changes.sort_by_key(|change| (!change.line.starts_with(b"0 "), !is_attributes(change)));
+        let slow = filtered(landing, &changes)?;
+        let is_slow = |change: &Change| slow.contains(&change.path);
+        let count = changes.len();
+        let (filtered, quick): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_slow);
         let parts = Self {
             repo,
             scratch: scratch(repo)?,
-            count: changes.len(),
-            left: changes.into_iter(),
+            count,
+            left: quick.into_iter(),
+            filtered,
             at: old.clone(),
             end: new.clone(),
             size: 1,
-            first: None,
+            idle: None,
             begun: None,
         };
         parts.git().args(["read-tree", old.as_str()]).run()?;
@@ -78,12 +87,25 @@ impl<'r> Parts<'r> {
     /// # Errors
     /// When its tree cannot be written.
     pub(super) fn next(&mut self) -> Result<Option<Part>, RepoError> {
-        self.resize();
+        let Some(begun) = self.begun else {
+            self.begun = Some(now());
+            let at = self.at.clone();
+            return Ok((self.count > 0).then(|| Part {
+                from: at.clone(),
+                to: at,
+                paths: HashSet::new(),
+            }));
+        };
+        self.resize(now().duration_since(begun));
+        if self.left.len() == 0 {
+            self.left = std::mem::take(&mut self.filtered).into_iter();
+            self.size = 1;
+        }
         let changes: Vec<Change> = self.left.by_ref().take(self.size).collect();
         if changes.is_empty() {
             return Ok(None);
         }
-        let to = match self.left.len() {
+        let to = match self.left.len() + self.filtered.len() {
             0 => self.end.clone(),
             _ => self.tree(&changes)?,
         };
@@ -93,13 +115,10 @@ impl<'r> Parts<'r> {
         Ok(Some(Part { from, to, paths }))
     }
 
-    /// Adapts the size of a step: a slow filter makes small ones.
-    fn resize(&mut self) {
-        let Some(took) = self.begun.map(|begun| now().duration_since(begun)) else {
-            return;
-        };
-        let first = *self.first.get_or_insert(took);
-        let limit = STEP.max(first * 2);
+    /// Adapts the size of a step to the time that the last one took.
+    fn resize(&mut self, took: Duration) {
+        let idle = *self.idle.get_or_insert(took);
+        let limit = STEP.max(idle * 2);
         let least = (self.count / STEPS).max(1);
         self.size = match took {
             took if took > limit => (self.size / 2).max(1),
@@ -127,6 +146,24 @@ impl<'r> Parts<'r> {
 #[expect(clippy::disallowed_methods, reason = "git writes in real time")]
 fn now() -> Instant {
     Instant::now()
+}
+
+/// Returns the paths that a filter writes, such as that of git-lfs.
+fn filtered(landing: &Unfinished, changes: &[Change]) -> Result<HashSet<Vec<u8>>, RepoError> {
+    let list = changes
+        .iter()
+        .flat_map(|change| [&change.path[..], b"\0"].concat());
+    let told = landing
+        .git()
+        .env("GIT_ATTR_SOURCE", landing.commits().1.as_str())
+        .args(["check-attr", "-z", "--stdin", "filter"])
+        .stdin(list.collect::<Vec<u8>>())
+        .run()?;
+    // `<path> <attribute> <value>`
+    let told: Vec<&[u8]> = told.stdout.split(|byte| *byte == 0).collect();
+    let has_filter = |told: &&[&[u8]]| !matches!(told[2], b"unspecified" | b"unset");
+    let filtered = told.chunks_exact(3).filter(has_filter);
+    Ok(filtered.map(|told| told[0].to_vec()).collect())
 }
 
 fn changes(repo: &GitRepo, old: &Oid, new: &Oid) -> Result<Vec<Change>, RepoError> {

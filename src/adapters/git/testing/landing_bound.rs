@@ -185,19 +185,24 @@ fn file_that_a_person_saves_while_others_are_written_stays() {
     // An empty file is a beginning of what git writes there.
     for (mine, save) in [
         ("y.slow", "mine\n"),
-        ("z.new", "mine\n"),
-        ("secret.ignored", "mine\n"),
+        ("z.new.slow", "mine\n"),
+        ("secret.ignored.slow", "mine\n"),
         ("y.slow", ""),
-        ("z.new", ""),
+        ("z.new.slow", ""),
     ] {
         let rig = Rigged::local();
-        fs::write(rig.origin().join(".git/info/exclude"), "*.ignored\n").unwrap();
+        fs::write(rig.origin().join(".git/info/exclude"), "*.ignored.slow\n").unwrap();
         let names = ["a.slow", "b.slow", "c.slow", "d.slow", "y.slow"];
-        let first: Vec<_> = names.map(|name| (name, "1\n")).into();
+        // After many quick files a step is large.
+        let quick: Vec<String> = (0..60).map(|number| format!("quick/{number}")).collect();
+        let quick = || quick.iter().map(String::as_str);
+        let mut first: Vec<_> = names.map(|name| (name, "1\n")).into();
+        first.extend(quick().map(|name| (name, "1\n")));
         let first = rig.commit(&rig.base, &first);
         lands(&rig, &first);
         slow_filter(&rig, &format!("printf '{save}' > {mine}"));
         let mut second: Vec<_> = names.map(|name| (name, "2\n")).into();
+        second.extend(quick().map(|name| (name, "2\n")));
         if mine != "y.slow" {
             second.push((mine, "landed\n"));
         }
@@ -281,18 +286,18 @@ fn ignored_file_that_comes_back_between_two_steps_is_not_overwritten() {
     fs::write(rig.origin().join(".git/info/exclude"), "*.log\n").unwrap();
     let slow = ["a.slow", "b.slow", "c.slow"];
     let mut files: Vec<_> = slow.map(|name| (name, "1\n")).into();
-    files.push(("d/x.log", "old\n"));
+    files.push(("d.slow/x.log", "old\n"));
     let first = rig.commit(&rig.base, &files);
     lands(&rig, &first);
-    slow_filter(&rig, "mkdir -p d; echo mine > d/x.log");
+    slow_filter(&rig, "mkdir -p d.slow; echo mine > d.slow/x.log");
     let mut files: Vec<_> = slow.map(|name| (name, "2\n")).into();
-    files.push(("d/x.log", ""));
+    files.push(("d.slow/x.log", ""));
     let second = rig.commit(&first, &files);
-    let second = rig.commit(&second, &[("d", "now a file\n")]);
+    let second = rig.commit(&second, &[("d.slow", "now a file\n")]);
     let refused = land(&rig.repo, "main", &first, &second).unwrap_err();
     assert!(
         matches!(refused, RepoError::CheckoutBusy { .. }),
         "{refused}"
     );
-    assert_eq!(text(rig.origin().join("d/x.log")), "mine\n");
+    assert_eq!(text(rig.origin().join("d.slow/x.log")), "mine\n");
 }
