@@ -133,6 +133,24 @@ async fn an_id_is_kept_where_it_is_free() {
     assert_eq!(town.relic("next").await.as_str(), "gt-10");
 }
 
+/// The relic is found again by its source, and more relics can be made.
+#[tokio::test(start_paused = true)]
+async fn an_id_that_is_far_ahead_gets_the_next_number() {
+    let town = Scenario::new().start().await;
+    let id = "gt-9223372036854775807";
+    let far = json!({
+        "source": { "system": "city:OTHER", "id": id }, "id": id, "title": id, "status": "open",
+    });
+    let told = import(&town, std::slice::from_ref(&far)).await;
+    assert_eq!(relic(&told[0]).as_str(), "gt-1");
+    let again = import(&town, &[far]).await;
+    assert_eq!(
+        (&again[0]["relic"], &again[0]["change"]),
+        (&json!("gt-1"), &json!("unchanged"))
+    );
+    assert_eq!(town.relic("next").await.as_str(), "gt-2");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_batch_is_bounded_and_stored_whole_or_not_at_all() {
     let town = Scenario::new().start().await;
