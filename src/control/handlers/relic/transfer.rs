@@ -4,20 +4,20 @@
 //! between them. A client orders the records so that each comes after its dependencies, and reads the whole file before
 //! it sends the first batch.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::edit::changes;
-use super::{nudge_all, to_json};
+use super::{guard, nudge_all, to_json};
 use crate::actors::sagas::closing;
 use crate::actors::world::World;
-use crate::control::handlers::names;
+use crate::control::handlers::{caller, names};
 use crate::control::protocol::answers::{Change, Imported};
 use crate::control::protocol::args::RelicImport;
 use crate::control::protocol::{BATCH_MAX, ControlError};
-use crate::control::server::Items;
+use crate::control::server::{Caller, Items};
 use crate::domain::asker::Asker;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RelicId;
@@ -85,10 +85,10 @@ async fn pages(
     }
 }
 
-/// Stores a batch of records.
+/// Stores a batch of records. A caller with the right to work rewrites no relic that others work on.
 pub(in crate::control::handlers) async fn import(
     world: &World,
-    asker: Asker,
+    caller: &Caller,
     args: RelicImport,
 ) -> Result<Value, ControlError> {
     if args.relics.len() > BATCH_MAX {
@@ -113,17 +113,24 @@ pub(in crate::control::handlers) async fn import(
                 .collect::<Vec<_>>(),
         );
     }
+    let asker = caller::asker(world, caller).await;
+    let for_person = caller::speaks_for_person(world, caller);
+    let refused = Arc::new(OnceLock::new());
+    let refusal = Arc::clone(&refused);
     let stored = world.store.run(move |txn| {
         let own = own_system(txn)?;
         let mut import = Import {
             txn,
             own,
             asker: &asker,
+            for_person,
+            refusal: &refusal,
         };
         let one = |(prefix, item): &(String, Item)| import.one(prefix, item);
         batch.iter().map(one).collect::<Result<Vec<_>, _>>()
     });
-    let stored = stored.await?;
+    let told = |error: StoreError| refused.get().cloned().unwrap_or_else(|| error.into());
+    let stored = stored.await.map_err(told)?;
     nudge_all(world);
     to_json(&stored)
 }
@@ -158,6 +165,10 @@ struct Import<'a> {
     /// The system of this city's own records.
     own: String,
     asker: &'a Asker,
+    /// Whether the caller may take decisions that are reserved for a person.
+    for_person: bool,
+    /// The refusal that undid the batch.
+    refusal: &'a OnceLock<ControlError>,
 }
 
 /// The links of a record, as far as they lead to relics.
@@ -324,6 +335,7 @@ impl Import<'_> {
         if !hooked && before.status != RelicStatus::Hooked && before.status != RelicStatus::Closed {
             relic.assignee.clone_from(&item.assignee);
         }
+        self.may_rewrite(&before, &relic)?;
         relic.status = import::status_after(before.status, hooked || queued, item.status);
         let changed = changes(&before, &relic);
         if changed.is_empty() {
@@ -342,6 +354,23 @@ impl Import<'_> {
         let event = NewEvent::new(EventType::RelicUpdated, &relic.id, self.asker);
         self.txn.record(&event.with(Value::Object(changed)))?;
         Ok(Change::Updated)
+    }
+
+    /// Checks that the caller may make these changes. A refusal is an error, so that the whole batch is undone.
+    fn may_rewrite(&mut self, before: &Relic, after: &Relic) -> Result<(), StoreError> {
+        let same = before.title == after.title
+            && before.body == after.body
+            && before.parent == after.parent
+            && before.deps == after.deps;
+        if same {
+            return Ok(());
+        }
+        let verdict = guard::may_rewrite(self.txn, before, self.for_person)?;
+        verdict.map_err(|refused| {
+            let error = StoreError::Conflict(refused.message.clone());
+            self.refusal.get_or_init(|| refused);
+            error
+        })
     }
 
     /// Returns the dependencies of the record, and those that were added here to relics that are not of its system.

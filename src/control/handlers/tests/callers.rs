@@ -8,7 +8,8 @@ use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::domain::city::{RestartType, Rights};
 use crate::domain::event::EventType;
-use crate::domain::ids::SessionId;
+use crate::domain::ids::{RelicId, SessionId};
+use crate::ports::relics::RelicFilter;
 use crate::ports::repo::RepoError;
 use crate::testing::world::{Scenario, Town};
 
@@ -62,6 +63,58 @@ async fn nor_does_it_take_the_work_of_others_out_of_the_queue() {
     let refused = ask_as(&town, mayor(), "relic.close", close(&charged.relic)).await;
     assert_eq!(refused.unwrap_err().kind, ErrorKind::Forbidden);
     assert!(!town.mr(&charged.relic).await.unwrap().is_final());
+    let text = json!({ "relic": charged.relic, "body": "another task" });
+    let refused = ask_as(&town, mayor(), "relic.edit", text).await;
+    assert_eq!(refused.unwrap_err().kind, ErrorKind::Forbidden);
+}
+
+/// An import rewrites no relic that a raider is hooked to, unless a person asks for it; a refused batch is undone.
+#[tokio::test(start_paused = true)]
+async fn nor_does_its_import_rewrite_the_work_of_others() {
+    let town = town(Rights::Work).await;
+    let charged = town.worker("a").await;
+    let before = town.relic_now(&charged.relic).await;
+    let other = town.relic("other").await;
+    let link = |id: &RelicId| json!({ "system": "relic", "id": id });
+    let record = |source: Value| {
+        json!({
+            "source": source, "title": before.title, "body": before.body, "status": "open",
+        })
+    };
+    let same = record(link(&charged.relic));
+    let fresh = record(json!({ "system": "beads", "id": "bd-1" }));
+    let batch = |one: &Value| json!({ "rig": "horde", "relics": [fresh, one] });
+    let with = |field: &str, value: Value| {
+        let mut record = same.clone();
+        record[field] = value;
+        record
+    };
+    let rewrites = [
+        with("title", json!("x")),
+        with("body", json!("x")),
+        with("parent", link(&other)),
+        with("deps", json!([link(&other)])),
+    ];
+    for who in [mayor(), caller(CallerRole::OwnCommand(Rights::Work))] {
+        for rewrite in &rewrites {
+            let refused = ask_as(&town, who.clone(), "relic.import", batch(rewrite)).await;
+            let refused = refused.unwrap_err();
+            assert_eq!(refused.kind, ErrorKind::Forbidden, "{rewrite}");
+            assert!(refused.message.contains("Toast"), "{refused}");
+        }
+    }
+    assert_eq!(town.relic_now(&charged.relic).await, before);
+    let all = town.store(|txn| txn.relics(&RelicFilter::default())).await;
+    assert_eq!(all.len(), 2, "the batch is undone");
+    // What changes nothing is no rewriting.
+    ask_as(&town, mayor(), "relic.import", batch(&same))
+        .await
+        .unwrap();
+    let person = caller(CallerRole::Operator);
+    ask_as(&town, person, "relic.import", batch(&rewrites[0]))
+        .await
+        .unwrap();
+    assert_eq!(town.relic_now(&charged.relic).await.title, "x");
 }
 
 #[tokio::test(start_paused = true)]

@@ -232,7 +232,15 @@ async fn agents_and_errands_take_no_work_from_others() {
     let town = with_mayor().await;
     let charged = town.worker("a").await;
     let relic = &charged.relic;
+    let other = town.relic("other").await;
+    let dep = json!({ "relic": relic, "on": other });
     let acts = [
+        ("relic.edit", json!({ "relic": relic, "title": "x" })),
+        ("relic.edit", json!({ "relic": relic, "body": "x" })),
+        ("relic.edit", json!({ "relic": relic, "parent": other })),
+        ("relic.edit", json!({ "relic": relic, "parent": "" })),
+        ("relic.dep.add", dep.clone()),
+        ("relic.dep.remove", dep),
         ("relic.close", json!({ "relic": relic, "yes": true })),
         ("relic.cancel", json!({ "relic": relic, "yes": true })),
         ("relic.edit", json!({ "relic": relic, "assignee": "mayor" })),
@@ -249,10 +257,18 @@ async fn agents_and_errands_take_no_work_from_others() {
     }
     town.pass(PATROL).await;
     assert!(town.runs(&charged.session));
-    assert_eq!(town.status(relic).await, RelicStatus::Hooked);
-    // Its text is no decision about the work, and a person may not assign it either: that is a conflict.
+    let now = town.relic_now(relic).await;
+    assert_eq!(
+        (now.status, now.title.as_str(), now.parent),
+        (RelicStatus::Hooked, "a", None)
+    );
+    assert!(now.deps.is_empty());
+    // How urgent it is, and its labels, say nothing about what is to be done.
+    let urgent = json!({ "relic": relic, "priority": 3, "label": ["x"] });
+    ask_as(&town, mayor(), "relic.edit", urgent).await.unwrap();
+    // A person may rewrite it, but may not assign it either: that is a conflict.
     let text = json!({ "relic": relic, "title": "better said" });
-    ask_as(&town, mayor(), "relic.edit", text).await.unwrap();
+    ask(&town, "relic.edit", text).await.unwrap();
     let assigned = ask(
         &town,
         "relic.edit",
