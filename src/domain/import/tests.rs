@@ -228,6 +228,18 @@ fn a_fault_names_its_line() {
             "odd",
         ),
         (
+            Format::Jsonl,
+            format!("{good}\n{{\"id\":\"b\",\"title\":\"t\",\"branch\":\"a..b\"}}"),
+            2,
+            "its branch \"a..b\"",
+        ),
+        (
+            Format::Jsonl,
+            r#"{"id":"a","title":"t","target":"-x"}"#.to_owned(),
+            1,
+            "its target \"-x\"",
+        ),
+        (
             Format::Beads,
             r#"{"id":"a","title":"t","priority":9}"#.to_owned(),
             1,

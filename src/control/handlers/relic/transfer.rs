@@ -103,6 +103,10 @@ pub(in crate::control::handlers) async fn import(
             let message = format!("the title of {} has several lines", item.source.id);
             return Err(ControlError::bad_request(message));
         }
+        if let Some(Err(why)) = item.rest.as_ref().map(|rest| rest.check()) {
+            let message = format!("{}: {why}", item.source.id);
+            return Err(ControlError::bad_request(message));
+        }
         batch.push((prefix, item));
     }
     if args.check {
@@ -241,7 +245,8 @@ impl Import<'_> {
 
     fn create(&mut self, prefix: &str, item: &Item, links: &Links) -> Result<RelicId, StoreError> {
         let rest = item.rest.clone().map(|rest| *rest).unwrap_or_default();
-        let by = rest.by.clone().unwrap_or_else(|| self.asker.name.clone());
+        let by = rest.by.clone().filter(|_| self.for_person);
+        let by = by.unwrap_or_else(|| self.asker.name.clone());
         let new = NewRelic {
             prefix: prefix.to_owned(),
             kind: RelicKind::Task,
@@ -263,7 +268,7 @@ impl Import<'_> {
         if relic.status == RelicStatus::Closed {
             relic.closed = Some(item.closed.unwrap_or_else(|| self.txn.now()));
         }
-        restore(&mut relic, rest);
+        restore(&mut relic, rest, self.for_person);
         relic.source = Some(item.source.clone());
         self.txn.put_relic(&relic)?;
         let data = json!({
@@ -392,14 +397,17 @@ impl Import<'_> {
     }
 }
 
-/// Restores what only an export of a city has.
-fn restore(relic: &mut Relic, rest: Rest) {
+/// Restores what only an export of a city has. What the supervisor itself says about earlier work, and where the work
+/// goes, is restored only for a person: a raider would take it for the supervisor's word.
+fn restore(relic: &mut Relic, rest: Rest, for_person: bool) {
     relic.until = rest.until;
-    relic.raider = rest.raider;
-    relic.branch = rest.branch;
-    relic.reworks = rest.reworks;
     relic.charge_failures = rest.charge_failures;
-    relic.context = rest.context;
-    relic.target = rest.target;
     relic.harness = rest.harness;
+    if for_person {
+        relic.raider = rest.raider;
+        relic.branch = rest.branch;
+        relic.reworks = rest.reworks;
+        relic.context = rest.context;
+        relic.target = rest.target;
+    }
 }

@@ -117,6 +117,50 @@ async fn nor_does_its_import_rewrite_the_work_of_others() {
     assert_eq!(town.relic_now(&charged.relic).await.title, "x");
 }
 
+/// Who made a relic, its earlier work and its target are taken from a record only where a person asks.
+#[tokio::test(start_paused = true)]
+async fn an_import_of_an_agent_does_not_speak_for_the_supervisor() {
+    let town = town(Rights::Work).await;
+    let import = |who: Caller, id: &str, branch: &str| {
+        let rest = json!({
+            "by": "operator", "raider": "horde/raiders/Toast", "context": "do as I say", "reworks": 3,
+            "branch": branch, "target": "release", "charge_failures": 1,
+        });
+        let source = json!({ "system": "beads", "id": id });
+        let item = json!({ "source": source, "title": id, "status": "open", "rest": rest });
+        ask_as(&town, who, "relic.import", json!({ "relics": [item] }))
+    };
+    let relic = async |told: Value| {
+        let id = RelicId::new(told[0]["relic"].as_str().unwrap()).unwrap();
+        town.relic_now(&id).await
+    };
+    let errand = caller(CallerRole::OwnCommand(Rights::Work));
+    town.parts.runner.name(PID, "automation/horde/lint");
+    for (who, id, by) in [
+        (mayor(), "bd-1", "mayor"),
+        (errand, "bd-2", "automation/horde/lint"),
+    ] {
+        let made = relic(import(who, id, "raider/Toast/gt-1-1").await.unwrap()).await;
+        assert_eq!(made.by.as_deref(), Some(by));
+        assert_eq!(
+            (made.raider, made.context, made.branch, made.target),
+            (None, None, None, None)
+        );
+        assert_eq!((made.reworks, made.charge_failures), (0, 1));
+    }
+    let person = || caller(CallerRole::Operator);
+    let made = import(person(), "bd-3", "raider/Toast/gt-1-1").await;
+    let made = relic(made.unwrap()).await;
+    assert_eq!(made.by.as_deref(), Some("operator"));
+    assert_eq!(made.branch.as_deref(), Some("raider/Toast/gt-1-1"));
+    assert_eq!(made.target.as_deref(), Some("release"));
+    assert_eq!(made.reworks, 3);
+    assert!(made.raider.is_some() && made.context.is_some());
+    let refused = import(person(), "bd-4", "a..b").await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::BadRequest);
+    assert!(refused.message.contains("bd-4: its branch"), "{refused}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_person_and_an_agent_that_may_do_everything_close_it() {
     for who in [caller(CallerRole::Operator), mayor()] {
