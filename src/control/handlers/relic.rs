@@ -24,6 +24,7 @@ use crate::control::protocol::args::{RelicClose, RelicCreate, RelicList, RelicRe
 use crate::control::server::Caller;
 use crate::domain::asker::Asker;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::RaiderId;
 use crate::domain::message;
 use crate::domain::prompt;
 use crate::domain::relic::{Relic, RelicKind, RelicStatus};
@@ -143,7 +144,8 @@ pub(super) async fn reopen(
     to_json(&relic)
 }
 
-/// Opens the relic in the store. A raider that still holds it continues with it.
+/// Opens the relic in the store. A raider that still holds it continues with it; a person or agent that it is assigned to
+/// keeps it, so that it is not charged automatically.
 fn open(
     txn: &mut dyn Txn,
     mut relic: Relic,
@@ -156,7 +158,10 @@ fn open(
         Some(_) => RelicStatus::Hooked,
         None => RelicStatus::Open,
     };
-    relic.assignee = hook.map(|hook| hook.raider.to_string());
+    let raider = hook.map(|hook| hook.raider.to_string());
+    let is_raider = |name: &String| name.parse::<RaiderId>().is_ok();
+    let kept = relic.assignee.take().filter(|name| !is_raider(name));
+    relic.assignee = raider.clone().or(kept);
     relic.closed = None;
     relic.until = None;
     // After a person's look every attempt counts from zero.
@@ -165,7 +170,7 @@ fn open(
         relic.context = Some(prompt::reopened(relic.context.as_deref(), note));
     }
     txn.put_relic(&relic)?;
-    let data = json!({ "status": relic.status, "raider": relic.assignee, "note": note });
+    let data = json!({ "status": relic.status, "raider": raider, "note": note });
     let event = NewEvent::new(EventType::RelicUpdated, &relic.id, asker);
     txn.record(&event.with(data))?;
     quarantine::close(txn, &relic.id)?;

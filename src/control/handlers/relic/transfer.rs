@@ -338,7 +338,8 @@ impl Import<'_> {
         let hooked = self.txn.hook_of_relic(&relic.id)?.is_some();
         let queued = self.txn.mrs_of(&relic.id)?.iter().any(|mr| !mr.is_final());
         if !hooked && before.status != RelicStatus::Hooked && before.status != RelicStatus::Closed {
-            relic.assignee.clone_from(&item.assignee);
+            // An assignment that was made here stays where the record has none.
+            relic.assignee = item.assignee.clone().or(relic.assignee);
         }
         self.may_rewrite(&before, &relic)?;
         relic.status = import::status_after(before.status, hooked || queued, item.status);

@@ -87,6 +87,22 @@ async fn the_status_of_hooked_queued_and_closed_relics_stays() {
     assert_eq!(town.status(&closed).await, RelicStatus::Closed);
 }
 
+/// The record's assignee counts where it has one.
+#[tokio::test(start_paused = true)]
+async fn an_assignee_that_was_set_here_stays_where_the_record_has_none() {
+    let town = Scenario::new().start().await;
+    let id = relic(&import(&town, &[item("bd-1", "open")]).await[0]);
+    let edit = json!({ "relic": id, "assignee": "alice" });
+    ask(&town, "relic.edit", edit).await.unwrap();
+    let told = import(&town, &[item("bd-1", "open")]).await;
+    assert_eq!(told[0]["change"], "unchanged");
+    assert_eq!(town.relic_now(&id).await.assignee.as_deref(), Some("alice"));
+    let mut theirs = item("bd-1", "open");
+    theirs["assignee"] = json!("bob");
+    import(&town, &[theirs]).await;
+    assert_eq!(town.relic_now(&id).await.assignee.as_deref(), Some("bob"));
+}
+
 /// Dependencies that were added here stay; those of the source follow it.
 #[tokio::test(start_paused = true)]
 async fn own_dependencies_of_an_imported_relic_stay() {

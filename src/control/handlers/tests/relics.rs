@@ -227,6 +227,29 @@ async fn a_reopened_relic_has_the_note_for_its_next_raider() {
     assert_eq!(event.data["note"], "the parser changed");
 }
 
+/// A person or agent keeps what it is assigned to, so that no raider is charged with it; a raider that is gone does not.
+#[tokio::test(start_paused = true)]
+async fn a_reopened_relic_keeps_an_assignee_that_is_no_raider() {
+    let town = Scenario::new().start().await;
+    for (assignee, kept) in [
+        ("alice", json!("alice")),
+        ("horde/raiders/Ash", json!(null)),
+    ] {
+        let relic = town.relic("a").await;
+        let edit = json!({ "relic": relic, "assignee": assignee });
+        ask(&town, "relic.edit", edit).await.unwrap();
+        let this = json!({ "relic": relic });
+        ask(&town, "relic.close", this.clone()).await.unwrap();
+        let told = ask(&town, "relic.reopen", this).await.unwrap();
+        assert_eq!(
+            (&told["status"], &told["assignee"]),
+            (&json!("open"), &kept)
+        );
+        let event = town.events(EventType::RelicUpdated).await.pop().unwrap();
+        assert_eq!(event.data["raider"], Value::Null);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn agents_and_errands_take_no_work_from_others() {
     let town = with_mayor().await;
