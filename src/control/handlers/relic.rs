@@ -117,7 +117,8 @@ pub(super) async fn close(
     to_json(&closed.relic)
 }
 
-/// Reopens a relic. A caller with the right to work may not reopen what a raider is still hooked to.
+/// Reopens a relic. One that is open stays so, and takes no note. A caller with the right to work may not reopen what a
+/// raider is still hooked to.
 pub(super) async fn reopen(
     world: &World,
     caller: &Caller,
@@ -128,13 +129,21 @@ pub(super) async fn reopen(
     let for_person = caller::speaks_for_person(world, caller);
     let reopened = world.store.run(move |txn| {
         let relic = txn.relic(&id)?;
+        let note = args.note.as_deref().map(str::trim);
+        let note = note.filter(|note| !note.is_empty());
         if relic.status == RelicStatus::Open {
-            return Ok(Ok(relic));
+            return Ok(match note {
+                None => Ok(relic),
+                Some(_) => Err(ControlError::conflict(format!(
+                    "{id} is open already: its next raider would not read the note"
+                ))
+                .hint("`hd relic edit --body` changes what it reads")),
+            });
         }
         if let Err(refused) = guard::may_reopen(txn, &relic, for_person)? {
             return Ok(Err(refused));
         }
-        open(txn, relic, args.note.as_deref(), &asker).map(Ok)
+        open(txn, relic, note, &asker).map(Ok)
     });
     let relic = reopened.await??;
     if relic.status == RelicStatus::Hooked {
@@ -166,7 +175,7 @@ fn open(
     relic.until = None;
     // After a person's look every attempt counts from zero.
     (relic.reworks, relic.charge_failures) = (0, 0);
-    if let Some(note) = note.map(str::trim).filter(|note| !note.is_empty()) {
+    if let Some(note) = note {
         relic.context = Some(prompt::reopened(relic.context.as_deref(), note));
     }
     txn.put_relic(&relic)?;

@@ -225,6 +225,15 @@ async fn a_reopened_relic_has_the_note_for_its_next_raider() {
     );
     let event = town.events(EventType::RelicUpdated).await.pop().unwrap();
     assert_eq!(event.data["note"], "the parser changed");
+    // An open relic takes no note, and says so.
+    let more = json!({ "relic": relic, "note": "and the lexer" });
+    let refused = ask(&town, "relic.reopen", more).await;
+    assert_eq!(kind(refused), ErrorKind::Conflict);
+    for note in [json!(null), json!(" ")] {
+        let again = json!({ "relic": relic, "note": note });
+        let told = ask(&town, "relic.reopen", again).await.unwrap();
+        assert_eq!(told["status"], "open");
+    }
 }
 
 /// A person or agent keeps what it is assigned to, so that no raider is charged with it; a raider that is gone does not.
