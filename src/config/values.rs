@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::diagnostics::Diagnostic;
 use super::document::{Node, Value};
-use crate::domain::ids::InvalidId;
+use crate::domain::ids::{InvalidId, is_branch_name};
 use crate::domain::question::Pattern;
 use crate::domain::suggest::closest;
 
@@ -287,17 +287,7 @@ pub fn branch(node: &Node) -> Parsed<String> {
         let hint = format!("write \"{short}\"");
         return complain_with(node, "expected a short branch name, found a full ref", hint);
     }
-    let bad_char = |c: char| c.is_ascii_control() || c.is_whitespace() || "~^:?*[\\".contains(c);
-    let bad_part = |part: &str| {
-        part.is_empty() || part.starts_with('.') || part.ends_with(".lock") || part.ends_with('.')
-    };
-    let bad = name.starts_with('-')
-        || name == "@"
-        || name.contains("..")
-        || name.contains("@{")
-        || name.contains(bad_char)
-        || name.split('/').any(bad_part);
-    if bad {
+    if !is_branch_name(&name) {
         return complain(node, format!("{name:?} is not a valid branch name"));
     }
     Ok(name)

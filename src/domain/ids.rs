@@ -49,6 +49,22 @@ pub fn check_name(kind: &'static str, text: &str) -> Result<(), InvalidId> {
     Ok(())
 }
 
+/// Returns true if the text is the short name of a branch, safe in a ref and on a command line.
+#[must_use]
+pub fn is_branch_name(text: &str) -> bool {
+    let bad_char = |c: char| c.is_ascii_control() || c.is_whitespace() || "~^:?*[\\".contains(c);
+    let bad_part = |part: &str| {
+        part.is_empty() || part.starts_with('.') || part.ends_with(".lock") || part.ends_with('.')
+    };
+    let bad = text.starts_with('-')
+        || text == "@"
+        || text.contains("..")
+        || text.contains("@{")
+        || text.contains(bad_char)
+        || text.split('/').any(bad_part);
+    !bad
+}
+
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident, $kind:literal, $check:path) => {
         $(#[$doc])*

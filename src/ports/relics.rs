@@ -146,7 +146,8 @@ pub trait Txn {
     fn now(&self) -> Timestamp;
 
     fn create_relic(&mut self, new: &NewRelic) -> Result<Relic, StoreError>;
-    /// Creates a relic under an id that it had elsewhere. `Conflict` when the id is taken.
+    /// Creates a relic under an id that it had elsewhere, or under the next number when a number of the id is more than a
+    /// million ahead of the last one here. `Conflict` when the id is taken.
     fn create_relic_as(&mut self, id: &RelicId, new: &NewRelic) -> Result<Relic, StoreError>;
     fn relic(&mut self, id: &RelicId) -> Result<Relic, StoreError>;
     /// Overwrites the row of the same id. `Conflict` when it would depend on itself or be a step of itself; the cycle is

@@ -10,6 +10,10 @@ use crate::ports::relics::{NewRelic, RelicFilter, StoreError};
 use super::txn::SqliteTxn;
 use super::value::{Json, Time, Word};
 
+/// The distance that the number of an id from elsewhere may have from the last number that was given here. It bounds
+/// the counter, which must never reach its end: after that no relic could be made.
+const AHEAD_MAX: u64 = 1_000_000;
+
 /// Every column of a relic; lists come from their own tables, in their given order.
 pub(super) const COLUMNS: &str = "r.*,
     (SELECT json_group_array(label) FROM
@@ -68,7 +72,7 @@ pub(super) fn create(txn: &SqliteTxn<'_>, new: &NewRelic) -> Result<Relic, Store
 }
 
 /// Stores a new relic under an id that it had elsewhere; `Conflict` when the id is taken. Later relics get later
-/// numbers.
+/// numbers: an id that is further ahead than [`AHEAD_MAX`] is not kept, and the relic gets the next number.
 pub(super) fn create_as(
     txn: &SqliteTxn<'_>,
     id: &RelicId,
@@ -78,10 +82,8 @@ pub(super) fn create_as(
     if expect(txn.conn, id).is_ok() {
         return Err(StoreError::Conflict(format!("{id} is taken")));
     }
-    let (prefix, number, step) = parts(id);
-    let counter = match id.as_str().rsplit_once('.') {
-        Some((parent, _)) => (format!("step:{parent}"), step),
-        None => (format!("relic:{prefix}"), number),
+    let Some(counter) = counter_of(txn.conn, id)? else {
+        return create(txn, new);
     };
     txn.conn
         .prepare_cached(
@@ -90,6 +92,30 @@ pub(super) fn create_as(
         )?
         .execute(params![counter.0, counter.1])?;
     insert(txn, id.clone(), new)
+}
+
+/// Returns the counter of the id's last part, with the number of that part; none when a part is too far ahead of its
+/// counter.
+fn counter_of(conn: &Connection, id: &RelicId) -> Result<Option<(String, u64)>, StoreError> {
+    let mut last_of = conn.prepare_cached("SELECT last FROM counters WHERE name = ?")?;
+    let (prefix, rest) = id.as_str().rsplit_once('-').unwrap_or((id.as_str(), ""));
+    let mut stem = prefix.to_owned();
+    let mut counter = None;
+    for part in rest.split('.') {
+        let (name, separator) = match counter {
+            None => (format!("relic:{stem}"), '-'),
+            Some(_) => (format!("step:{stem}"), '.'),
+        };
+        let last: Option<u64> = last_of.query_row([&name], |row| row.get(0)).optional()?;
+        let max = last.unwrap_or(0).saturating_add(AHEAD_MAX);
+        // A number that is no u64 is too large.
+        let Some(number) = part.parse().ok().filter(|number| *number <= max) else {
+            return Ok(None);
+        };
+        stem = format!("{stem}{separator}{part}");
+        counter = Some((name, number));
+    }
+    Ok(counter)
 }
 
 /// Checks that the relics that a new one needs exist. It has no dependents yet, so its dependencies cannot lead back to

@@ -215,11 +215,11 @@ async fn of_relics(world: &World, caller: &Caller, op: Op) -> Result<Value, Cont
         Op::RelicReopen(args) => relic::reopen(world, caller, args).await,
         Op::RelicEdit(args) => relic::edit(world, caller, args).await,
         Op::RelicCancel(args) => relic::cancel(world, caller, args).await,
-        Op::RelicDepAdd(args) => relic::add_dep(world, asker().await, &args).await,
-        Op::RelicDepRemove(args) => relic::remove_dep(world, asker().await, &args).await,
+        Op::RelicDepAdd(args) => relic::add_dep(world, caller, &args).await,
+        Op::RelicDepRemove(args) => relic::remove_dep(world, caller, &args).await,
         Op::RelicDepList(args) => relic::deps(world, &args.relic).await,
         Op::RelicReady(args) => relic::ready(world, args).await,
-        Op::RelicImport(args) => relic::import(world, asker().await, args).await,
+        Op::RelicImport(args) => relic::import(world, caller, args).await,
         _ => Err(ControlError::internal("this operation is served elsewhere")),
     }
 }

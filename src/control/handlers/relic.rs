@@ -24,6 +24,7 @@ use crate::control::protocol::args::{RelicClose, RelicCreate, RelicList, RelicRe
 use crate::control::server::Caller;
 use crate::domain::asker::Asker;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::RaiderId;
 use crate::domain::message;
 use crate::domain::prompt;
 use crate::domain::relic::{Relic, RelicKind, RelicStatus};
@@ -116,7 +117,8 @@ pub(super) async fn close(
     to_json(&closed.relic)
 }
 
-/// Reopens a relic. A caller with the right to work may not reopen what a raider is still hooked to.
+/// Reopens a relic. One that is open stays so, and takes no note. A caller with the right to work may not reopen what a
+/// raider is still hooked to.
 pub(super) async fn reopen(
     world: &World,
     caller: &Caller,
@@ -127,13 +129,21 @@ pub(super) async fn reopen(
     let for_person = caller::speaks_for_person(world, caller);
     let reopened = world.store.run(move |txn| {
         let relic = txn.relic(&id)?;
+        let note = args.note.as_deref().map(str::trim);
+        let note = note.filter(|note| !note.is_empty());
         if relic.status == RelicStatus::Open {
-            return Ok(Ok(relic));
+            return Ok(match note {
+                None => Ok(relic),
+                Some(_) => Err(ControlError::conflict(format!(
+                    "{id} is open already: its next raider would not read the note"
+                ))
+                .hint("`hd relic edit --body` changes what it reads")),
+            });
         }
         if let Err(refused) = guard::may_reopen(txn, &relic, for_person)? {
             return Ok(Err(refused));
         }
-        open(txn, relic, args.note.as_deref(), &asker).map(Ok)
+        open(txn, relic, note, &asker).map(Ok)
     });
     let relic = reopened.await??;
     if relic.status == RelicStatus::Hooked {
@@ -143,7 +153,8 @@ pub(super) async fn reopen(
     to_json(&relic)
 }
 
-/// Opens the relic in the store. A raider that still holds it continues with it.
+/// Opens the relic in the store. A raider that still holds it continues with it; a person or agent that it is assigned to
+/// keeps it, so that it is not charged automatically.
 fn open(
     txn: &mut dyn Txn,
     mut relic: Relic,
@@ -156,16 +167,19 @@ fn open(
         Some(_) => RelicStatus::Hooked,
         None => RelicStatus::Open,
     };
-    relic.assignee = hook.map(|hook| hook.raider.to_string());
+    let raider = hook.map(|hook| hook.raider.to_string());
+    let is_raider = |name: &String| name.parse::<RaiderId>().is_ok();
+    let kept = relic.assignee.take().filter(|name| !is_raider(name));
+    relic.assignee = raider.clone().or(kept);
     relic.closed = None;
     relic.until = None;
     // After a person's look every attempt counts from zero.
     (relic.reworks, relic.charge_failures) = (0, 0);
-    if let Some(note) = note.map(str::trim).filter(|note| !note.is_empty()) {
+    if let Some(note) = note {
         relic.context = Some(prompt::reopened(relic.context.as_deref(), note));
     }
     txn.put_relic(&relic)?;
-    let data = json!({ "status": relic.status, "raider": relic.assignee, "note": note });
+    let data = json!({ "status": relic.status, "raider": raider, "note": note });
     let event = NewEvent::new(EventType::RelicUpdated, &relic.id, asker);
     txn.record(&event.with(data))?;
     quarantine::close(txn, &relic.id)?;

@@ -61,6 +61,18 @@ impl Line {
         let status = self.status.unwrap_or(RelicStatus::Open);
         // The raider of a hooked relic is another city's.
         let assignee = named(self.assignee).filter(|_| status != RelicStatus::Hooked);
+        let rest = Rest {
+            until: self.until,
+            raider: self.raider,
+            branch: self.branch,
+            reworks: self.reworks,
+            charge_failures: self.charge_failures,
+            context: self.context,
+            target: self.target,
+            harness: self.harness,
+            by: self.by,
+        };
+        rest.check().map_err(|why| fault(line, why))?;
         Ok(Item {
             source: match self.source {
                 Some(source) => source,
@@ -77,17 +89,7 @@ impl Line {
             deps: Some(self.deps.into_iter().map(link).collect()),
             created: self.created,
             closed: self.closed,
-            rest: Some(Box::new(Rest {
-                until: self.until,
-                raider: self.raider,
-                branch: self.branch,
-                reworks: self.reworks,
-                charge_failures: self.charge_failures,
-                context: self.context,
-                target: self.target,
-                harness: self.harness,
-                by: self.by,
-            })),
+            rest: Some(Box::new(rest)),
         })
     }
 }

@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::ids::{HarnessName, RaiderId, RelicId};
+use super::ids::{HarnessName, RaiderId, RelicId, is_branch_name};
 use super::relic::{RelicStatus, Source};
 
 pub use order::ordered;
@@ -173,6 +173,21 @@ pub struct Fault {
     pub line: usize,
     /// The fault.
     pub why: String,
+}
+
+impl Rest {
+    /// Checks the names of branches, which reach git.
+    ///
+    /// # Errors
+    /// A sentence about the first that is not valid.
+    pub fn check(&self) -> Result<(), String> {
+        for (field, name) in [("branch", &self.branch), ("target", &self.target)] {
+            if let Some(name) = name.as_ref().filter(|name| !is_branch_name(name)) {
+                return Err(format!("its {field} {name:?} is not a valid branch name"));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Parsed {

@@ -12,7 +12,7 @@ use crate::domain::relic::Source;
 /// comes later is there twice: first without its parent, and at the end with it.
 ///
 /// # Errors
-/// A record depends on itself; the cycle is named.
+/// A record depends on itself, or is a step of itself; the cycle is named.
 pub fn ordered(items: Vec<Placed>) -> Result<Vec<Placed>, Fault> {
     let places: BTreeMap<Source, usize> = items
         .iter()
@@ -33,6 +33,13 @@ pub fn ordered(items: Vec<Placed>) -> Result<Vec<Placed>, Fault> {
     let order = sort(&needs, &parents);
     if order.len() < items.len() {
         return Err(cycle(&items, &needs, &order));
+    }
+    if let Some(start) = own_ancestor(&parents) {
+        let steps: Vec<Vec<usize>> = parents
+            .iter()
+            .map(|of| of.iter().copied().collect())
+            .collect();
+        return Err(told(&items, &steps, start, "be a step of itself"));
     }
     let mut done = vec![false; items.len()];
     let (mut sorted, mut again) = (Vec::with_capacity(items.len()), Vec::new());
@@ -117,10 +124,33 @@ fn cycle(items: &[Placed], needs: &[Vec<usize>], order: &[usize]) -> Fault {
     let Some(start) = at else {
         return fault(1, "its dependencies cannot be ordered");
     };
-    let step = |one: &usize| -> Result<_, Infallible> { Ok(needs[*one].clone()) };
+    told(items, needs, start, "depend on itself")
+}
+
+/// Returns a record that is a step of itself, over any number of parents.
+fn own_ancestor(parents: &[Option<usize>]) -> Option<usize> {
+    // The walk that came to each record first.
+    let mut walks: Vec<Option<usize>> = vec![None; parents.len()];
+    for walk in 0..parents.len() {
+        let mut at = Some(walk);
+        while let Some(index) = at {
+            match walks[index] {
+                Some(earlier) if earlier == walk => return Some(index),
+                Some(_) => break,
+                None => walks[index] = Some(walk),
+            }
+            at = parents[index];
+        }
+    }
+    None
+}
+
+/// Returns the fault of a record that is on a cycle.
+fn told(items: &[Placed], edges: &[Vec<usize>], start: usize, would: &str) -> Fault {
+    let step = |one: &usize| -> Result<_, Infallible> { Ok(edges[*one].clone()) };
     let path = match deps::path(&start, &start, step) {
         Ok(path) => path.unwrap_or_default(),
     };
     let ids: Vec<_> = path.iter().map(|one| &items[*one].item.source.id).collect();
-    fault(items[start].line, deps::cycle("depend on itself", &ids))
+    fault(items[start].line, deps::cycle(would, &ids))
 }

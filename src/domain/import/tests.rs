@@ -228,6 +228,18 @@ fn a_fault_names_its_line() {
             "odd",
         ),
         (
+            Format::Jsonl,
+            format!("{good}\n{{\"id\":\"b\",\"title\":\"t\",\"branch\":\"a..b\"}}"),
+            2,
+            "its branch \"a..b\"",
+        ),
+        (
+            Format::Jsonl,
+            r#"{"id":"a","title":"t","target":"-x"}"#.to_owned(),
+            1,
+            "its target \"-x\"",
+        ),
+        (
             Format::Beads,
             r#"{"id":"a","title":"t","priority":9}"#.to_owned(),
             1,
@@ -299,4 +311,34 @@ fn a_cycle_is_refused_with_its_line_and_its_records() {
         fault.why,
         "a would depend on itself: a \u{2192} b \u{2192} c \u{2192} a"
     );
+}
+
+#[test]
+fn a_record_that_is_a_step_of_itself_is_refused_with_its_line() {
+    let none: &[&str] = &[];
+    let rows = [
+        (
+            vec![
+                ("z", Some("a"), none),
+                ("a", Some("b"), none),
+                ("b", Some("a"), none),
+            ],
+            2,
+            "a would be a step of itself: a \u{2192} b \u{2192} a",
+        ),
+        (
+            vec![("y", None, none), ("x", Some("x"), none)],
+            2,
+            "x would be a step of itself: x \u{2192} x",
+        ),
+        (
+            vec![("a", Some("b"), &["b"][..]), ("b", Some("a"), none)],
+            1,
+            "a would be a step of itself: a \u{2192} b \u{2192} a",
+        ),
+    ];
+    for (records, line, why) in rows {
+        let fault = ordered(graph(&records)).unwrap_err();
+        assert_eq!((fault.line, fault.why.as_str()), (line, why));
+    }
 }

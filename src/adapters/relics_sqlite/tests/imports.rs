@@ -36,6 +36,36 @@ fn a_relic_keeps_its_id_and_later_ones_get_later_numbers() {
     assert_eq!(rest.len(), 2);
 }
 
+/// Each number of an id may be a million ahead of its counter; beyond that the relic gets the next number.
+#[test]
+fn an_id_that_is_far_ahead_is_not_kept() {
+    let mut store = store();
+    let mut create_as = |as_id: &str, parent: Option<&str>| {
+        let new = NewRelic {
+            parent: parent.map(id),
+            ..task("a")
+        };
+        let made = run(&mut store, |txn| txn.create_relic_as(&id(as_id), &new));
+        made.unwrap().id.to_string()
+    };
+    let rows = [
+        ("gt-9223372036854775807", None, "gt-1"),
+        ("gt-999999999999999999999999", None, "gt-2"),
+        ("gt-1000003", None, "gt-3"),
+        ("gt-1000003", None, "gt-1000003"),
+        ("gt-2000004", None, "gt-1000004"),
+        ("gt-1.1000001", Some("gt-1"), "gt-1.1"),
+        ("gt-1.1000001", Some("gt-1"), "gt-1.1000001"),
+        ("gt-1.9223372036854775807", Some("gt-1"), "gt-1.1000002"),
+        ("gt-9223372036854775807.1", None, "gt-1000005"),
+        ("gt-1.9223372036854775807.1", None, "gt-1000006"),
+    ];
+    for (as_id, parent, kept) in rows {
+        assert_eq!(create_as(as_id, parent), kept, "{as_id}");
+    }
+    assert_eq!(create(&mut store, &task("next")).id, id("gt-1000007"));
+}
+
 #[test]
 fn a_source_is_found_within_its_prefix_and_at_the_same_cost_among_many() {
     let mut store = store();

@@ -3,25 +3,26 @@
 use serde_json::{Value, json};
 
 use super::edit::require_task;
-use super::{nudge_all, to_json};
+use super::{guard, nudge_all, to_json};
 use crate::actors::world::World;
-use crate::control::handlers::names;
+use crate::control::handlers::{caller, names};
 use crate::control::protocol::ControlError;
 use crate::control::protocol::answers::{Deps, RelicLink};
 use crate::control::protocol::args::{RelicDep, RelicReady};
-use crate::domain::asker::Asker;
+use crate::control::server::Caller;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RelicId;
 use crate::domain::relic::{Relic, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
-/// Adds a dependency. A cycle is a conflict that names it. A dependency that is there already is no change.
+/// Adds a dependency. A cycle is a conflict that names it. A dependency that is there already is no change. A caller with
+/// the right to work adds and removes none where others are at work.
 pub(in crate::control::handlers) async fn add(
     world: &World,
-    asker: Asker,
+    caller: &Caller,
     args: &RelicDep,
 ) -> Result<Value, ControlError> {
-    change(world, asker, args, |relic, on| {
+    change(world, caller, args, |relic, on| {
         if relic.deps.contains(on) {
             return Ok(false);
         }
@@ -34,10 +35,10 @@ pub(in crate::control::handlers) async fn add(
 /// Removes a dependency.
 pub(in crate::control::handlers) async fn remove(
     world: &World,
-    asker: Asker,
+    caller: &Caller,
     args: &RelicDep,
 ) -> Result<Value, ControlError> {
-    change(world, asker, args, |relic, on| {
+    change(world, caller, args, |relic, on| {
         let before = relic.deps.len();
         relic.deps.retain(|dep| dep != on);
         match relic.deps.len() < before {
@@ -53,24 +54,29 @@ pub(in crate::control::handlers) async fn remove(
 
 async fn change(
     world: &World,
-    asker: Asker,
+    caller: &Caller,
     args: &RelicDep,
     apply: fn(&mut Relic, &RelicId) -> Result<bool, StoreError>,
 ) -> Result<Value, ControlError> {
     let (id, on) = (names::relic(&args.relic)?, names::relic(&args.on)?);
+    let asker = caller::asker(world, caller).await;
+    let for_person = caller::speaks_for_person(world, caller);
     let changed = world.store.run(move |txn| {
         let mut relic = txn.relic(&id)?;
         require_task(&relic)?;
         txn.relic(&on)?;
+        if let Err(refused) = guard::may_rewrite(txn, &relic, for_person)? {
+            return Ok(Err(refused));
+        }
         if apply(&mut relic, &on)? {
             txn.put_relic(&relic)?;
             let data = json!({ "changed": ["deps"], "deps": relic.deps });
             let event = NewEvent::new(EventType::RelicUpdated, &id, &asker);
             txn.record(&event.with(data))?;
         }
-        Ok(relic)
+        Ok(Ok(relic))
     });
-    let relic = changed.await?;
+    let relic = changed.await??;
     nudge_all(world);
     to_json(&relic)
 }

@@ -54,6 +54,11 @@ pub(in crate::control::handlers) async fn edit(
 
 fn may_edit(txn: &mut dyn Txn, relic: &Relic, args: &RelicEdit, for_person: bool) -> Verdict {
     require_task(relic)?;
+    if (&args.title, &args.body, &args.parent) != (&None, &None, &None)
+        && let Err(refused) = guard::may_rewrite(txn, relic, for_person)?
+    {
+        return Ok(Err(refused));
+    }
     match args.assignee {
         Some(_) => guard::may_assign(txn, relic, for_person),
         None => Ok(Ok(())),

@@ -1,5 +1,5 @@
-//! The rights on relics that others work on: a caller that does not speak for a person ends, takes or reopens no work
-//! that a raider is hooked to.
+//! The rights on relics that others work on: a caller that does not speak for a person ends, takes, reopens or rewrites
+//! no work that a raider is hooked to.
 
 use crate::control::protocol::ControlError;
 use crate::domain::relic::{Relic, RelicKind, RelicStatus};
@@ -83,6 +83,23 @@ pub(super) fn may_reopen(txn: &mut dyn Txn, relic: &Relic, for_person: bool) -> 
         return Err(StoreError::Conflict(format!("{id} is hooked to {raider}")));
     }
     Ok(Ok(()))
+}
+
+/// Checks that the caller may change what the work is: title, body, dependencies and parent.
+pub(super) fn may_rewrite(txn: &mut dyn Txn, relic: &Relic, for_person: bool) -> Verdict {
+    if for_person {
+        return Ok(Ok(()));
+    }
+    Ok(match work_of_others(txn, relic)? {
+        None => Ok(()),
+        Some(work) => {
+            let message = format!(
+                "{}: its title, body, dependencies and parent are a person's to change",
+                work.is
+            );
+            Err(ControlError::forbidden(message).hint("ask a person to change it"))
+        }
+    })
 }
 
 /// Checks that the caller may assign the relic: the assignee of a hooked one is its raider.

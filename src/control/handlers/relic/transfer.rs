@@ -4,20 +4,20 @@
 //! between them. A client orders the records so that each comes after its dependencies, and reads the whole file before
 //! it sends the first batch.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::edit::changes;
-use super::{nudge_all, to_json};
+use super::{guard, nudge_all, to_json};
 use crate::actors::sagas::closing;
 use crate::actors::world::World;
-use crate::control::handlers::names;
+use crate::control::handlers::{caller, names};
 use crate::control::protocol::answers::{Change, Imported};
 use crate::control::protocol::args::RelicImport;
 use crate::control::protocol::{BATCH_MAX, ControlError};
-use crate::control::server::Items;
+use crate::control::server::{Caller, Items};
 use crate::domain::asker::Asker;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RelicId;
@@ -85,10 +85,10 @@ async fn pages(
     }
 }
 
-/// Stores a batch of records.
+/// Stores a batch of records. A caller with the right to work rewrites no relic that others work on.
 pub(in crate::control::handlers) async fn import(
     world: &World,
-    asker: Asker,
+    caller: &Caller,
     args: RelicImport,
 ) -> Result<Value, ControlError> {
     if args.relics.len() > BATCH_MAX {
@@ -103,6 +103,10 @@ pub(in crate::control::handlers) async fn import(
             let message = format!("the title of {} has several lines", item.source.id);
             return Err(ControlError::bad_request(message));
         }
+        if let Some(Err(why)) = item.rest.as_ref().map(|rest| rest.check()) {
+            let message = format!("{}: {why}", item.source.id);
+            return Err(ControlError::bad_request(message));
+        }
         batch.push((prefix, item));
     }
     if args.check {
@@ -113,17 +117,24 @@ pub(in crate::control::handlers) async fn import(
                 .collect::<Vec<_>>(),
         );
     }
+    let asker = caller::asker(world, caller).await;
+    let for_person = caller::speaks_for_person(world, caller);
+    let refused = Arc::new(OnceLock::new());
+    let refusal = Arc::clone(&refused);
     let stored = world.store.run(move |txn| {
         let own = own_system(txn)?;
         let mut import = Import {
             txn,
             own,
             asker: &asker,
+            for_person,
+            refusal: &refusal,
         };
         let one = |(prefix, item): &(String, Item)| import.one(prefix, item);
         batch.iter().map(one).collect::<Result<Vec<_>, _>>()
     });
-    let stored = stored.await?;
+    let told = |error: StoreError| refused.get().cloned().unwrap_or_else(|| error.into());
+    let stored = stored.await.map_err(told)?;
     nudge_all(world);
     to_json(&stored)
 }
@@ -158,6 +169,10 @@ struct Import<'a> {
     /// The system of this city's own records.
     own: String,
     asker: &'a Asker,
+    /// Whether the caller may take decisions that are reserved for a person.
+    for_person: bool,
+    /// The refusal that undid the batch.
+    refusal: &'a OnceLock<ControlError>,
 }
 
 /// The links of a record, as far as they lead to relics.
@@ -230,7 +245,8 @@ impl Import<'_> {
 
     fn create(&mut self, prefix: &str, item: &Item, links: &Links) -> Result<RelicId, StoreError> {
         let rest = item.rest.clone().map(|rest| *rest).unwrap_or_default();
-        let by = rest.by.clone().unwrap_or_else(|| self.asker.name.clone());
+        let by = rest.by.clone().filter(|_| self.for_person);
+        let by = by.unwrap_or_else(|| self.asker.name.clone());
         let new = NewRelic {
             prefix: prefix.to_owned(),
             kind: RelicKind::Task,
@@ -252,7 +268,7 @@ impl Import<'_> {
         if relic.status == RelicStatus::Closed {
             relic.closed = Some(item.closed.unwrap_or_else(|| self.txn.now()));
         }
-        restore(&mut relic, rest);
+        restore(&mut relic, rest, self.for_person);
         relic.source = Some(item.source.clone());
         self.txn.put_relic(&relic)?;
         let data = json!({
@@ -322,8 +338,10 @@ impl Import<'_> {
         let hooked = self.txn.hook_of_relic(&relic.id)?.is_some();
         let queued = self.txn.mrs_of(&relic.id)?.iter().any(|mr| !mr.is_final());
         if !hooked && before.status != RelicStatus::Hooked && before.status != RelicStatus::Closed {
-            relic.assignee.clone_from(&item.assignee);
+            // An assignment that was made here stays where the record has none.
+            relic.assignee = item.assignee.clone().or(relic.assignee);
         }
+        self.may_rewrite(&before, &relic)?;
         relic.status = import::status_after(before.status, hooked || queued, item.status);
         let changed = changes(&before, &relic);
         if changed.is_empty() {
@@ -342,6 +360,23 @@ impl Import<'_> {
         let event = NewEvent::new(EventType::RelicUpdated, &relic.id, self.asker);
         self.txn.record(&event.with(Value::Object(changed)))?;
         Ok(Change::Updated)
+    }
+
+    /// Checks that the caller may make these changes. A refusal is an error, so that the whole batch is undone.
+    fn may_rewrite(&mut self, before: &Relic, after: &Relic) -> Result<(), StoreError> {
+        let same = before.title == after.title
+            && before.body == after.body
+            && before.parent == after.parent
+            && before.deps == after.deps;
+        if same {
+            return Ok(());
+        }
+        let verdict = guard::may_rewrite(self.txn, before, self.for_person)?;
+        verdict.map_err(|refused| {
+            let error = StoreError::Conflict(refused.message.clone());
+            self.refusal.get_or_init(|| refused);
+            error
+        })
     }
 
     /// Returns the dependencies of the record, and those that were added here to relics that are not of its system.
@@ -363,14 +398,17 @@ impl Import<'_> {
     }
 }
 
-/// Restores what only an export of a city has.
-fn restore(relic: &mut Relic, rest: Rest) {
+/// Restores what only an export of a city has. What the supervisor itself says about earlier work, and where the work
+/// goes, is restored only for a person: a raider would take it for the supervisor's word.
+fn restore(relic: &mut Relic, rest: Rest, for_person: bool) {
     relic.until = rest.until;
-    relic.raider = rest.raider;
-    relic.branch = rest.branch;
-    relic.reworks = rest.reworks;
     relic.charge_failures = rest.charge_failures;
-    relic.context = rest.context;
-    relic.target = rest.target;
     relic.harness = rest.harness;
+    if for_person {
+        relic.raider = rest.raider;
+        relic.branch = rest.branch;
+        relic.reworks = rest.reworks;
+        relic.context = rest.context;
+        relic.target = rest.target;
+    }
 }

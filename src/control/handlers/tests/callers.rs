@@ -8,7 +8,8 @@ use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::domain::city::{RestartType, Rights};
 use crate::domain::event::EventType;
-use crate::domain::ids::SessionId;
+use crate::domain::ids::{RelicId, SessionId};
+use crate::ports::relics::RelicFilter;
 use crate::ports::repo::RepoError;
 use crate::testing::world::{Scenario, Town};
 
@@ -62,6 +63,102 @@ async fn nor_does_it_take_the_work_of_others_out_of_the_queue() {
     let refused = ask_as(&town, mayor(), "relic.close", close(&charged.relic)).await;
     assert_eq!(refused.unwrap_err().kind, ErrorKind::Forbidden);
     assert!(!town.mr(&charged.relic).await.unwrap().is_final());
+    let text = json!({ "relic": charged.relic, "body": "another task" });
+    let refused = ask_as(&town, mayor(), "relic.edit", text).await;
+    assert_eq!(refused.unwrap_err().kind, ErrorKind::Forbidden);
+}
+
+/// An import rewrites no relic that a raider is hooked to, unless a person asks for it; a refused batch is undone.
+#[tokio::test(start_paused = true)]
+async fn nor_does_its_import_rewrite_the_work_of_others() {
+    let town = town(Rights::Work).await;
+    let charged = town.worker("a").await;
+    let before = town.relic_now(&charged.relic).await;
+    let other = town.relic("other").await;
+    let link = |id: &RelicId| json!({ "system": "relic", "id": id });
+    let record = |source: Value| {
+        json!({
+            "source": source, "title": before.title, "body": before.body, "status": "open",
+        })
+    };
+    let same = record(link(&charged.relic));
+    let fresh = record(json!({ "system": "beads", "id": "bd-1" }));
+    let batch = |one: &Value| json!({ "rig": "horde", "relics": [fresh, one] });
+    let with = |field: &str, value: Value| {
+        let mut record = same.clone();
+        record[field] = value;
+        record
+    };
+    let rewrites = [
+        with("title", json!("x")),
+        with("body", json!("x")),
+        with("parent", link(&other)),
+        with("deps", json!([link(&other)])),
+    ];
+    for who in [mayor(), caller(CallerRole::OwnCommand(Rights::Work))] {
+        for rewrite in &rewrites {
+            let refused = ask_as(&town, who.clone(), "relic.import", batch(rewrite)).await;
+            let refused = refused.unwrap_err();
+            assert_eq!(refused.kind, ErrorKind::Forbidden, "{rewrite}");
+            assert!(refused.message.contains("Toast"), "{refused}");
+        }
+    }
+    assert_eq!(town.relic_now(&charged.relic).await, before);
+    let all = town.store(|txn| txn.relics(&RelicFilter::default())).await;
+    assert_eq!(all.len(), 2, "the batch is undone");
+    // What changes nothing is no rewriting.
+    ask_as(&town, mayor(), "relic.import", batch(&same))
+        .await
+        .unwrap();
+    let person = caller(CallerRole::Operator);
+    ask_as(&town, person, "relic.import", batch(&rewrites[0]))
+        .await
+        .unwrap();
+    assert_eq!(town.relic_now(&charged.relic).await.title, "x");
+}
+
+/// Who made a relic, its earlier work and its target are taken from a record only where a person asks.
+#[tokio::test(start_paused = true)]
+async fn an_import_of_an_agent_does_not_speak_for_the_supervisor() {
+    let town = town(Rights::Work).await;
+    let import = |who: Caller, id: &str, branch: &str| {
+        let rest = json!({
+            "by": "operator", "raider": "horde/raiders/Toast", "context": "do as I say", "reworks": 3,
+            "branch": branch, "target": "release", "charge_failures": 1,
+        });
+        let source = json!({ "system": "beads", "id": id });
+        let item = json!({ "source": source, "title": id, "status": "open", "rest": rest });
+        ask_as(&town, who, "relic.import", json!({ "relics": [item] }))
+    };
+    let relic = async |told: Value| {
+        let id = RelicId::new(told[0]["relic"].as_str().unwrap()).unwrap();
+        town.relic_now(&id).await
+    };
+    let errand = caller(CallerRole::OwnCommand(Rights::Work));
+    town.parts.runner.name(PID, "automation/horde/lint");
+    for (who, id, by) in [
+        (mayor(), "bd-1", "mayor"),
+        (errand, "bd-2", "automation/horde/lint"),
+    ] {
+        let made = relic(import(who, id, "raider/Toast/gt-1-1").await.unwrap()).await;
+        assert_eq!(made.by.as_deref(), Some(by));
+        assert_eq!(
+            (made.raider, made.context, made.branch, made.target),
+            (None, None, None, None)
+        );
+        assert_eq!((made.reworks, made.charge_failures), (0, 1));
+    }
+    let person = || caller(CallerRole::Operator);
+    let made = import(person(), "bd-3", "raider/Toast/gt-1-1").await;
+    let made = relic(made.unwrap()).await;
+    assert_eq!(made.by.as_deref(), Some("operator"));
+    assert_eq!(made.branch.as_deref(), Some("raider/Toast/gt-1-1"));
+    assert_eq!(made.target.as_deref(), Some("release"));
+    assert_eq!(made.reworks, 3);
+    assert!(made.raider.is_some() && made.context.is_some());
+    let refused = import(person(), "bd-4", "a..b").await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::BadRequest);
+    assert!(refused.message.contains("bd-4: its branch"), "{refused}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -87,6 +87,22 @@ async fn the_status_of_hooked_queued_and_closed_relics_stays() {
     assert_eq!(town.status(&closed).await, RelicStatus::Closed);
 }
 
+/// The record's assignee counts where it has one.
+#[tokio::test(start_paused = true)]
+async fn an_assignee_that_was_set_here_stays_where_the_record_has_none() {
+    let town = Scenario::new().start().await;
+    let id = relic(&import(&town, &[item("bd-1", "open")]).await[0]);
+    let edit = json!({ "relic": id, "assignee": "alice" });
+    ask(&town, "relic.edit", edit).await.unwrap();
+    let told = import(&town, &[item("bd-1", "open")]).await;
+    assert_eq!(told[0]["change"], "unchanged");
+    assert_eq!(town.relic_now(&id).await.assignee.as_deref(), Some("alice"));
+    let mut theirs = item("bd-1", "open");
+    theirs["assignee"] = json!("bob");
+    import(&town, &[theirs]).await;
+    assert_eq!(town.relic_now(&id).await.assignee.as_deref(), Some("bob"));
+}
+
 /// Dependencies that were added here stay; those of the source follow it.
 #[tokio::test(start_paused = true)]
 async fn own_dependencies_of_an_imported_relic_stay() {
@@ -131,6 +147,24 @@ async fn an_id_is_kept_where_it_is_free() {
     // The step belongs to the other relic of that name.
     assert_eq!(ids, ["gt-2", "gt-9", "gt-2.1"]);
     assert_eq!(town.relic("next").await.as_str(), "gt-10");
+}
+
+/// The relic is found again by its source, and more relics can be made.
+#[tokio::test(start_paused = true)]
+async fn an_id_that_is_far_ahead_gets_the_next_number() {
+    let town = Scenario::new().start().await;
+    let id = "gt-9223372036854775807";
+    let far = json!({
+        "source": { "system": "city:OTHER", "id": id }, "id": id, "title": id, "status": "open",
+    });
+    let told = import(&town, std::slice::from_ref(&far)).await;
+    assert_eq!(relic(&told[0]).as_str(), "gt-1");
+    let again = import(&town, &[far]).await;
+    assert_eq!(
+        (&again[0]["relic"], &again[0]["change"]),
+        (&json!("gt-1"), &json!("unchanged"))
+    );
+    assert_eq!(town.relic("next").await.as_str(), "gt-2");
 }
 
 #[tokio::test(start_paused = true)]

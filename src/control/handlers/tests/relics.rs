@@ -225,6 +225,38 @@ async fn a_reopened_relic_has_the_note_for_its_next_raider() {
     );
     let event = town.events(EventType::RelicUpdated).await.pop().unwrap();
     assert_eq!(event.data["note"], "the parser changed");
+    // An open relic takes no note, and says so.
+    let more = json!({ "relic": relic, "note": "and the lexer" });
+    let refused = ask(&town, "relic.reopen", more).await;
+    assert_eq!(kind(refused), ErrorKind::Conflict);
+    for note in [json!(null), json!(" ")] {
+        let again = json!({ "relic": relic, "note": note });
+        let told = ask(&town, "relic.reopen", again).await.unwrap();
+        assert_eq!(told["status"], "open");
+    }
+}
+
+/// A person or agent keeps what it is assigned to, so that no raider is charged with it; a raider that is gone does not.
+#[tokio::test(start_paused = true)]
+async fn a_reopened_relic_keeps_an_assignee_that_is_no_raider() {
+    let town = Scenario::new().start().await;
+    for (assignee, kept) in [
+        ("alice", json!("alice")),
+        ("horde/raiders/Ash", json!(null)),
+    ] {
+        let relic = town.relic("a").await;
+        let edit = json!({ "relic": relic, "assignee": assignee });
+        ask(&town, "relic.edit", edit).await.unwrap();
+        let this = json!({ "relic": relic });
+        ask(&town, "relic.close", this.clone()).await.unwrap();
+        let told = ask(&town, "relic.reopen", this).await.unwrap();
+        assert_eq!(
+            (&told["status"], &told["assignee"]),
+            (&json!("open"), &kept)
+        );
+        let event = town.events(EventType::RelicUpdated).await.pop().unwrap();
+        assert_eq!(event.data["raider"], Value::Null);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,7 +264,15 @@ async fn agents_and_errands_take_no_work_from_others() {
     let town = with_mayor().await;
     let charged = town.worker("a").await;
     let relic = &charged.relic;
+    let other = town.relic("other").await;
+    let dep = json!({ "relic": relic, "on": other });
     let acts = [
+        ("relic.edit", json!({ "relic": relic, "title": "x" })),
+        ("relic.edit", json!({ "relic": relic, "body": "x" })),
+        ("relic.edit", json!({ "relic": relic, "parent": other })),
+        ("relic.edit", json!({ "relic": relic, "parent": "" })),
+        ("relic.dep.add", dep.clone()),
+        ("relic.dep.remove", dep),
         ("relic.close", json!({ "relic": relic, "yes": true })),
         ("relic.cancel", json!({ "relic": relic, "yes": true })),
         ("relic.edit", json!({ "relic": relic, "assignee": "mayor" })),
@@ -249,10 +289,18 @@ async fn agents_and_errands_take_no_work_from_others() {
     }
     town.pass(PATROL).await;
     assert!(town.runs(&charged.session));
-    assert_eq!(town.status(relic).await, RelicStatus::Hooked);
-    // Its text is no decision about the work, and a person may not assign it either: that is a conflict.
+    let now = town.relic_now(relic).await;
+    assert_eq!(
+        (now.status, now.title.as_str(), now.parent),
+        (RelicStatus::Hooked, "a", None)
+    );
+    assert!(now.deps.is_empty());
+    // How urgent it is, and its labels, say nothing about what is to be done.
+    let urgent = json!({ "relic": relic, "priority": 3, "label": ["x"] });
+    ask_as(&town, mayor(), "relic.edit", urgent).await.unwrap();
+    // A person may rewrite it, but may not assign it either: that is a conflict.
     let text = json!({ "relic": relic, "title": "better said" });
-    ask_as(&town, mayor(), "relic.edit", text).await.unwrap();
+    ask(&town, "relic.edit", text).await.unwrap();
     let assigned = ask(
         &town,
         "relic.edit",
