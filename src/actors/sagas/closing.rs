@@ -26,8 +26,11 @@ pub enum Landing {
 /// # Errors
 /// The store's.
 pub fn landing(txn: &mut dyn Txn, relic: &RelicId) -> Result<Option<Landing>, StoreError> {
-    for MergeRequest { id, state, .. } in txn.mrs_of(relic)? {
-        if state == MrState::Merged {
+    let is_closed = txn.relic(relic)?.status == RelicStatus::Closed;
+    for mr in txn.mrs_of(relic)? {
+        let MergeRequest { id, state, .. } = mr;
+        // One that is settled is of the time before a relic was reopened.
+        if state == MrState::Merged && (is_closed || mr.settled_at.is_none()) {
             return Ok(Some(Landing::Landed(id)));
         }
         if txn.saga_of(SagaKind::Land, id.as_str())?.is_some() {

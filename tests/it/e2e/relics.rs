@@ -135,6 +135,11 @@ fn cancel_ends_the_raider_and_keeps_its_work() {
     city.wait_status(&landed, "closed");
     let refused = city.hd(&["relic", "cancel", &landed, "--yes"]).error(1);
     assert_eq!(refused["kind"], "conflict");
+    // What landed before is no reason when it is reopened.
+    city.hd(&["relic", "reopen", &landed, "-m", "a case is left"])
+        .json();
+    city.hd(&["relic", "cancel", &landed, "--yes"]).json();
+    city.wait_status(&landed, "closed");
 }
 
 #[test]

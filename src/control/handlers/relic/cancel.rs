@@ -24,6 +24,7 @@ use crate::control::server::Caller;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::ids::RelicId;
+use crate::domain::merge::MrState;
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
@@ -53,8 +54,16 @@ pub(in crate::control::handlers) async fn cancel(
             let queued = open_mrs(world, &id).await?;
             let nuked = end_raider(world, &hook, args.reason, asker).await?;
             nudge_all(world);
+            let merged = queued.clone();
             let relic = world.store.run(move |txn| {
                 let relic = txn.relic(&id)?;
+                // It may have landed while the raider was removed.
+                for mr in &merged {
+                    if txn.mr(mr)?.state == MrState::Merged {
+                        let why = format!("{id} has landed ({mr})");
+                        return Err(StoreError::Conflict(why));
+                    }
+                }
                 if relic.status != RelicStatus::Closed {
                     refuse_landing(txn, &id)?;
                 }

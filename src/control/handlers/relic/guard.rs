@@ -78,6 +78,13 @@ pub(super) fn may_reopen(txn: &mut dyn Txn, relic: &Relic, for_person: bool) -> 
             ControlError::forbidden(message).hint("ask a person to reopen it")
         ));
     }
+    if relic.status == RelicStatus::Blocked && !for_person {
+        // Its counters of attempts begin again (`rules.md`, relic status).
+        let message = format!("{id} is blocked until a person has looked");
+        return Ok(Err(
+            ControlError::forbidden(message).hint("ask a person to reopen it")
+        ));
+    }
     if relic.status == RelicStatus::Hooked {
         let raider = relic.assignee.clone().unwrap_or_default();
         return Err(StoreError::Conflict(format!("{id} is hooked to {raider}")));
