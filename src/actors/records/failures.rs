@@ -21,8 +21,14 @@ const ATTEMPTS: u32 = 3;
 /// The store's.
 pub fn count(txn: &mut dyn Txn, id: &RelicId, rig: &RigName, why: &str) -> Result<(), StoreError> {
     let mut relic = txn.relic(id)?;
-    if relic.status != RelicStatus::Open {
+    if relic.status != RelicStatus::Open || relic.assignee.is_some() {
         return Ok(());
+    }
+    for dep in &relic.deps {
+        // The dependency was added during the charge.
+        if txn.relic(dep)?.status != RelicStatus::Closed {
+            return Ok(());
+        }
     }
     relic.charge_failures += 1;
     if relic.charge_failures >= ATTEMPTS {

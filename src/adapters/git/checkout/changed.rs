@@ -14,9 +14,9 @@ use crate::ports::repo::RepoError;
 /// The paths that a landing changes.
 pub(super) struct Changed {
     pub(super) all: HashSet<Vec<u8>>,
-    added: Vec<Vec<u8>>,
+    added: HashSet<Vec<u8>>,
     /// Paths of which the kind changes: a file, a link, a submodule.
-    retyped: Vec<Vec<u8>>,
+    retyped: HashSet<Vec<u8>>,
     removed: HashSet<Vec<u8>>,
 }
 
@@ -29,12 +29,13 @@ impl Changed {
             .run()?;
         let mut fields = bytes::split(&diff.stdout);
         let mut all = HashSet::new();
-        let (mut added, mut retyped, mut removed) = (Vec::new(), Vec::new(), HashSet::new());
+        let (mut added, mut retyped, mut removed) =
+            (HashSet::new(), HashSet::new(), HashSet::new());
         while let (Some(status), Some(name)) = (fields.next(), fields.next()) {
             all.insert(name.to_vec());
             match status {
-                b"A" => added.push(name.to_vec()),
-                b"T" => retyped.push(name.to_vec()),
+                b"A" => drop(added.insert(name.to_vec())),
+                b"T" => drop(retyped.insert(name.to_vec())),
                 b"D" => drop(removed.insert(name.to_vec())),
                 _ => {}
             }
@@ -50,26 +51,23 @@ impl Changed {
     /// Returns the untracked files, including ignored ones, in place of files that the landing adds. git removes the checkout of a
     /// submodule that becomes a file, with everything in it.
     pub(super) fn obstacles(&self, path: &Path) -> Option<CheckoutBusy> {
-        self.obstacles_of(path, &|_| true)
+        self.obstacles_of(path, &self.all)
     }
 
     /// As [`Changed::obstacles`], of some of the paths.
-    pub(super) fn obstacles_of(
-        &self,
-        path: &Path,
-        of: &dyn Fn(&[u8]) -> bool,
-    ) -> Option<CheckoutBusy> {
+    pub(super) fn obstacles_of(&self, path: &Path, of: &HashSet<Vec<u8>>) -> Option<CheckoutBusy> {
         let mut found = Vec::new();
         // A path that was removed before may be a new file of the person's.
-        let removed = self.removed.iter().filter(|name| of(name)).cloned();
-        let removed: HashSet<_> = removed.collect();
-        for name in self.added.iter().filter(|name| of(name)) {
+        let removed: HashSet<_> = of.intersection(&self.removed).cloned().collect();
+        let mut added: Vec<_> = of.intersection(&self.added).collect();
+        added.sort();
+        for name in added {
             if found.len() > NAMED_MAX {
                 break;
             }
             find_obstacles(path, name, &removed, &mut found);
         }
-        for name in self.retyped.iter().filter(|name| of(name)) {
+        for name in of.intersection(&self.retyped) {
             let place = path.join(bytes::path(name));
             if fs::symlink_metadata(&place).is_ok_and(|kind| kind.is_dir()) {
                 below(&place, name, &removed, &mut found);

@@ -13,7 +13,7 @@ use super::super::push::Answer;
 use super::super::ref_transaction::Prepared;
 use super::super::rig::GitRepo;
 use super::changed::Changed;
-use super::parts::Parts;
+use super::parts::{Part, Parts};
 use super::recovery::is_interrupted;
 use super::unfinished::{Ended, Unfinished};
 use super::{Worktree, about, busy, free, persons_git, worktrees};
@@ -296,16 +296,15 @@ fn write(repo: &GitRepo, landing: &Unfinished) -> Result<(), RepoError> {
     let mut write = || {
         while let Some(part) = parts.next()? {
             // git overwrites ignored files, and a build of the person may make one at any time.
-            let obstacles =
-                changed.obstacles_of(landing.worktree(), &|path| part.paths.contains(path));
+            let obstacles = changed.obstacles_of(landing.worktree(), &part.paths);
             let refused = match obstacles {
                 Some(why) => Some(why),
-                None => write_part(landing, &part.from, &part.to)?.map(CheckoutBusy::Changed),
+                None => write_part(landing, &part)?.map(CheckoutBusy::Changed),
             };
             if let Some(why) = refused {
                 return Ok(Some(why));
             }
-            is_first = false;
+            is_first &= part.paths.is_empty();
         }
         Ok(None)
     };
@@ -324,10 +323,14 @@ fn write(repo: &GitRepo, landing: &Unfinished) -> Result<(), RepoError> {
 }
 
 /// Writes the files that differ between two trees. Returns git's refusal, before which it wrote nothing.
-fn write_part(landing: &Unfinished, from: &Oid, to: &Oid) -> Result<Option<String>, RepoError> {
+fn write_part(landing: &Unfinished, part: &Part) -> Result<Option<String>, RepoError> {
+    // The first part, which has no files, measures git alone.
+    let dry: &[&str] = if part.paths.is_empty() { &["-n"] } else { &[] };
     let written = landing
         .git()
-        .args(["read-tree", "-m", "-u", from.as_str(), to.as_str()])
+        .args(["read-tree", "-m", "-u"])
+        .args(dry)
+        .args([part.from.as_str(), part.to.as_str()])
         .output()?;
     let said = written.stderr.trim();
     match written.ok() {

@@ -15,7 +15,7 @@ use super::unfinished::Unfinished;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// The time that a step may take, if git itself does not need more.
+/// The time that the files of a step may take, beside what git itself needs.
 const STEP: Duration = Duration::from_millis(100);
 /// The number of steps of a landing, nearly, unless filters are slow: each one costs the reading of an index.
 const STEPS: usize = 50;
@@ -26,6 +26,18 @@ struct Change {
     line: Vec<u8>,
 }
 
+impl Change {
+    fn is_removal(&self) -> bool {
+        self.line.starts_with(b"0 ")
+    }
+
+    /// Returns true if it says how other files are written.
+    fn is_attributes(&self) -> bool {
+        let name = self.path.rsplit(|byte| *byte == b'/').next();
+        name == Some(b".gitattributes")
+    }
+}
+
 /// The steps from one tree to another, each of them a tree in ours.
 pub(super) struct Parts<'r> {
     repo: &'r GitRepo,
@@ -34,6 +46,8 @@ pub(super) struct Parts<'r> {
     left: std::vec::IntoIter<Change>,
     /// The files that a filter writes, which may be slow: they come last.
     filtered: Vec<Change>,
+    /// Set when only those are left.
+    is_filtered: bool,
     count: usize,
     at: Oid,
     end: Oid,
@@ -59,11 +73,11 @@ impl<'r> Parts<'r> {
     pub(super) fn of(repo: &'r GitRepo, landing: &Unfinished) -> Result<Self, RepoError> {
         let (old, new) = landing.commits();
         let mut changes = changes(repo, old, new)?;
-        // Attributes say how the others are written.
-        let is_attributes = |change: &Change| change.path.ends_with(b".gitattributes");
-        changes.sort_by_key(|change| (!change.line.starts_with(b"0 "), !is_attributes(change)));
+        changes.sort_by_key(|change| (!change.is_removal(), !change.is_attributes()));
         let slow = filtered(landing, &changes)?;
-        let is_slow = |change: &Change| slow.contains(&change.path);
+        let is_slow = |change: &Change| {
+            !change.is_removal() && !change.is_attributes() && slow.contains(&change.path)
+        };
         let count = changes.len();
         let (filtered, quick): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_slow);
         let parts = Self {
@@ -72,6 +86,7 @@ impl<'r> Parts<'r> {
             count,
             left: quick.into_iter(),
             filtered,
+            is_filtered: false,
             at: old.clone(),
             end: new.clone(),
             size: 1,
@@ -99,7 +114,7 @@ impl<'r> Parts<'r> {
         self.resize(now().duration_since(begun));
         if self.left.len() == 0 {
             self.left = std::mem::take(&mut self.filtered).into_iter();
-            self.size = 1;
+            (self.size, self.is_filtered) = (1, true);
         }
         let changes: Vec<Change> = self.left.by_ref().take(self.size).collect();
         if changes.is_empty() {
@@ -115,14 +130,17 @@ impl<'r> Parts<'r> {
         Ok(Some(Part { from, to, paths }))
     }
 
-    /// Adapts the size of a step to the time that the last one took.
+    /// Adapts the size of a step to the time that the last one took beside git's own.
     fn resize(&mut self, took: Duration) {
-        let idle = *self.idle.get_or_insert(took);
-        let limit = STEP.max(idle * 2);
-        let least = (self.count / STEPS).max(1);
-        self.size = match took {
-            took if took > limit => (self.size / 2).max(1),
-            took if took * 2 < limit => (self.size * 2).max(least),
+        let idle = self.idle.map_or(took, |idle| idle.min(took));
+        self.idle = Some(idle);
+        let least = match self.is_filtered {
+            true => 1,
+            false => (self.count / STEPS).max(1),
+        };
+        self.size = match took.saturating_sub(idle) {
+            own if own > STEP => (self.size / 2).max(1),
+            own if own * 2 < STEP => (self.size * 2).max(least),
             _ => self.size.max(least),
         };
     }

@@ -34,7 +34,7 @@ pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
     let (known, sparse) = indexed(worktree, &changes)?;
     changes.retain(|change| !sparse.contains(&change.path));
     // All are read before the first is changed: attributes are among them.
-    let landed = landed(landing, &changes)?;
+    let (landed, unknown) = landed(landing, &changes)?;
     let place = |change: &Change| worktree.join(bytes::path(&change.path));
     // A person may have saved one while the others were read.
     let is_same = |change: &Change, seen: &Stamp| stamp(&place(change)) == Some(*seen);
@@ -71,15 +71,22 @@ pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
         .partition(|change| change.path.ends_with(b".gitattributes"));
     // In parts, because a filter may be slow and a person may save one meanwhile.
     let part = (others.len() / PARTS).max(1);
+    let mut failure = unknown;
     for files in [&attributes[..]].into_iter().chain(others.chunks(part)) {
         let is_as_seen = |change: &&&Change| {
             let now = stamp(&place(change));
             now.is_none() || now == seen.get(&change.path[..]).copied()
         };
         let files: Vec<&Change> = files.iter().filter(is_as_seen).copied().collect();
-        check_out(landing, &files)?;
+        // A filter that fails stops only its part.
+        if let Err(why) = check_out(landing, &files) {
+            failure.get_or_insert(why);
+        }
     }
-    landing.use_index()
+    match failure {
+        Some(why) => Err(why),
+        None => landing.use_index(),
+    }
 }
 
 /// Removes a file that a landing added, and the directories that are empty without it.
@@ -206,11 +213,11 @@ fn stamp(path: &Path) -> Option<Stamp> {
     fs::symlink_metadata(path).ok().map(stamp)
 }
 
+/// The changes whose paths are there as the landing leaves them, and the error for those of which git cannot tell.
+type Landed<'c> = (Vec<(&'c Change, Stamp)>, Option<RepoError>);
+
 /// Returns the changes whose paths are there as the landing leaves them.
-fn landed<'c>(
-    landing: &Unfinished,
-    changes: &'c [Change],
-) -> Result<Vec<(&'c Change, Stamp)>, RepoError> {
+fn landed<'c>(landing: &Unfinished, changes: &'c [Change]) -> Result<Landed<'c>, RepoError> {
     let worktree = landing.worktree();
     let (mut found, mut files) = (Vec::new(), Vec::new());
     for change in changes {
@@ -238,7 +245,7 @@ fn landed<'c>(
         }
     }
     let ids = hashes(landing, &files)?;
-    let (mut parts, mut last) = (Vec::new(), landing.began());
+    let (mut parts, mut last, mut unknown) = (Vec::new(), landing.began(), None);
     for ((change, seen), id) in files.into_iter().zip(ids) {
         let content = match id {
             id if id == change.after.1.as_str() => Content::Landed,
@@ -251,6 +258,14 @@ fn landed<'c>(
             Content::Before => {}
             Content::Part => parts.push((change, seen)),
             Content::Persons => continue,
+            Content::Unknown => {
+                let path = bytes::lossy(&change.path);
+                let why = format!(
+                    "git cannot tell what it writes to {path}: a filter fails, or does not answer"
+                );
+                unknown.get_or_insert(RepoError::Failed(why));
+                continue;
+            }
         }
         last = match content {
             Content::Part => last,
@@ -265,7 +280,7 @@ fn landed<'c>(
         None => seen.3 <= last + SECONDS_AFTER,
     });
     found.extend(parts);
-    Ok(found)
+    Ok((found, unknown))
 }
 
 /// The origin of what is in a file that a landing changes.
@@ -280,6 +295,8 @@ enum Content {
     Part,
     /// A person wrote it.
     Persons,
+    /// A filter fails, or does not answer.
+    Unknown,
 }
 
 /// Returns true if something that is no directory is above the path: the person, or the landing itself, put it there.
@@ -341,14 +358,9 @@ fn content(landing: &Unfinished, change: &Change) -> Result<Content, RepoError> 
     Ok(match (landed, before) {
         (Shared::Whole, _) => Content::Landed,
         (_, Shared::Whole) => Content::Before,
-        // The landing may have written it all the same.
-        (Shared::Unknown, _) | (_, Shared::Unknown) => {
-            let path = path.display();
-            let why = format!(
-                "git cannot tell what it writes to {path}: a filter fails, or does not answer"
-            );
-            return Err(RepoError::Failed(why));
-        }
+        // The landing only removes it.
+        (_, Shared::Unknown) if change.after.0 == Kind::Absent => Content::Before,
+        (Shared::Unknown, _) | (_, Shared::Unknown) => Content::Unknown,
         (Shared::Part, _) | (_, Shared::Part) => Content::Part,
         (Shared::Other, Shared::Other) => Content::Persons,
     })

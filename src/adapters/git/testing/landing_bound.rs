@@ -301,3 +301,44 @@ fn ignored_file_that_comes_back_between_two_steps_is_not_overwritten() {
     );
     assert_eq!(text(rig.origin().join("d.slow/x.log")), "mine\n");
 }
+
+/// A file that a filter wrote makes room for a file, and for a directory.
+#[test]
+fn removed_file_with_a_filter_is_in_no_way() {
+    let rig = Rigged::local();
+    slow_filter(&rig, "true");
+    let first = rig.commit(&rig.base, &[("d/x.slow", "x\n"), ("m.slow", "m\n")]);
+    lands(&rig, &first);
+    let second = rig.commit(&first, &[("d/x.slow", ""), ("m.slow", "")]);
+    let second = rig.commit(&second, &[("d", "d\n"), ("m.slow/a", "a\n")]);
+    land(&rig.repo, "main", &first, &second).unwrap();
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+    assert_eq!(text(rig.origin().join("d")), "d\n");
+    assert_eq!(text(rig.origin().join("m.slow/a")), "a\n");
+}
+
+/// Nothing that the filter has to do with is in the way of the other files.
+#[test]
+fn filter_that_cannot_tell_stops_only_its_own_file() {
+    let rig = Rigged::local();
+    let attributes = rig.origin().join(".git/info/attributes");
+    fs::write(attributes, "*.big filter=x\n").unwrap();
+    let new = rig.commit(&rig.base, &[("file", "landed\n"), ("a.big", "b\n")]);
+    half_landed(&rig, &new, false);
+    for (key, value) in [
+        ("filter.x.smudge", "false"),
+        ("filter.x.clean", "false"),
+        ("filter.x.required", "true"),
+    ] {
+        rig.in_origin(&["config", key, value]);
+    }
+    let refused = recover(&rig.repo).unwrap_err().to_string();
+    assert!(refused.contains("a.big"), "{refused}");
+    assert_eq!(text(rig.origin().join("file")), "1\n2\n3\n");
+    assert!(record(&rig).exists(), "it is tried again");
+    rig.in_origin(&["config", "filter.x.required", "false"]);
+    rig.in_origin(&["config", "filter.x.smudge", "cat"]);
+    rig.in_origin(&["config", "filter.x.clean", "cat"]);
+    recover(&rig.repo).unwrap();
+    assert!(!rig.origin().join("a.big").exists());
+}

@@ -169,7 +169,7 @@ struct Import<'a> {
     /// The system of this city's own records.
     own: String,
     asker: &'a Asker,
-    /// Whether the caller may take decisions that are reserved for a person.
+    /// Set when the caller may take decisions that are reserved for a person.
     for_person: bool,
     /// The refusal that undid the batch.
     refusal: &'a OnceLock<ControlError>,

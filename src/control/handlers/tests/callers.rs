@@ -117,7 +117,7 @@ async fn nor_does_its_import_rewrite_the_work_of_others() {
     assert_eq!(town.relic_now(&charged.relic).await.title, "x");
 }
 
-/// Who made a relic, its earlier work and its target are taken from a record only where a person asks.
+/// The maker of a relic, its earlier work and its target are taken from a record only where a person asks.
 #[tokio::test(start_paused = true)]
 async fn an_import_of_an_agent_does_not_speak_for_the_supervisor() {
     let town = town(Rights::Work).await;
