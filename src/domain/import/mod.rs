@@ -277,8 +277,8 @@ fn named(name: Option<String>) -> Option<String> {
     name.filter(|name| !name.trim().is_empty())
 }
 
-/// Returns the status of a relic after an import. What a raider is bound to, or what waits to land, is the
-/// supervisor's (`bound`); a closed relic stays closed; a blocked or deferred one waits for a person, or is closed.
+/// Returns the status of a relic after an import. An import does not change the status of a relic that a raider is bound
+/// to or that waits to land (`bound`); a closed relic stays closed; a blocked or deferred one waits for a person, or is closed.
 #[must_use]
 pub fn status_after(now: RelicStatus, bound: bool, given: RelicStatus) -> RelicStatus {
     match (now, given) {

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::super::bytes;
+use super::super::command::Git;
 use super::super::rig::GitRepo;
 use super::{NAMED_MAX, named};
 use crate::domain::ids::Oid;
@@ -113,4 +114,39 @@ fn below(dir: &Path, name: &[u8], removed: &HashSet<Vec<u8>>, found: &mut Vec<St
             _ => found.push(bytes::lossy(&name)),
         }
     }
+}
+
+/// A path that differs between two commits, as git lists it.
+pub(super) struct Raw {
+    /// The modes before and after; of zeros where it is absent.
+    pub(super) modes: (String, String),
+    /// The objects before and after.
+    pub(super) ids: (Oid, Oid),
+    pub(super) path: Vec<u8>,
+}
+
+/// Lists the paths that differ between two commits.
+pub(super) fn raw(git: Git, old: &Oid, new: &Oid) -> Result<Vec<Raw>, RepoError> {
+    let diff = git
+        .args(["diff-tree", "-r", "-z", "--no-renames"])
+        .args([old.as_str(), new.as_str()])
+        .run()?;
+    let mut fields = bytes::split(&diff.stdout);
+    let mut found = Vec::new();
+    // `:<mode> <mode> <id> <id> <status>`, then the path.
+    while let (Some(what), Some(path)) = (fields.next(), fields.next()) {
+        let text = bytes::lossy(what);
+        let words: Vec<&str> = text.trim_start_matches(':').split(' ').collect();
+        let unknown = || RepoError::Failed(format!("git diff-tree printed {text:?}"));
+        let [before, after, was, is, _] = words[..] else {
+            return Err(unknown());
+        };
+        let oid = |id| Oid::new(id).map_err(|_| unknown());
+        found.push(Raw {
+            modes: (before.to_owned(), after.to_owned()),
+            ids: (oid(was)?, oid(is)?),
+            path: path.to_vec(),
+        });
+    }
+    Ok(found)
 }

@@ -149,8 +149,14 @@ fn pin(new: &Oid) -> String {
 fn drop_pins(checkout: &Path, but: &Oid) {
     let listed = git(checkout)
         .args(["for-each-ref", "--format=%(refname)", "refs/horde/landing/"])
-        .output();
-    let listed = listed.map(|listed| listed.text()).unwrap_or_default();
+        .run();
+    let listed = match listed {
+        Ok(listed) => listed.text(),
+        Err(why) => {
+            tracing::debug!(checkout = %checkout.display(), %why, "the refs of earlier landings cannot be listed; the next landing tries again");
+            return;
+        }
+    };
     let kept = pin(but);
     for name in listed.lines().filter(|name| *name != kept) {
         if let Err(why) = git(checkout).args(["update-ref", "-d", name]).run() {

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::super::admin::scratch;
-use super::super::bytes;
 use super::super::command::Git;
 use super::super::rig::{GitRepo, oid};
+use super::changed::{Raw, raw};
 use super::unfinished::Unfinished;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -185,26 +185,18 @@ fn filtered(landing: &Unfinished, changes: &[Change]) -> Result<HashSet<Vec<u8>>
 }
 
 fn changes(repo: &GitRepo, old: &Oid, new: &Oid) -> Result<Vec<Change>, RepoError> {
-    let diff = repo
-        .git()
-        .args(["diff-tree", "-r", "-z", "--no-renames"])
-        .args([old.as_str(), new.as_str()])
-        .run()?;
-    let mut fields = bytes::split(&diff.stdout);
-    let mut found = Vec::new();
-    // `:<mode> <mode> <id> <id> <status>`, then the path.
-    while let (Some(what), Some(path)) = (fields.next(), fields.next()) {
-        let words: Vec<&[u8]> = what.split(|byte| *byte == b' ').collect();
-        let [_, mode, _, id, status] = words[..] else {
-            let what = bytes::lossy(what);
-            return Err(RepoError::Failed(format!("git diff-tree printed {what:?}")));
-        };
+    let change = |Raw { modes, ids, path }: Raw| {
         // A mode of zero removes.
-        let mode = if status == b"D" { b"0" } else { mode };
-        found.push(Change {
-            path: path.to_vec(),
-            line: [mode, b" ", id, b"\t", path, b"\0"].concat(),
-        });
-    }
-    Ok(found)
+        let mode = match modes.1.as_str() {
+            "000000" => "0",
+            mode => mode,
+        };
+        let line = format!("{mode} {}\t", ids.1).into_bytes();
+        Change {
+            line: [&line[..], &path, b"\0"].concat(),
+            path,
+        }
+    };
+    let changed = raw(repo.git(), old, new)?.into_iter();
+    Ok(changed.map(change).collect())
 }

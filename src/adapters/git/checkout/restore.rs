@@ -10,6 +10,7 @@ use super::super::admin::{At, remove_if_there};
 use super::super::bytes;
 use super::super::files::{hash, index::quoted};
 use super::begins_with::{Shared, begins_with};
+use super::changed::{Raw, raw};
 use super::fast_forward::git;
 use super::unfinished::Unfinished;
 use crate::domain::ids::Oid;
@@ -150,22 +151,9 @@ struct Change {
 /// Lists the paths that a landing changes, except for those that are submodules before and after it.
 fn changes(landing: &Unfinished) -> Result<Vec<Change>, RepoError> {
     let (old, new) = landing.commits();
-    let diff = landing
-        .git()
-        .args(["diff-tree", "-r", "-z", "--no-renames"])
-        .args([old.as_str(), new.as_str()])
-        .run()?;
-    let mut fields = bytes::split(&diff.stdout);
     let mut found = Vec::new();
-    // `:<mode> <mode> <id> <id> <status>`, then the path.
-    while let (Some(what), Some(path)) = (fields.next(), fields.next()) {
-        let text = bytes::lossy(what);
-        let words: Vec<&str> = text.trim_start_matches(':').split(' ').collect();
-        let unknown = || RepoError::Failed(format!("git diff-tree printed {text:?}"));
-        let [before, after, was, id, _] = words[..] else {
-            return Err(unknown());
-        };
-        let (before, after) = (Kind::of(before), Kind::of(after));
+    for Raw { modes, ids, path } in raw(landing.git(), old, new)? {
+        let (before, after) = (Kind::of(&modes.0), Kind::of(&modes.1));
         let is_left = |kind| matches!(kind, Kind::Submodule | Kind::Absent);
         if is_left(before) && is_left(after) {
             continue;
@@ -174,11 +162,10 @@ fn changes(landing: &Unfinished) -> Result<Vec<Change>, RepoError> {
             Kind::Link => Kind::File,
             kind => kind,
         };
-        let oid = |id| Oid::new(id).map_err(|_| unknown());
         found.push(Change {
-            path: path.to_vec(),
-            before: (before, oid(was)?),
-            after: (after, oid(id)?),
+            path,
+            before: (before, ids.0),
+            after: (after, ids.1),
         });
     }
     Ok(found)

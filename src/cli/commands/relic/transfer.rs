@@ -2,7 +2,7 @@
 //! batches.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -32,23 +32,26 @@ pub(super) fn export(args: RelicTo, context: &mut Context) -> Result<(), CliErro
         return client.stream(&op, |item| output::json(&item).map(|()| Flow::Continue));
     };
     let shown = file.display().to_string();
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = file.with_file_name(name);
+    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let mut new = tempfile::Builder::new();
+    let new = new
+        .prefix(".hd-")
+        .tempfile_in(dir.unwrap_or(Path::new(".")))
+        .doing(&shown)?;
     let mut relics = 0_u64;
-    let mut writer = BufWriter::new(File::create(&new).doing(&shown)?);
-    let written = client.stream(&op, |item| {
+    let mut writer = BufWriter::new(new);
+    client.stream(&op, |item| -> Result<Flow, CliError> {
         relics += 1;
         writeln!(writer, "{item}").doing(&shown)?;
         Ok(Flow::Continue)
-    });
-    let written = written.and_then(|()| writer.flush().doing(&shown));
-    let written = written.and_then(|()| fs::rename(&new, &file).doing(&shown));
-    if let Err(error) = written {
-        // A part of an export is of no use.
-        let _gone = fs::remove_file(&new);
-        return Err(error);
-    }
+    })?;
+    // A part of an export is of no use: the file is removed when it is not kept.
+    let new = writer.into_inner().map_err(|error| error.into_error());
+    let new = new.doing(&shown)?;
+    new.as_file().sync_all().doing(&shown)?;
+    new.persist(&file)
+        .map_err(|error| error.error)
+        .doing(&shown)?;
     let told = json!({ "file": shown, "relics": relics });
     context.print(&told, outcome_lines::exported)
 }

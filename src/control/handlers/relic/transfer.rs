@@ -398,8 +398,8 @@ impl Import<'_> {
     }
 }
 
-/// Restores what only an export of a city has. What the supervisor itself says about earlier work, and where the work
-/// goes, is restored only for a person: a raider would take it for the supervisor's word.
+/// Restores the fields that only an export of a city has. Fields that a raider takes for the supervisor's word (the
+/// context of earlier work, the branch, the target) are restored only for a person.
 fn restore(relic: &mut Relic, rest: Rest, for_person: bool) {
     relic.until = rest.until;
     relic.charge_failures = rest.charge_failures;
