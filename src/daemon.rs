@@ -147,7 +147,7 @@ pub fn run(path: &Path, store: Store) -> ExitCode {
 }
 
 /// The most threads for blocking work. They are made when they are needed; the budgets of about thirty rigs that all hang
-/// (`actors/budgets.rs`) do not use them up.
+/// (`actors/thread_budgets.rs`) do not use them up.
 const BLOCKING_MAX: usize = 4096;
 
 fn supervise(path: &Path, store: Store) -> Result<(), DaemonError> {

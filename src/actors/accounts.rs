@@ -19,7 +19,7 @@ use super::world::World;
 use crate::actors::mail::RootMail;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::records::escalations::{self, Ends};
-use crate::domain::account::{Account, Due, Park, Record, ReportEffect, Trouble, Why};
+use crate::domain::account::{Account, AccountReport, Due, Park, Record, ReportEffect, Why};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, HarnessName};
@@ -85,7 +85,7 @@ pub fn report_trouble(
     world: &World,
     child: &ChildId,
     harness: &HarnessName,
-    trouble: Trouble,
+    trouble: AccountReport,
 ) -> ReportEffect {
     let Some(name) = world.city.account(harness) else {
         return ReportEffect::Known;

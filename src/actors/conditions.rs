@@ -46,7 +46,7 @@ pub struct Observed {
 impl Observed {
     fn patterns<'a>(&self, world: &'a World) -> Option<&'a Patterns> {
         let harness = world.city.harnesses.get(&self.harness)?;
-        (self.facts.state == RunState::Running).then_some(&harness.looks)
+        (self.facts.state == RunState::Running).then_some(&harness.patterns)
     }
 
     fn handle(&self) -> SessionHandle {
@@ -83,7 +83,7 @@ async fn changed(world: &Arc<World>, handle: SessionHandle) {
         };
         let patterns = known.and_then(|harness| world.city.harnesses.get(&harness));
         if let (Some(harness), false) = (patterns, world.is_stopping()) {
-            glance(&world, &handle, &harness.looks, None).await;
+            glance(&world, &handle, &harness.patterns, None).await;
         }
         match claim.give_back() {
             Some(again) => claim = again,

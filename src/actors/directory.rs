@@ -24,9 +24,9 @@ pub struct Directory {
     root: OnceLock<Address<RootMail>>,
     witnesses: Each<Address<WitnessMsg>>,
     forges: Each<Address<ForgeMsg>>,
-    shaman: Place<Address<ShamanMsg>>,
-    dispatcher: Place<Address<DispatcherMsg>>,
-    config: Place<Address<ConfigMsg>>,
+    shaman: SharedValue<Address<ShamanMsg>>,
+    dispatcher: SharedValue<Address<DispatcherMsg>>,
+    config: SharedValue<Address<ConfigMsg>>,
     patrols: Each<Timestamp>,
     pub(super) ages: Mutex<Ages>,
     /// The heads that no target had when the remotes were asked.
@@ -43,22 +43,22 @@ pub struct Directory {
     pub ground: Ground,
     /// Sandboxes that the supervisor made, repaired or removed: an older look at the disk is void.
     pub sandboxes: Changes,
-    reload_error: Place<String>,
+    reload_error: SharedValue<String>,
     answers_since: OnceLock<Timestamp>,
     /// Weak, because the world holds its directory; the root keeps it alive.
-    newest: Place<Weak<World>>,
+    newest: SharedValue<Weak<World>>,
 }
 
 /// A value that comes and is replaced.
-struct Place<T>(RwLock<Option<T>>);
+struct SharedValue<T>(RwLock<Option<T>>);
 
-impl<T> Default for Place<T> {
+impl<T> Default for SharedValue<T> {
     fn default() -> Self {
         Self(RwLock::new(None))
     }
 }
 
-impl<T: Clone> Place<T> {
+impl<T: Clone> SharedValue<T> {
     fn get(&self) -> Option<T> {
         self.0
             .read()

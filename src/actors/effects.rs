@@ -14,9 +14,9 @@ use tokio::sync::OwnedSemaphorePermit;
 pub use self::rigs::{
     discard, prepare, prepare_held, repo, repo_for, set_up, unseen_rigs, user_email,
 };
-use super::budgets::Spent;
-pub use super::budgets::{Owner, WorkKind};
 use super::claims::ClaimKey;
+use super::thread_budgets::Spent;
+pub use super::thread_budgets::{Owner, WorkKind};
 use super::world::World;
 use crate::domain::city::{Agent, Rights};
 use crate::domain::facts::{RunState, SessionFacts};
@@ -45,7 +45,7 @@ async fn budgeted<T: Send + 'static>(
     kind: WorkKind,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Option<T>, Spent> {
-    let place = world.budgets.take(&owner, kind).await?;
+    let place = world.thread_budgets.take(&owner, kind).await?;
     let placed = move || {
         let _until_it_ends = place;
         work()
@@ -66,10 +66,10 @@ pub async fn caller<T: Send + 'static>(
     let reading = async move {
         // Its own place first: a process that keeps its readers waiting must not take the places of others.
         let own = world
-            .budgets
+            .thread_budgets
             .take(&Owner::Caller(pid), WorkKind::Caller)
             .await;
-        let all = world.budgets.take(&Owner::City, WorkKind::Callers);
+        let all = world.thread_budgets.take(&Owner::City, WorkKind::Callers);
         let places = (own.ok()?, all.await.ok()?);
         let placed = move || {
             let _until_it_ends = places;
@@ -181,7 +181,7 @@ pub async fn start(
     };
     let turn = Turn(Arc::new(Mutex::new(Some(permit))));
     let owner = Owner::Session(spec.id.clone());
-    let place = world.budgets.take(&owner, WorkKind::Life).await;
+    let place = world.thread_budgets.take(&owner, WorkKind::Life).await;
     let place = place.map_err(|spent| StartError::Provider(spent.to_string()))?;
     let (provider, starts) = (Arc::clone(&world.sessions), Arc::clone(&world.starts));
     let own = turn.clone();

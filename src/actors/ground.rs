@@ -8,7 +8,7 @@ use super::world::World;
 use crate::actors::records::escalations::{self, Ends};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ground::{Look, Part, Trouble};
+use crate::domain::ground::{FileFault, Look, Part};
 use crate::domain::message::{self, Escalation, Severity};
 use crate::ports::relics::Txn;
 
@@ -51,7 +51,7 @@ pub async fn looked(world: &World, look: Look) {
     }
 }
 
-fn journal_fault(world: &World, kind: EventType, trouble: &Trouble) {
+fn journal_fault(world: &World, kind: EventType, trouble: &FileFault) {
     let data = json!({
         "part": trouble.part, "path": trouble.path, "says": trouble.says, "hint": trouble.hint,
     });
@@ -59,7 +59,7 @@ fn journal_fault(world: &World, kind: EventType, trouble: &Trouble) {
     world.store.journal(vec![event.with(data)]);
 }
 
-async fn call(world: &World, trouble: Trouble) -> Result<(), super::refusal::Refusal> {
+async fn call(world: &World, trouble: FileFault) -> Result<(), super::refusal::Refusal> {
     let body = Escalation {
         agent: world.city.name.clone(),
         relic: None,
@@ -76,7 +76,7 @@ async fn call(world: &World, trouble: Trouble) -> Result<(), super::refusal::Ref
 
 async fn close_escalations(
     world: &World,
-    over: Vec<Trouble>,
+    over: Vec<FileFault>,
 ) -> Result<(), super::refusal::Refusal> {
     let city = world.city.name.clone();
     let settle = move |txn: &mut dyn Txn| {
@@ -112,12 +112,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn other_trouble_with_the_same_file_calls_a_person_anew_and_closes_the_call_before() {
-        let town = Scenario::new().start().await;
+        let city = Scenario::new().start().await;
         for says in ["it is a FIFO", "it is a directory", "it is a directory"] {
-            looked(&town.world, lost(says)).await;
-            town.settle().await;
+            looked(&city.world, lost(says)).await;
+            city.settle().await;
         }
-        let calls = town.escalations().await;
+        let calls = city.escalations().await;
         let calls: Vec<_> = calls.iter().map(|it| (&*it.title, it.status)).collect();
         let path = "/city/.horde/supervisor.lock";
         let (before, now) = (
@@ -127,17 +127,17 @@ mod tests {
         let expected = [(&*now, RelicStatus::Open), (&*before, RelicStatus::Closed)];
         assert_eq!(calls.len(), 2, "{calls:?}");
         assert!(expected.iter().all(|it| calls.contains(it)), "{calls:?}");
-        assert!(town.events(EventType::GroundMended).await.is_empty());
-        town.reword().await;
-        looked(&town.world, Look::default()).await;
+        assert!(city.events(EventType::GroundMended).await.is_empty());
+        city.reword().await;
+        looked(&city.world, Look::default()).await;
         let open = |relic: &Relic| relic.status != RelicStatus::Closed;
-        assert!(!town.escalations().await.iter().any(open));
+        assert!(!city.escalations().await.iter().any(open));
     }
 
     #[tokio::test(start_paused = true)]
     async fn call_of_an_agent_about_the_same_file_stays_open_when_the_trouble_is_over() {
-        let town = Scenario::new().start().await;
-        let world = &town.world;
+        let city = Scenario::new().start().await;
+        let world = &city.world;
         looked(world, lost("it is a FIFO")).await;
         let body = Escalation {
             agent: "mayor".to_owned(),
@@ -149,9 +149,9 @@ mod tests {
         escalations::call(world, "mayor", Ends::WithWork, body)
             .await
             .unwrap();
-        town.settle().await;
+        city.settle().await;
         looked(world, Look::default()).await;
-        let mut calls = town.escalations().await;
+        let mut calls = city.escalations().await;
         calls.retain(|relic| relic.status != RelicStatus::Closed);
         assert_eq!(calls.len(), 1, "{calls:?}");
         assert!(calls[0].title.ends_with(": mine"), "{calls:?}");
@@ -159,19 +159,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn trouble_is_said_once_shown_while_it_lasts_and_settled_when_it_is_over() {
-        let town = Scenario::new().start().await;
-        let world = &town.world;
+        let city = Scenario::new().start().await;
+        let world = &city.world;
         for _ in 0..3 {
             looked(world, lost("it is a FIFO")).await;
         }
         assert_eq!(world.directory.ground.findings().len(), 1);
-        assert_eq!(town.events(EventType::GroundLost).await.len(), 1);
-        town.settle().await;
-        assert_eq!(town.escalations().await.len(), 1, "a person is called");
+        assert_eq!(city.events(EventType::GroundLost).await.len(), 1);
+        city.settle().await;
+        assert_eq!(city.escalations().await.len(), 1, "a person is called");
         looked(world, Look::default()).await;
         assert!(world.directory.ground.findings().is_empty());
-        assert_eq!(town.events(EventType::GroundMended).await.len(), 1);
+        assert_eq!(city.events(EventType::GroundMended).await.len(), 1);
         let open = |relic: &Relic| relic.status != RelicStatus::Closed;
-        assert!(!town.escalations().await.iter().any(open));
+        assert!(!city.escalations().await.iter().any(open));
     }
 }

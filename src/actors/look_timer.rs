@@ -136,18 +136,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn look_that_hangs_or_panics_ends_and_others_have_their_time() {
-        let town = Scenario::new().start().await;
-        let limit = town.world.city.daemon.patrol_interval * LOOK_MAX;
+        let city = Scenario::new().start().await;
+        let limit = city.world.city.daemon.patrol_interval * LOOK_MAX;
         let begun = tokio::time::Instant::now();
-        let hung = watched(&town.world, "a test", std::future::pending::<()>()).await;
+        let hung = watched(&city.world, "a test", std::future::pending::<()>()).await;
         assert_eq!(hung, Err(NoLook::Hangs));
         assert_eq!(begun.elapsed(), limit);
         let slow = async move {
             tokio::time::timeout(limit - Duration::from_secs(1), std::future::pending::<()>()).await
         };
-        assert!(watched(&town.world, "a test", slow).await.is_ok());
+        assert!(watched(&city.world, "a test", slow).await.is_ok());
         let panics = async move { assert!(begun.elapsed().is_zero(), "on purpose") };
-        let ended = watched(&town.world, "a test", panics).await;
+        let ended = watched(&city.world, "a test", panics).await;
         assert_eq!(ended, Err(NoLook::Panicked));
     }
 }

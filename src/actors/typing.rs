@@ -121,7 +121,7 @@ async fn view(world: &World, handle: &SessionHandle) -> Result<ScreenView, Sessi
 fn patterns(world: &World, harness: Option<&HarnessName>) -> Patterns {
     let harness = harness.and_then(|name| world.city.harnesses.get(name));
     harness
-        .map(|harness| harness.looks.clone())
+        .map(|harness| harness.patterns.clone())
         .unwrap_or_default()
 }
 

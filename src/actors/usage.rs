@@ -20,7 +20,7 @@ use crate::actors::mail::{ChildSpec, Work};
 use crate::domain::budget;
 use crate::domain::city::Harness;
 use crate::domain::facts::RunState;
-use crate::domain::harness::fill::{Fill, Place};
+use crate::domain::harness::fill::{Fill, Placeholder};
 use crate::domain::harness::hooks::Hooks;
 use crate::domain::ids::{RaiderId, SessionId};
 use crate::domain::relic::Hook;
@@ -114,7 +114,7 @@ fn harness_of<'a>(world: &'a World, name: &str) -> Option<&'a Harness> {
 
 fn environment(world: &World, harness: &Harness) -> BTreeMap<String, String> {
     let mut fill = Fill::default();
-    fill.set(Place::City, world.city.root.to_string_lossy());
+    fill.set(Placeholder::City, world.city.root.to_string_lossy());
     let mut env = session_env::inherited(&world.env, &harness.env_pass);
     let own = harness.env.iter();
     env.extend(own.map(|(name, value)| (name.clone(), fill.put_in(value))));

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::budgets::Budgets;
 use super::claims::Claims;
 use super::directory::Directory;
 use super::mail::{ForgeMsg, ShamanMsg, WitnessMsg};
 use super::store::StoreHandle;
+use super::thread_budgets::ThreadBudgets;
 use crate::domain::city::City;
 use crate::domain::facts::Usage;
 use crate::domain::ids::RigName;
@@ -71,7 +71,7 @@ pub struct World {
     /// The claims of work in progress.
     pub claims: Claims,
     /// The budgets of blocking work.
-    pub budgets: Budgets,
+    pub thread_budgets: ThreadBudgets,
 }
 
 impl World {

@@ -6,7 +6,7 @@ use std::path::Path;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde_json::json;
 
-use super::document::{Place, Source};
+use super::document::{Source, SourceSpan};
 
 /// The severity of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +26,8 @@ pub struct Diagnostic {
     pub message: String,
     /// Advice on what to do about it.
     pub hint: Option<String>,
-    pub(super) place: Option<Place>,
-    pub(super) related: Vec<(Place, String)>,
+    pub(super) place: Option<SourceSpan>,
+    pub(super) related: Vec<(SourceSpan, String)>,
 }
 
 impl Diagnostic {
@@ -52,7 +52,7 @@ impl Diagnostic {
 
     /// Adds the place.
     #[must_use]
-    pub(super) fn at(mut self, place: &Place) -> Self {
+    pub(super) fn at(mut self, place: &SourceSpan) -> Self {
         self.place = Some(place.clone());
         self
     }
@@ -66,7 +66,7 @@ impl Diagnostic {
 
     /// Adds a second place that is related.
     #[must_use]
-    pub(super) fn related(mut self, place: &Place, label: impl Into<String>) -> Self {
+    pub(super) fn related(mut self, place: &SourceSpan, label: impl Into<String>) -> Self {
         self.related.push((place.clone(), label.into()));
         self
     }
@@ -134,7 +134,7 @@ impl Diagnostics {
     }
 
     /// Returns file, line and column, both counted from 1 in characters.
-    fn position(&self, place: &Place) -> Option<(&Path, usize, usize)> {
+    fn position(&self, place: &SourceSpan) -> Option<(&Path, usize, usize)> {
         let source = self.sources.get(place.source)?;
         let before = source.text.get(..place.start)?;
         let line = before.matches('\n').count() + 1;

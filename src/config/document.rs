@@ -20,7 +20,7 @@ pub struct Source {
 
 /// A range of bytes in one source.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct SourceSpan {
     /// Index into the sources.
     pub source: usize,
     /// First byte.
@@ -29,7 +29,7 @@ pub struct Place {
     pub end: usize,
 }
 
-impl Place {
+impl SourceSpan {
     /// Makes the place for this range of that source.
     pub fn new(source: usize, range: Range<usize>) -> Self {
         Self {
@@ -54,7 +54,7 @@ pub const CITY: usize = 1;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     /// The place of the value.
-    pub place: Place,
+    pub place: SourceSpan,
     /// The value.
     pub value: Value,
 }
@@ -85,7 +85,7 @@ pub type Table = BTreeMap<String, Entry>;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     /// The place of the key.
-    pub key: Place,
+    pub key: SourceSpan,
     /// The value.
     pub node: Node,
 }
@@ -126,14 +126,14 @@ pub fn parse(text: &str, source: usize) -> Result<Node, Vec<Diagnostic>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         let told = errors.iter().map(|error| {
-            let place = Place::new(source, error.span().unwrap_or(0..0));
+            let place = SourceSpan::new(source, error.span().unwrap_or(0..0));
             Diagnostic::error(error.message()).at(&place)
         });
         return Err(told.collect());
     }
     let mut errors = Vec::new();
     let table = convert_table(document.get_ref(), source, &mut errors);
-    let place = Place::new(source, 0..0);
+    let place = SourceSpan::new(source, 0..0);
     let value = Value::Table(table);
     errors
         .is_empty()
@@ -145,7 +145,7 @@ fn convert_table(table: &DeTable<'_>, source: usize, errors: &mut Vec<Diagnostic
     let convert_entry = |(key, value): (&toml::Spanned<_>, &toml::Spanned<_>)| {
         let name: &std::borrow::Cow<'_, str> = key.get_ref();
         let entry = Entry {
-            key: Place::new(source, key.span()),
+            key: SourceSpan::new(source, key.span()),
             node: convert(value, source, errors),
         };
         (name.to_string(), entry)
@@ -158,7 +158,7 @@ fn convert(
     source: usize,
     errors: &mut Vec<Diagnostic>,
 ) -> Node {
-    let place = Place::new(source, value.span());
+    let place = SourceSpan::new(source, value.span());
     let value = match value.get_ref() {
         DeValue::String(text) => Value::Text(text.to_string()),
         DeValue::Integer(number) => {
@@ -230,7 +230,7 @@ pub fn overlay(lower: &mut Node, upper: Node) {
 mod tests {
     use super::*;
 
-    fn text_of(source: &str, place: &Place) -> String {
+    fn text_of(source: &str, place: &SourceSpan) -> String {
         source[place.start..place.end].to_owned()
     }
 

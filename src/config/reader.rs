@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use super::diagnostics::Diagnostic;
-use super::document::{CITY, Node, Place, Table, Value};
+use super::document::{CITY, Node, SourceSpan, Table, Value};
 use super::reserved_keys;
 use super::values::Parsed;
 use crate::domain::suggest::closest;
@@ -38,7 +38,7 @@ pub struct Reader<'a> {
     /// Its name as [`later`] and messages know it: `rigs.forge`.
     section: &'static str,
     table: &'a Table,
-    place: Place,
+    place: SourceSpan,
     asked: Vec<&'static str>,
     /// The report that receives the diagnostics.
     pub report: &'a Report,
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the entries of a table whose keys are names.
-    pub fn named(&mut self, key: &'static str) -> Vec<(&'a str, &'a Place, &'a Node)> {
+    pub fn named(&mut self, key: &'static str) -> Vec<(&'a str, &'a SourceSpan, &'a Node)> {
         let Some(node) = self.node(key) else {
             return Vec::new();
         };
@@ -124,13 +124,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the place of a value, or of the table when the value is missing.
-    pub fn place(&self, key: &str) -> Place {
+    pub fn place(&self, key: &str) -> SourceSpan {
         let entry = self.table.get(key);
         entry.map_or_else(|| self.place.clone(), |entry| entry.node.place.clone())
     }
 
     /// Returns the places of an array's elements.
-    pub fn element_places(&self, key: &str) -> Vec<Place> {
+    pub fn element_places(&self, key: &str) -> Vec<SourceSpan> {
         match self.table.get(key).map(|entry| &entry.node.value) {
             Some(Value::Array(items)) => items.iter().map(|item| item.place.clone()).collect(),
             _ => Vec::new(),
@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
             };
             // A table that no file has has no header to point at, so the place is the top of the city's file.
             let place = match self.place.is_default() {
-                true => Place::new(CITY, 0..0),
+                true => SourceSpan::new(CITY, 0..0),
                 false => self.place.clone(),
             };
             let error = Diagnostic::error(format!("missing `{name}`"));

@@ -153,7 +153,7 @@ impl Reading<'_> {
 
 fn empty() -> Node {
     Node {
-        place: document::Place::new(document::DEFAULTS, 0..0),
+        place: document::SourceSpan::new(document::DEFAULTS, 0..0),
         value: Value::Table(Table::new()),
     }
 }

@@ -17,11 +17,11 @@ use crate::domain::ids::RigName;
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/config");
 
 /// A directory with the files that the samples name: repositories, prompts, fragments.
-struct Place {
+struct SampleDir {
     dir: tempfile::TempDir,
 }
 
-impl Place {
+impl SampleDir {
     fn new() -> Self {
         let dir = crate::testing::scratch();
         let place = Self { dir };
@@ -96,9 +96,9 @@ fn golden(folder: &str, name: &str, text: &str) {
     settings.bind(|| insta::assert_snapshot!(name, text));
 }
 
-fn each_sample(folder: &str, test: impl Fn(&str, &Place, Result<Loaded, Diagnostics>)) {
+fn each_sample(folder: &str, test: impl Fn(&str, &SampleDir, Result<Loaded, Diagnostics>)) {
     for sample in toml_files(&Path::new(DATA).join(folder)) {
-        let place = Place::new();
+        let place = SampleDir::new();
         let loaded = place.load(&fs::read_to_string(&sample).unwrap());
         test(
             sample.file_stem().unwrap().to_str().unwrap(),
@@ -141,7 +141,7 @@ fn valid_samples_load_and_their_shown_form_loads_to_the_same_city() {
 
 #[test]
 fn the_defaults_are_those_of_the_contract() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let one_rig = fs::read_to_string(format!("{DATA}/valid/one-rig.toml")).unwrap();
     let loaded = place.load(&one_rig).unwrap();
     let root = place.path("");
@@ -157,7 +157,7 @@ fn the_defaults_are_those_of_the_contract() {
 
 #[test]
 fn everything_that_can_be_set_is_frozen() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let everything = fs::read_to_string(format!("{DATA}/valid/everything.toml")).unwrap();
     let loaded = place.load(&everything).unwrap();
     let root = place.path("");
@@ -180,7 +180,7 @@ fn everything_that_can_be_set_is_frozen() {
 
 #[test]
 fn the_shipped_example_loads_without_a_warning() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let loaded = place.load(include_str!("../../config/example.toml"));
     let loaded = loaded.unwrap_or_else(|errors| panic!("{errors}"));
     assert!(loaded.warnings.is_empty(), "{}", loaded.warnings);
@@ -231,7 +231,7 @@ const COMPLEMENTS: [&str; 5] = [
 /// Removes each default in turn: if the code had a default of its own, loading would not fail.
 #[test]
 fn no_default_lives_in_code() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let automation = "exec = \"true\"\ngate = \"manual\"\n";
     place.write("automations/x/automation.toml", automation);
     let mut defaults: toml::Table = toml::from_str(DEFAULTS).unwrap();
@@ -288,7 +288,7 @@ fn every_default_is_explained() {
 fn every_key_of_a_later_version_is_refused_by_name() {
     for (section, keys) in reserved_keys::RESERVED {
         for key in *keys {
-            let place = Place::new();
+            let place = SampleDir::new();
             if *section == "automation" {
                 let text = format!("exec = \"true\"\ngate = \"manual\"\n{key} = 1\n");
                 place.write("automations/x/automation.toml", &text);
@@ -326,7 +326,7 @@ fn every_key_of_a_later_version_is_refused_by_name() {
 
 #[test]
 fn each_preset_puts_the_prompt_where_its_program_looks_for_it() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let city = place.load("workspace.name = \"c\"").unwrap().city;
     let launches = city.harnesses.values().flat_map(|harness| {
         let launch = |reduced| {
@@ -356,7 +356,7 @@ fn each_preset_puts_the_prompt_where_its_program_looks_for_it() {
 
 #[test]
 fn agent_fingerprint_changes_only_with_keys_that_need_a_restart() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let fingerprint = |agent: &str| {
         let head = "workspace.name = \"c\"\n[harness.h]\ncommand = [\"h\"]\nprompt = \"file\"\n";
         let text = format!("{head}[[agents]]\nname = \"a\"\n{agent}\n");
@@ -395,7 +395,7 @@ fn agent_fingerprint_changes_only_with_keys_that_need_a_restart() {
 
 #[test]
 fn the_revision_changes_with_every_source_and_with_nothing_else() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let text = "include = [\"fragments/web.toml\"]\nworkspace.name = \"c\"\n\
                 [[agents]]\nname = \"a\"\nharness = \"claude\"\nprompt_file = \"prompt.md\"\n";
     let revision = |text: &str| place.load(text).unwrap().city.revision;
@@ -412,7 +412,7 @@ fn the_revision_changes_with_every_source_and_with_nothing_else() {
 
 #[test]
 fn init_writes_a_city_that_loads() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let init = |rig| Init {
         workspace: "horde-city".into(),
         rig,
@@ -449,7 +449,7 @@ fn init_writes_a_city_that_loads() {
 
 #[test]
 fn the_nearest_city_is_found_upwards_and_its_socket_even_when_it_is_broken() {
-    let place = Place::new();
+    let place = SampleDir::new();
     assert_eq!(find_city(&place.path("repo/inner")), None);
     assert_eq!(socket(&place.path("")), None);
     place.write("city.toml", "nonsense = 1\n[daemon]\nsocket = \"s\"\n");
@@ -464,7 +464,7 @@ fn the_nearest_city_is_found_upwards_and_its_socket_even_when_it_is_broken() {
 
 #[test]
 fn a_city_that_is_not_there_is_an_error_with_a_hint() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let errors = load(&place.path("nowhere"), &place.env()).unwrap_err();
     assert_eq!(
         place.rendered(&errors),
@@ -474,7 +474,7 @@ fn a_city_that_is_not_there_is_an_error_with_a_hint() {
 
 #[test]
 fn the_city_is_where_its_canonical_directory_is() {
-    let place = Place::new();
+    let place = SampleDir::new();
     place.write("real/city.toml", "workspace.name = \"c\"\n");
     std::os::unix::fs::symlink(place.path("real"), place.path("link")).unwrap();
     let loaded = load(&place.path("link/city.toml"), &place.env()).unwrap();
@@ -484,7 +484,7 @@ fn the_city_is_where_its_canonical_directory_is() {
 
 #[test]
 fn colours_are_for_terminals_only() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let errors = place.load("x = 1\n").unwrap_err();
     assert!(errors.render(true).contains("\u{1b}["));
     assert!(!errors.render(false).contains('\u{1b}'));

@@ -39,7 +39,7 @@ pub use self::peer::Peer;
 pub use self::places::{CONNECTIONS_MAX, CONNECTIONS_MAX_PER_SESSION};
 
 use self::arrivals::{Arrival, Arrivals};
-use self::places::{Place, Places};
+use self::places::{ConnectionPermit, Places};
 
 /// The limit for the reader to take a line.
 pub const WRITE_LIMIT: Duration = Duration::from_secs(30);
@@ -198,7 +198,7 @@ async fn admit<S: Service>(
     pid: Option<u32>,
     service: &S,
     places: &Arc<Places>,
-) -> Result<(Caller, Place), ControlError> {
+) -> Result<(Caller, ConnectionPermit), ControlError> {
     let peer = stream.peer_cred().map_err(|error| {
         ControlError::internal(format!("the peer process cannot be identified: {error}"))
     })?;
@@ -218,7 +218,7 @@ async fn admit_peer<S: Service>(
     mut caller: Caller,
     service: &S,
     places: &Arc<Places>,
-) -> Result<(Caller, Place), ControlError> {
+) -> Result<(Caller, ConnectionPermit), ControlError> {
     if caller.uid != own && caller.uid != 0 {
         let error = ControlError::forbidden("this city belongs to another user");
         service.forbidden(&caller, None, &error);

@@ -29,7 +29,7 @@ struct Watching {
     watch: Option<DirWatch>,
     /// The directories that the configuration depended on when it was last read.
     dirs: Vec<PathBuf>,
-    trouble: Trouble,
+    trouble: WatchFailure,
 }
 
 impl OnDisk {
@@ -127,9 +127,9 @@ impl ConfigSource for OnDisk {
 
 /// The last reported reason why changes are not seen.
 #[derive(Default)]
-struct Trouble(Option<String>);
+struct WatchFailure(Option<String>);
 
-impl Trouble {
+impl WatchFailure {
     /// Returns the trouble if it differs from the last one.
     fn news(&mut self, trouble: Option<String>) -> Option<String> {
         let is_news = self.0 != trouble;

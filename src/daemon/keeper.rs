@@ -200,7 +200,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn check_that_panics_keeps_its_files_and_is_repeated_at_the_next_patrol() {
-        let town = Scenario::new().start().await;
+        let city = Scenario::new().start().await;
         let dir = crate::testing::scratch();
         let private = std::fs::Permissions::from_mode(0o700);
         std::fs::set_permissions(dir.path(), private).unwrap();
@@ -217,11 +217,11 @@ mod tests {
             look.leave(Part::Lock, "/city", says, "");
             look
         };
-        let keeping = tokio::spawn(keep(check, Arc::clone(&town.world)));
-        let interval = town.world.city.daemon.patrol_interval;
-        let findings = || town.world.directory.ground.findings().len();
+        let keeping = tokio::spawn(keep(check, Arc::clone(&city.world)));
+        let interval = city.world.city.daemon.patrol_interval;
+        let findings = || city.world.directory.ground.findings().len();
         for (waited, found) in [(interval / 2, 0), (interval, 1)] {
-            town.pass(waited).await;
+            city.pass(waited).await;
             assert_eq!(findings(), found);
             assert!(path.exists(), "the panic did not drop the files");
         }

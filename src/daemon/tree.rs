@@ -11,7 +11,6 @@ use tokio::sync::Semaphore;
 use super::files::OnDisk;
 use super::manager::Manager;
 use super::{DaemonError, NO_ROOM, Start, Store, failed_at, infra, own_env};
-use crate::actors::budgets::Budgets;
 use crate::actors::claims::{ClaimKey, Claims};
 use crate::actors::conditions;
 use crate::actors::mail::ConfigMsg;
@@ -20,6 +19,7 @@ use crate::actors::mail::RootMail;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::root::RootArgs;
 use crate::actors::store::{self, StoreHandle};
+use crate::actors::thread_budgets::ThreadBudgets;
 use crate::actors::world::World;
 use crate::adapters::clock::SystemClock;
 use crate::adapters::commands::Commands;
@@ -84,7 +84,7 @@ pub(super) async fn build(
         stopping: Arc::default(),
         directory: Arc::default(),
         claims,
-        budgets: Budgets::default(),
+        thread_budgets: ThreadBudgets::default(),
         runner: Arc::new(Commands),
     });
     let asked = Arc::clone(&world);

@@ -74,7 +74,7 @@ impl Why {
 
 /// A session's report of trouble with its account.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct AccountReport {
     /// The kind of trouble.
     pub why: Why,
     /// The text of the harness.
@@ -86,7 +86,7 @@ pub struct Trouble {
     pub fresh: bool,
 }
 
-impl Trouble {
+impl AccountReport {
     /// Returns the trouble in a session's condition; none for a question.
     #[must_use]
     pub fn of(condition: &Condition) -> Option<Self> {
@@ -107,7 +107,7 @@ impl Trouble {
     }
 }
 
-impl Trouble {
+impl AccountReport {
     /// Returns true when both are the same trouble: a changed counter on a screen makes no new limit.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
@@ -242,7 +242,7 @@ impl Account {
     }
 
     /// Returns true when a session reports yesterday's limit: a time of the day that has passed reads as tomorrow's.
-    fn is_old(&self, trouble: &Trouble, now: Timestamp) -> bool {
+    fn is_old(&self, trouble: &AccountReport, now: Timestamp) -> bool {
         if trouble.fresh {
             return false;
         }
@@ -327,7 +327,12 @@ impl Account {
     }
 
     /// Records the trouble that a session reports.
-    pub fn report(&mut self, child: &ChildId, trouble: Trouble, now: Timestamp) -> ReportEffect {
+    pub fn report(
+        &mut self,
+        child: &ChildId,
+        trouble: AccountReport,
+        now: Timestamp,
+    ) -> ReportEffect {
         if self.is_old(&trouble, now) {
             // This text is the reason for which a child that waits for its turn is told to go on, so it is not old.
             return match self.holds(child) {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
-use super::account::Trouble;
+use super::account::AccountReport;
 use super::dialog::{self, Dialog, Looks};
 use super::escalation::gist;
 use super::question::{Pattern, asked, captured, count};
@@ -211,7 +211,7 @@ pub enum Report {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccountNews {
     /// The session is at a limit, or wants a login.
-    Told(Trouble),
+    Told(AccountReport),
     /// The session went on.
     Over,
 }
@@ -278,7 +278,7 @@ pub fn last_words(
     tail: &str,
     now: Timestamp,
     zone: &TimeZone,
-) -> Option<Trouble> {
+) -> Option<AccountReport> {
     let lines: Vec<_> = tail
         .lines()
         .filter(|line| !line.trim().is_empty())
@@ -287,10 +287,10 @@ pub fn last_words(
     // A short limit counts too: the program that would have waited for its end is gone.
     if let Some((text, named)) = captured(&patterns.limit, &last, "until") {
         let until = named.and_then(|named| until::read(&named, now, zone));
-        return Trouble::of(&Condition::RateLimited { text, until });
+        return AccountReport::of(&Condition::RateLimited { text, until });
     }
     let auth = asked(&patterns.auth, &last).map(|text| Condition::Auth { text })?;
-    Trouble::of(&auth)
+    AccountReport::of(&auth)
 }
 
 /// The number of last lines in which a program says why it ends; older lines may be about anything.

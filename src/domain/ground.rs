@@ -38,7 +38,7 @@ pub enum Part {
 
 /// A part of the ground that changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Trouble {
+pub struct FileFault {
     /// The part.
     pub part: Part,
     /// Its path.
@@ -49,7 +49,7 @@ pub struct Trouble {
     pub hint: String,
 }
 
-impl Trouble {
+impl FileFault {
     /// Returns the problem for an escalation. Each path has its own.
     #[must_use]
     pub fn problem(&self) -> Problem {
@@ -62,15 +62,15 @@ impl Trouble {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Look {
     /// Faults that were repaired.
-    pub mended: Vec<Trouble>,
+    pub mended: Vec<FileFault>,
     /// Faults that a person must fix.
-    pub left: Vec<Trouble>,
+    pub left: Vec<FileFault>,
 }
 
 impl Look {
     /// Adds a repaired fault.
     pub fn mend(&mut self, part: Part, path: impl Into<PathBuf>, says: impl Into<String>) {
-        self.mended.push(Trouble {
+        self.mended.push(FileFault {
             part,
             path: path.into(),
             says: says.into(),
@@ -86,7 +86,7 @@ impl Look {
         says: impl Into<String>,
         hint: impl Into<String>,
     ) {
-        self.left.push(Trouble {
+        self.left.push(FileFault {
             part,
             path: path.into(),
             says: says.into(),

@@ -28,7 +28,7 @@ pub enum OutcomeFile {
     /// Empty.
     Empty,
     /// A complete outcome for this relic.
-    Said(Outcome),
+    Complete(Outcome),
     /// Something else: half-written, malformed, or for another relic.
     Unclear(String),
 }
@@ -58,7 +58,7 @@ pub fn parse(text: &str, relic: &RelicId) -> OutcomeFile {
         return OutcomeFile::Unclear(format!("it names {id}, but this sandbox works on {relic}"));
     }
     let reason = raw.reason.unwrap_or_default();
-    OutcomeFile::Said(match raw.outcome.as_str() {
+    OutcomeFile::Complete(match raw.outcome.as_str() {
         "passed" if raw.no_change == Some(true) && reason.is_empty() => {
             return OutcomeFile::Unclear("no_change needs a reason".into());
         }
@@ -95,12 +95,12 @@ mod tests {
         let said = |text| parse(text, &relic);
         assert_eq!(said(""), OutcomeFile::Empty);
         assert_eq!(said(" \n"), OutcomeFile::Empty);
-        let passed = OutcomeFile::Said(Outcome::Passed { no_change: None });
+        let passed = OutcomeFile::Complete(Outcome::Passed { no_change: None });
         assert_eq!(said(r#"{"id":"gt-1","outcome":"passed"}"#), passed);
         assert_eq!(said(r#"{"outcome":"passed"}"#), passed);
-        let reviewing = OutcomeFile::Said(Outcome::Reviewing);
+        let reviewing = OutcomeFile::Complete(Outcome::Reviewing);
         assert_eq!(said(r#"{"id":"gt-1","outcome":"reviewing"}"#), reviewing);
-        let stuck = OutcomeFile::Said(Outcome::Stuck {
+        let stuck = OutcomeFile::Complete(Outcome::Stuck {
             reason: "no key".into(),
         });
         assert_eq!(
@@ -109,7 +109,10 @@ mod tests {
         );
         let same = r#"{"outcome":"passed","no_change":true,"reason":"done before"}"#;
         let no_change = Some("done before".to_owned());
-        assert_eq!(said(same), OutcomeFile::Said(Outcome::Passed { no_change }));
+        assert_eq!(
+            said(same),
+            OutcomeFile::Complete(Outcome::Passed { no_change })
+        );
     }
 
     #[test]
@@ -126,7 +129,7 @@ mod tests {
             },
         ] {
             let text = render(&relic, &outcome);
-            assert_eq!(parse(&text, &relic), OutcomeFile::Said(outcome));
+            assert_eq!(parse(&text, &relic), OutcomeFile::Complete(outcome));
         }
     }
 

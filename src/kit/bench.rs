@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::model::{Heard, Model, Scenario, Step};
 use super::outcome::Ended;
-use super::place::{LOGGED_OUT, Place, RIG};
+use super::place::{KitDir, LOGGED_OUT, RIG};
 use super::programs::Program;
 use crate::control::client::{Client, Flow};
 use crate::control::protocol::args::{
@@ -39,7 +39,7 @@ const PLAIN: &str = "/srv/kit/";
 #[derive(Debug)]
 pub struct Bench {
     /// The files.
-    pub place: Place,
+    pub place: KitDir,
     /// The model.
     pub model: Model,
     /// The facts about the program.

@@ -21,7 +21,7 @@ pub const RAIDERS: [&str; 2] = ["Ada", "Bea"];
 
 /// The directory and its content.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct KitDir {
     /// The city.
     pub city: PathBuf,
     /// The home directory of supervisor and sessions.
@@ -32,7 +32,7 @@ pub struct Place {
     pub socket: PathBuf,
 }
 
-impl Place {
+impl KitDir {
     /// Creates everything in an empty directory. `settings` is all of `[harness.NAME]`.
     ///
     /// # Errors

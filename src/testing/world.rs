@@ -1,4 +1,4 @@
-//! A whole town on fakes, for tests of the actors under Tokio's paused clock. Time stands still while any task runs,
+//! A whole city on fakes, for tests of the actors under Tokio's paused clock. Time stands still while any task runs,
 //! and jumps when none does: after a millisecond has passed, everything that can happen has happened.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -19,7 +19,6 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::actors::ask;
-use crate::actors::budgets::Budgets;
 use crate::actors::claims::Claims;
 use crate::actors::dispatcher::DispatcherActor;
 use crate::actors::forge::{ForgeActor, ForgeArgs};
@@ -34,6 +33,7 @@ use crate::actors::root::RootMsg;
 use crate::actors::root::{InfraSpec, RootActor, RootArgs, Spawn, Survivors};
 use crate::actors::shaman::{ShamanActor, ShamanArgs};
 use crate::actors::store::StoreHandle;
+use crate::actors::thread_budgets::ThreadBudgets;
 use crate::actors::witness::{Memory, WitnessActor, WitnessArgs};
 use crate::actors::world::{FaultHook, World};
 use crate::adapters::clock::PausedClock;
@@ -71,7 +71,7 @@ pub const MOMENT: Duration = Duration::from_millis(1);
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The parts of a town. Every field has a sensible default.
+/// The parts of a city. Every field has a sensible default.
 pub struct Scenario {
     /// The configuration.
     pub city: City,
@@ -158,14 +158,14 @@ impl Scenario {
     }
 
     /// Starts the scenario without changes, with a charged raider that has one commit.
-    pub async fn at_work() -> (Town, Charged) {
-        let town = Self::new().start().await;
-        let charged = town.worker("a").await;
-        (town, charged)
+    pub async fn at_work() -> (TestCity, Charged) {
+        let city = Self::new().start().await;
+        let charged = city.worker("a").await;
+        (city, charged)
     }
 
     /// Starts everything and waits until it is quiet.
-    pub async fn start(self) -> Town {
+    pub async fn start(self) -> TestCity {
         let start = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(PausedClock::starting_at(start));
         let parts = Parts {
@@ -179,14 +179,14 @@ impl Scenario {
     }
 
     /// Starts on an existing world, and waits until it is quiet.
-    pub async fn start_on(self, parts: Parts, clock: Arc<dyn Clock>) -> Town {
-        let town = self.begin_on(parts, clock).await;
-        town.boot().await;
-        town
+    pub async fn start_on(self, parts: Parts, clock: Arc<dyn Clock>) -> TestCity {
+        let city = self.begin_on(parts, clock).await;
+        city.boot().await;
+        city
     }
 
-    /// Makes a town whose root waits to be booted.
-    pub async fn begin_on(self, parts: Parts, clock: Arc<dyn Clock>) -> Town {
+    /// Makes a city whose root waits to be booted.
+    pub async fn begin_on(self, parts: Parts, clock: Arc<dyn Clock>) -> TestCity {
         let repo = self.repo.unwrap_or_else(|| Arc::clone(&parts.repo) as _);
         parts.sessions.follow(Arc::clone(&clock));
         let concurrency = self.city.daemon.start_concurrency;
@@ -207,7 +207,7 @@ impl Scenario {
             fault: self.fault,
             directory: Arc::default(),
             claims: Claims::default(),
-            budgets: Budgets::default(),
+            thread_budgets: ThreadBudgets::default(),
             runner: Arc::clone(&parts.runner) as _,
             stopping: Default::default(),
             secret: fake_tasks::secret(),
@@ -222,7 +222,7 @@ impl Scenario {
         };
         let (root, task) = RootActor::spawn(None, RootActor, args).await.unwrap();
         world.directory.set_root(&root);
-        Town {
+        TestCity {
             end: End(root.clone()),
             world,
             root,
@@ -233,8 +233,8 @@ impl Scenario {
     }
 }
 
-/// A running town.
-pub struct Town {
+/// A running city.
+pub struct TestCity {
     /// The world that the actors see.
     pub world: Arc<World>,
     /// The root.
@@ -245,7 +245,7 @@ pub struct Town {
     pub parts: Parts,
     /// The processes that a stop did not end.
     pub left: Arc<Survivors>,
-    /// Ends the actors with the town, so that finished towns of a large test cost nothing.
+    /// Ends the actors with the city, so that finished cities of a large test cost nothing.
     end: End,
 }
 
@@ -334,7 +334,7 @@ fn infrastructure(world: &Arc<World>) -> Vec<InfraSpec> {
 }
 
 /// Time and orders.
-impl Town {
+impl TestCity {
     /// Starts the tree.
     pub async fn boot(&self) {
         let ready = self

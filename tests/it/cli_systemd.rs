@@ -28,13 +28,13 @@ const ODD: &str = "100% of $HOME";
 const ODDER: &str = "my \"100%\" $HOME 'city' \\ n";
 
 /// A city, and `hd` beside an executable, in directories of these names.
-struct Place {
+struct SampleDir {
     dir: tempfile::TempDir,
     bin: &'static str,
     city: &'static str,
 }
 
-impl Place {
+impl SampleDir {
     fn new() -> Self {
         Self::named("bin", "city")
     }
@@ -91,7 +91,7 @@ fn words(line: &str) -> Vec<String> {
 
 #[test]
 fn the_unit_for_a_user() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let unit = place.unit(&["--user"]);
     let unit = unit.replace(place.city().to_str().unwrap(), "/city");
     let unit = unit.replace(place.bin().to_str().unwrap(), "/bin");
@@ -105,7 +105,7 @@ fn the_unit_for_a_user() {
 
 #[test]
 fn the_unit_for_the_machine_names_a_user() {
-    let unit = Place::new().unit(&[]);
+    let unit = SampleDir::new().unit(&[]);
     assert!(!value(&unit, "User").is_empty());
     assert_eq!(value(&unit, "WantedBy"), "multi-user.target");
     assert_eq!(value(&unit, "RestartPreventExitStatus"), "2 4");
@@ -113,7 +113,7 @@ fn the_unit_for_the_machine_names_a_user() {
 
 #[test]
 fn paths_of_any_kind_come_back_as_they_are() {
-    let place = Place::named(ODD, ODDER);
+    let place = SampleDir::named(ODD, ODDER);
     let unit = place.unit(&["--user"]);
     let text = |path: PathBuf| path.to_str().unwrap().to_owned();
     let file = text(place.city().join("city.toml"));
@@ -130,14 +130,14 @@ fn paths_of_any_kind_come_back_as_they_are() {
 /// Two agents in a chain, with a minute each.
 #[test]
 fn a_stop_may_take_longer_than_all_graces() {
-    let unit = Place::new().unit(&["--user"]);
+    let unit = SampleDir::new().unit(&["--user"]);
     let limit: u64 = value(&unit, "TimeoutStopSec").parse().unwrap();
     assert!(limit > 2 * 60 + 10, "{limit}");
 }
 
 #[test]
 fn a_wrong_configuration_has_no_unit() {
-    let place = Place::new();
+    let place = SampleDir::new();
     write(&place.city(), "city.toml", "[workspace]\nnam = \"x\"\n");
     let mut hd = Command::new(place.hd());
     let ran = hd
@@ -157,7 +157,7 @@ fn systemd_finds_nothing_wrong_with_it() {
         return;
     }
     for (bin, city, words) in [("bin", "city", &["--user"][..]), (ODD, ODDER, &[])] {
-        let place = Place::named(bin, city);
+        let place = SampleDir::named(bin, city);
         let unit = place.dir.path().join("horde-bright-lights.service");
         fs::write(&unit, place.unit(words)).unwrap();
         let mut analyze = Command::new(analyze);

@@ -15,7 +15,7 @@ use super::super::world::World;
 use super::super::{ask, effects};
 use crate::actors::mail::{ChildState, ChildView, Work};
 use crate::actors::records::escalations::{self, Ends};
-use crate::domain::account::{Trouble, Why};
+use crate::domain::account::{AccountReport, Why};
 use crate::domain::cause::Cause;
 use crate::domain::dialog::Dialog;
 use crate::domain::event::{EventType, NewEvent};
@@ -84,7 +84,7 @@ pub(super) async fn order(world: &World, account: &str) -> Result<Vec<ChildId>, 
 }
 
 /// Returns the limit or login that a child's session shows; the outer none is a child without a session.
-fn trouble(conditions: &Conditions, view: &ChildView) -> Option<Option<Trouble>> {
+fn trouble(conditions: &Conditions, view: &ChildView) -> Option<Option<AccountReport>> {
     let session = view.session.as_ref()?;
     Some(conditions.trouble(&session.handle))
 }
@@ -265,7 +265,7 @@ impl ParkedSession {
         };
         let of = self.handle.clone();
         let view = effects::sessions(&self.world, &self.handle.id, move |p| p.view(&of)).await;
-        view.is_ok_and(|view| harness.looks.works(&view.text()))
+        view.is_ok_and(|view| harness.patterns.works(&view.text()))
     }
 }
 

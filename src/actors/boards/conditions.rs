@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use tokio::sync::Notify;
 
-use crate::domain::account::Trouble;
+use crate::domain::account::AccountReport;
 use crate::domain::condition::{Condition, Watch};
 use crate::domain::facts::SessionFacts;
 use crate::domain::first_prompt::Pasted;
@@ -98,7 +98,7 @@ impl Conditions {
 
     /// Returns the limit or login that this session is in, or that it has not gone on after.
     #[must_use]
-    pub fn trouble(&self, handle: &SessionHandle) -> Option<Trouble> {
+    pub fn trouble(&self, handle: &SessionHandle) -> Option<AccountReport> {
         let entries = self.entries();
         let watch = &entries.get(&handle.id)?.watch;
         watch.is_of(&handle.token).then(|| watch.trouble())?

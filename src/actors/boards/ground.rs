@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::domain::doctor::{Finding, Kind};
 use crate::domain::escalation::gist;
-use crate::domain::ground::{Look, Part, Trouble};
+use crate::domain::ground::{FileFault, Look, Part};
 
 /// The troubles that are known, by part.
 #[derive(Default)]
@@ -15,17 +15,17 @@ pub struct Ground(Mutex<Faults>);
 #[derive(Default)]
 struct Faults {
     /// The faults that the last look found.
-    looked: BTreeMap<Place, Trouble>,
+    looked: BTreeMap<FaultKey, FileFault>,
     /// Faults reported by the code that noticed them, until it withdraws them.
-    standing: BTreeMap<Part, Trouble>,
+    standing: BTreeMap<Part, FileFault>,
     /// The reported faults, with the words that people were called with.
-    said: BTreeMap<Place, Trouble>,
+    said: BTreeMap<FaultKey, FileFault>,
 }
 
 /// A part may have several, for example one per rig.
-type Place = (Part, PathBuf);
+type FaultKey = (Part, PathBuf);
 
-fn place(trouble: &Trouble) -> Place {
+fn place(trouble: &FileFault) -> FaultKey {
     (trouble.part, trouble.path.clone())
 }
 
@@ -36,14 +36,14 @@ impl Ground {
 
     /// Returns all known faults.
     #[must_use]
-    pub fn troubles(&self) -> Vec<Trouble> {
+    pub fn troubles(&self) -> Vec<FileFault> {
         let known = self.known();
         let all = known.looked.values().chain(known.standing.values());
         all.cloned().collect()
     }
 
     /// Notes that a part has a fault, or none any more; the next look reports it.
-    pub fn set_fault(&self, part: Part, trouble: Option<Trouble>) {
+    pub fn set_fault(&self, part: Part, trouble: Option<FileFault>) {
         let mut known = self.known();
         match trouble {
             Some(trouble) => known.standing.insert(part, trouble),
@@ -54,8 +54,8 @@ impl Ground {
     /// Returns the findings for `doctor`.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
-        let finding = |trouble: Trouble| {
-            let Trouble {
+        let finding = |trouble: FileFault| {
+            let FileFault {
                 path, says, hint, ..
             } = trouble;
             Finding::new(Kind::Ground, path.display(), says, hint)
@@ -70,7 +70,7 @@ impl Ground {
         known.looked = left.map(|trouble| (place(&trouble), trouble)).collect();
         let standing = known.standing.values().cloned();
         let standing = standing.map(|trouble| (place(&trouble), trouble));
-        let mut now: BTreeMap<Place, Trouble> = standing.collect();
+        let mut now: BTreeMap<FaultKey, FileFault> = standing.collect();
         now.extend(known.looked.clone());
         let before = std::mem::replace(&mut known.said, now.clone());
         let new = now.iter().filter(|(at, it)| before.get(at) != Some(it));
@@ -89,8 +89,8 @@ impl Ground {
 
 /// Changes that a look brings.
 pub(in crate::actors) struct Changed {
-    pub new: Vec<Trouble>,
-    pub over: Vec<Trouble>,
+    pub new: Vec<FileFault>,
+    pub over: Vec<FileFault>,
     /// Another fault is there now: people are called again.
-    pub replaced: Vec<Trouble>,
+    pub replaced: Vec<FileFault>,
 }

@@ -15,7 +15,7 @@ use crate::domain::city::{City, Provider, RestartType, Rig};
 use crate::domain::event::EventType;
 use crate::ports::config::{ConfigListener, ConfigSource, Loaded};
 use crate::ports::repo::Repo;
-use crate::testing::world::{Scenario, Town, agent};
+use crate::testing::world::{Scenario, TestCity, agent};
 
 /// Files that never change, and the number of reads.
 struct Files(City, AtomicUsize);
@@ -36,10 +36,10 @@ impl ConfigSource for Files {
     fn listen(&self, _: ConfigListener) {}
 }
 
-async fn watcher(town: &Town, city: City) -> (ActorRef<ConfigMsg>, Arc<Files>) {
+async fn watcher(test_city: &TestCity, city: City) -> (ActorRef<ConfigMsg>, Arc<Files>) {
     let files = Arc::new(Files(city, AtomicUsize::new(0)));
     let args = ConfigArgs {
-        world: Arc::clone(&town.world),
+        world: Arc::clone(&test_city.world),
         source: Arc::clone(&files) as _,
         listener: Arc::new(|_| ()),
     };
@@ -50,17 +50,17 @@ async fn watcher(town: &Town, city: City) -> (ActorRef<ConfigMsg>, Arc<Files>) {
 /// `health-patrol.md`, testing: debounce.
 #[tokio::test(start_paused = true)]
 async fn an_editors_several_writes_are_one_look() {
-    let town = Scenario::new().start().await;
-    let (config, files) = watcher(&town, City::clone(&town.world.city)).await;
+    let test_city = Scenario::new().start().await;
+    let (config, files) = watcher(&test_city, City::clone(&test_city.world.city)).await;
     let reads = || files.1.load(Ordering::SeqCst);
-    town.settle().await;
+    test_city.settle().await;
     assert_eq!(reads(), 1, "at the start");
     for _ in 0..5 {
         config.cast(ConfigMsg::Touched).unwrap();
-        town.pass(Duration::from_millis(60)).await;
+        test_city.pass(Duration::from_millis(60)).await;
         assert_eq!(reads(), 1, "it has not settled");
     }
-    town.pass(Duration::from_millis(60)).await;
+    test_city.pass(Duration::from_millis(60)).await;
     assert_eq!(reads(), 2);
     config.stop(None);
 }
@@ -68,12 +68,12 @@ async fn an_editors_several_writes_are_one_look() {
 /// A program writes into a watched directory all the time.
 #[tokio::test(start_paused = true)]
 async fn constant_writes_do_not_postpone_the_check_of_the_files() {
-    let town = Scenario::new().start().await;
-    let (config, files) = watcher(&town, City::clone(&town.world.city)).await;
-    town.settle().await;
+    let test_city = Scenario::new().start().await;
+    let (config, files) = watcher(&test_city, City::clone(&test_city.world.city)).await;
+    test_city.settle().await;
     for _ in 0..60 {
         config.cast(ConfigMsg::Touched).unwrap();
-        town.pass(Duration::from_millis(50)).await;
+        test_city.pass(Duration::from_millis(50)).await;
     }
     let reads = files.1.load(Ordering::SeqCst) - 1;
     assert!((2..=3).contains(&reads), "{reads} in three seconds");
@@ -87,8 +87,8 @@ async fn constant_writes_do_not_postpone_the_check_of_the_files() {
     reason = "the test waits for real work, in real time"
 )]
 async fn a_flood_of_changes_keeps_no_look_from_being_made() {
-    let town = Scenario::new().start().await;
-    let (config, files) = watcher(&town, City::clone(&town.world.city)).await;
+    let test_city = Scenario::new().start().await;
+    let (config, files) = watcher(&test_city, City::clone(&test_city.world.city)).await;
     let deadline = Instant::now() + Duration::from_secs(20);
     while files.1.load(Ordering::SeqCst) < 3 {
         assert!(Instant::now() < deadline);
@@ -111,24 +111,24 @@ async fn reload(config: &ActorRef<ConfigMsg>, dry_run: bool) -> Result<Reloaded,
 /// A configuration that cannot be applied changes nothing, however often it is tried.
 #[tokio::test(start_paused = true)]
 async fn start_limit_is_reapplied_once_and_only_by_the_configuration_in_force() {
-    let town = Scenario::new().start().await;
-    let starts = Arc::clone(&town.world.starts);
+    let test_city = Scenario::new().start().await;
+    let starts = Arc::clone(&test_city.world.starts);
     for (permits, others) in [(20, 16), (4, 20)] {
-        let mut city = City::clone(&town.world.city);
+        let mut city = City::clone(&test_city.world.city);
         city.daemon.start_concurrency = permits;
         city.revision = format!("{permits}");
-        let (config, _) = watcher(&town, city).await;
-        town.parts.sessions.blind(Some("fog"));
+        let (config, _) = watcher(&test_city, city).await;
+        test_city.parts.sessions.blind(Some("fog"));
         for _ in 0..3 {
             reload(&config, false).await.unwrap_err();
             reload(&config, true).await.unwrap_err();
-            town.settle().await;
+            test_city.settle().await;
             assert_eq!(starts.available_permits(), others);
         }
-        town.parts.sessions.blind(None);
+        test_city.parts.sessions.blind(None);
         for _ in 0..3 {
             reload(&config, false).await.unwrap();
-            town.settle().await;
+            test_city.settle().await;
             assert_eq!(starts.available_permits(), permits);
         }
         config.stop(None);
@@ -138,61 +138,71 @@ async fn start_limit_is_reapplied_once_and_only_by_the_configuration_in_force() 
 /// `--dry-run` reports what the reload would, including a refusal.
 #[tokio::test(start_paused = true)]
 async fn a_city_moves_to_another_provider_only_where_there_is_one() {
-    let town = Scenario::new().start().await;
-    let before = town.parts.sessions.preferred();
-    let mut city = City::clone(&town.world.city);
+    let test_city = Scenario::new().start().await;
+    let before = test_city.parts.sessions.preferred();
+    let mut city = City::clone(&test_city.world.city);
     city.revision = "new".to_owned();
     city.session.provider = Provider::Tmux;
-    town.parts.sessions.lack(Provider::Tmux, "no tmux in PATH");
-    let (config, _) = watcher(&town, city).await;
+    test_city
+        .parts
+        .sessions
+        .lack(Provider::Tmux, "no tmux in PATH");
+    let (config, _) = watcher(&test_city, city).await;
     for dry_run in [true, false] {
         let told = reload(&config, dry_run).await.unwrap();
         assert_eq!(told.errors, ["no tmux in PATH"], "dry run: {dry_run}");
     }
-    assert_eq!(town.parts.sessions.preferred(), before);
-    town.parts
+    assert_eq!(test_city.parts.sessions.preferred(), before);
+    test_city
+        .parts
         .sessions
         .lack(Provider::Holder, "it would not matter");
     let told = reload(&config, true).await.unwrap();
     assert!(told.errors.is_empty());
-    assert_eq!(town.parts.sessions.preferred(), before, "only asked");
+    assert_eq!(test_city.parts.sessions.preferred(), before, "only asked");
     reload(&config, false).await.unwrap();
-    assert_eq!(town.parts.sessions.preferred(), Some(Provider::Tmux));
+    assert_eq!(test_city.parts.sessions.preferred(), Some(Provider::Tmux));
     config.stop(None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn reload_during_a_stop_is_not_reported_as_applied() {
-    let town = Scenario::new().agent("mayor", RestartType::Permanent);
-    let town = town.start().await;
-    let session = town.session(&agent("mayor"));
-    let mut city = City::clone(&town.world.city);
+    let test_city = Scenario::new().agent("mayor", RestartType::Permanent);
+    let test_city = test_city.start().await;
+    let session = test_city.session(&agent("mayor"));
+    let mut city = City::clone(&test_city.world.city);
     city.revision = "new".to_owned();
     city.daemon.start_concurrency = 20;
-    let (config, _) = watcher(&town, city).await;
-    town.parts.sessions.hold_stop(&session);
+    let (config, _) = watcher(&test_city, city).await;
+    test_city.parts.sessions.hold_stop(&session);
     let (mode, reply) = (StopMode::Graceful, None);
-    town.send_to_root(RootMail::Stop { mode, reply }).unwrap();
+    test_city
+        .send_to_root(RootMail::Stop { mode, reply })
+        .unwrap();
     reload(&config, false).await.unwrap_err();
-    assert_eq!(town.events(EventType::ConfigReloaded).await.len(), 0);
-    assert_eq!(town.world.starts.available_permits(), 16);
-    town.parts.sessions.release_stop(&session);
+    assert_eq!(test_city.events(EventType::ConfigReloaded).await.len(), 0);
+    assert_eq!(test_city.world.starts.available_permits(), 16);
+    test_city.parts.sessions.release_stop(&session);
     config.stop(None);
 }
 
 /// A changed git configuration of the user is in no file of the city: a requested reload applies it.
 #[tokio::test(start_paused = true)]
 async fn asked_for_a_reload_each_rig_takes_its_settings_over_although_the_city_is_the_same() {
-    let town = Scenario::new().start().await;
-    let (config, _files) = watcher(&town, City::clone(&town.world.city)).await;
-    town.settle().await;
-    let before = town.parts.repo.count("prepare");
+    let test_city = Scenario::new().start().await;
+    let (config, _files) = watcher(&test_city, City::clone(&test_city.world.city)).await;
+    test_city.settle().await;
+    let before = test_city.parts.repo.count("prepare");
     config.cast(ConfigMsg::Touched).unwrap();
-    town.pass(Duration::from_secs(1)).await;
-    assert_eq!(town.parts.repo.count("prepare"), before, "nobody asked");
+    test_city.pass(Duration::from_secs(1)).await;
+    assert_eq!(
+        test_city.parts.repo.count("prepare"),
+        before,
+        "nobody asked"
+    );
     reload(&config, true).await.unwrap();
-    assert_eq!(town.parts.repo.count("prepare"), before, "a rehearsal");
+    assert_eq!(test_city.parts.repo.count("prepare"), before, "a rehearsal");
     reload(&config, false).await.unwrap();
-    assert_eq!(town.parts.repo.count("prepare"), before + 1);
+    assert_eq!(test_city.parts.repo.count("prepare"), before + 1);
     config.stop(None);
 }

@@ -97,7 +97,8 @@ pub async fn prepare<T: Send + 'static>(
 /// Returns the rigs that do not answer, each with the reason.
 pub fn unseen_rigs(world: &World) -> Vec<(RigName, String)> {
     let rigs = world.city.rigs.iter();
-    let unseen = rigs.filter_map(|rig| Some((rig.name.clone(), world.budgets.unseen(&rig.name)?)));
+    let unseen =
+        rigs.filter_map(|rig| Some((rig.name.clone(), world.thread_budgets.unseen(&rig.name)?)));
     unseen.collect()
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::domain::ids::RigName;
 use crate::ports::repo::RepoError;
 use crate::testing::hang::Hang;
-use crate::testing::world::{Scenario, Town};
+use crate::testing::world::{Scenario, TestCity};
 
 type Asked = tokio::task::JoinHandle<Result<(), RepoError>>;
 
@@ -14,8 +14,8 @@ fn horde() -> RigName {
     RigName::new("horde").unwrap()
 }
 
-fn ask(town: &Town, kind: WorkKind) -> Asked {
-    let world = Arc::clone(&town.world);
+fn ask(city: &TestCity, kind: WorkKind) -> Asked {
+    let world = Arc::clone(&city.world);
     tokio::spawn(
         async move { repo_for(&world, &horde(), kind, |repo| repo.tips(&[]).map(drop)).await },
     )
@@ -24,38 +24,38 @@ fn ask(town: &Town, kind: WorkKind) -> Asked {
 /// A disk that hangs holds the threads of one budget, however often it is asked.
 #[tokio::test(start_paused = true)]
 async fn rig_that_hangs_uses_up_its_own_budget_and_counts_as_unseen() {
-    let town = Scenario::new().start().await;
+    let city = Scenario::new().start().await;
     let hang = Hang::default();
     let door = hang.door();
-    town.parts.repo.interlude("tips", move || door.enter());
-    let mut asked: Vec<Asked> = (0..20).map(|_| ask(&town, WorkKind::Files)).collect();
-    town.until("its threads hang", || hang.entered() == 8).await;
-    assert_eq!(unseen_rigs(&town.world), []);
+    city.parts.repo.interlude("tips", move || door.enter());
+    let mut asked: Vec<Asked> = (0..20).map(|_| ask(&city, WorkKind::Files)).collect();
+    city.until("its threads hang", || hang.entered() == 8).await;
+    assert_eq!(unseen_rigs(&city.world), []);
     tokio::time::advance(Duration::from_secs(16)).await;
     for refused in asked.drain(8..) {
         let refused = refused.await.unwrap();
         assert!(matches!(refused, Err(RepoError::Unseen(_))), "{refused:?}");
     }
     assert_eq!(hang.entered(), 8);
-    assert_eq!(unseen_rigs(&town.world)[0].0, horde());
+    assert_eq!(unseen_rigs(&city.world)[0].0, horde());
     // Everything else goes on, with the rig's other budgets too.
-    list(&town.world).await.unwrap();
+    list(&city.world).await.unwrap();
     let (rig, kind) = (horde(), WorkKind::Network);
-    let branch = repo_for(&town.world, &rig, kind, |repo| repo.default_branch());
+    let branch = repo_for(&city.world, &rig, kind, |repo| repo.default_branch());
     branch.await.unwrap();
     hang.release();
     for done in asked {
         done.await.unwrap().unwrap();
     }
-    assert_eq!(unseen_rigs(&town.world), []);
+    assert_eq!(unseen_rigs(&city.world), []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn task_files_of_a_rig_that_hang_keep_no_other_rig_waiting() {
-    let town = Scenario::new().start().await;
+    let city = Scenario::new().start().await;
     let hang = Hang::default();
     let ask = || {
-        let (world, door) = (Arc::clone(&town.world), hang.door());
+        let (world, door) = (Arc::clone(&city.world), hang.door());
         let work = move |_: &dyn TaskFiles| {
             door.enter();
             Ok(())
@@ -63,45 +63,45 @@ async fn task_files_of_a_rig_that_hang_keep_no_other_rig_waiting() {
         tokio::spawn(async move { tasks(&world, Owner::Rig(horde()), work).await })
     };
     let mut asked: Vec<_> = (0..33).map(|_| ask()).collect();
-    town.until("its threads hang", || hang.entered() == 32)
+    city.until("its threads hang", || hang.entered() == 32)
         .await;
     tokio::time::advance(Duration::from_secs(61)).await;
     asked.pop().unwrap().await.unwrap().unwrap_err();
-    assert_eq!(unseen_rigs(&town.world)[0].0, horde());
+    assert_eq!(unseen_rigs(&city.world)[0].0, horde());
     let other = Owner::Rig(RigName::new("other").unwrap());
     for owner in [other, Owner::City] {
-        tasks(&town.world, owner, |_| Ok(())).await.unwrap();
+        tasks(&city.world, owner, |_| Ok(())).await.unwrap();
     }
     hang.release();
     for done in asked {
         done.await.unwrap().unwrap();
     }
-    assert_eq!(unseen_rigs(&town.world), []);
+    assert_eq!(unseen_rigs(&city.world), []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn short_work_on_a_rig_is_given_up_after_its_limit() {
-    let town = Scenario::new().start().await;
+    let city = Scenario::new().start().await;
     let hang = Hang::default();
     let door = hang.door();
-    town.parts.repo.interlude("tips", move || door.enter());
-    let world = Arc::clone(&town.world);
+    city.parts.repo.interlude("tips", move || door.enter());
+    let world = Arc::clone(&city.world);
     let asked =
         tokio::spawn(async move { repo(&world, &horde(), |repo| repo.tips(&[]).map(drop)).await });
-    town.until("it hangs", || hang.entered() == 1).await;
+    city.until("it hangs", || hang.entered() == 1).await;
     tokio::time::advance(Duration::from_secs(151)).await;
     let late = asked.await.unwrap();
     assert!(matches!(late, Err(RepoError::Timeout { .. })), "{late:?}");
-    assert_eq!(unseen_rigs(&town.world).len(), 1, "its thread still hangs");
+    assert_eq!(unseen_rigs(&city.world).len(), 1, "its thread still hangs");
 }
 
 #[tokio::test(start_paused = true)]
 async fn caller_that_cannot_be_read_keeps_no_other_waiting() {
-    let town = Scenario::new().start().await;
+    let city = Scenario::new().start().await;
     let hang = Hang::default();
     let door = hang.door();
     let read = |pid: u32, door: Option<crate::testing::hang::Door>| {
-        let world = Arc::clone(&town.world);
+        let world = Arc::clone(&city.world);
         tokio::spawn(async move {
             let read = move |_: &dyn Sessions, _: &dyn Runner| {
                 if let Some(door) = door {
@@ -113,7 +113,7 @@ async fn caller_that_cannot_be_read_keeps_no_other_waiting() {
         })
     };
     let hung: Vec<_> = (0..20).map(|_| read(7, Some(door.clone()))).collect();
-    town.until("its reader hangs", || hang.entered() == 1).await;
+    city.until("its reader hangs", || hang.entered() == 1).await;
     assert_eq!(read(8, None).await.unwrap(), Some(8));
     tokio::time::advance(Duration::from_secs(11)).await;
     for unread in hung {

@@ -33,7 +33,7 @@ pub(super) struct ChildRecord {
     /// Set while the child waits for its turn in a group restart.
     pub(super) together: bool,
     /// The stop mode that it was told when the supervisor stops.
-    pub(super) told: Option<StopMode>,
+    pub(super) stop_sent: Option<StopMode>,
     /// The way in which the last session was ended, if it was told to end.
     pub(super) how: Option<Stopped>,
     /// The session that is to be ended; none for any of the spec.
@@ -56,7 +56,7 @@ impl ChildRecord {
             generation: Generation(1),
             words: None,
             together: false,
-            told: None,
+            stop_sent: None,
             how: None,
             meant: None,
             waiting_up: Vec::new(),

@@ -13,9 +13,9 @@ use super::super::conditions::{self, Observed};
 use super::super::usage;
 use super::super::world::World;
 use super::super::{accounts, effects};
+use super::dead_agents::{self, DeadAgent};
 use super::desired::{DesiredInputs, Want, raiders};
 use super::history::StoredHistories;
-use super::shells::{self, Shell};
 use crate::actors::mail::ChildSpec;
 use crate::actors::records::operator_orders;
 use crate::actors::records::quarantine;
@@ -62,7 +62,7 @@ pub struct Look {
     /// Death histories of an earlier supervisor; none once they have been read.
     pub(super) deaths: Option<StoredHistories>,
     /// Agents whose sessions run without the agent's process; none when processes were not looked at.
-    pub(super) shells: Option<BTreeMap<ChildId, Shell>>,
+    pub(super) dead_agents: Option<BTreeMap<ChildId, DeadAgent>>,
     /// When the next session reaches its idle timeout.
     pub(super) idle_at: Option<Timestamp>,
 }
@@ -70,7 +70,7 @@ pub struct Look {
 struct StoredState {
     records: Vec<RaiderRecord>,
     sagas: Vec<Saga>,
-    said: operator_orders::OperatorOrders,
+    orders: operator_orders::OperatorOrders,
     deaths: Option<StoredHistories>,
 }
 
@@ -105,7 +105,7 @@ async fn observe_world(world: &World, histories: bool) -> Option<(Vec<SessionFac
             Ok(StoredState {
                 records,
                 sagas: txn.sagas(None)?,
-                said: operator_orders::read(txn)?,
+                orders: operator_orders::read(txn)?,
                 deaths,
             })
         })
@@ -131,8 +131,8 @@ pub(super) async fn observe(world: &World, known: RootState) -> Look {
     let Some((sessions, stored)) = observe_world(world, known.histories).await else {
         return Look::default();
     };
-    let (records, sagas, mut said) = (stored.records, stored.sagas, stored.said);
-    said.resting.extend(known.resting);
+    let (records, sagas, mut orders) = (stored.records, stored.sagas, stored.orders);
+    orders.resting.extend(known.resting);
     let names = records.iter().map(|record| record.hook.raider.clone());
     let hooked = names.collect();
     let repaired = |record: RaiderRecord| {
@@ -141,12 +141,12 @@ pub(super) async fn observe(world: &World, known: RootState) -> Look {
         (record, is_repaired)
     };
     let records = records.into_iter().map(repaired).collect();
-    let (mut wants, mut busy) = raiders(&city, records, &sagas, &said.suspended);
+    let (mut wants, mut busy) = raiders(&city, records, &sagas, &orders.suspended);
     let agents = DesiredInputs {
         sessions: &sessions,
         tended: &known.tended,
-        resting: &said.resting,
-        suspended: &said.suspended,
+        resting: &orders.resting,
+        suspended: &orders.suspended,
         sizes: &known.sizes,
     };
     wants.extend(agents.agents(&city));
@@ -162,7 +162,7 @@ pub(super) async fn observe(world: &World, known: RootState) -> Look {
     read_transcripts(world, &wants, &by_id);
     let unseen = unseen(&wants, &by_id);
     park(world, &mut wants, &by_id).await;
-    let shells = shells::find(world, known.patrol, &wants, &by_id).await;
+    let dead_agents = dead_agents::find(world, known.patrol, &wants, &by_id).await;
     let now = world.clock.now();
     let sessions: Vec<_> = sessions
         .into_iter()
@@ -188,9 +188,9 @@ pub(super) async fn observe(world: &World, known: RootState) -> Look {
         ended,
         hooked: Some(hooked),
         unseen,
-        standing: Some(said),
+        standing: Some(orders),
         deaths: stored.deaths,
-        shells,
+        dead_agents,
         idle_at,
     }
 }

@@ -12,7 +12,7 @@
 //!  desired.rs, look.rs ─► recovery.rs ─► planned.rs
 //!               the desired children, the observed ones, the plan: at start-up, at every patrol, and
 //!               after a reload (reload.rs)
-//!  shells.rs    agents that died inside their wrappers
+//!  dead_agents.rs    agents that died inside their wrappers
 //!  depends.rs   start after, stop before      groups.rs  one_for_all, rest_for_one
 //!  pools.rs     how many members              shutdown.rs  two passes, reverse order
 //!  history.rs   deaths that outlive the supervisor    deaths.rs, handoffs.rs   records of ends
@@ -22,6 +22,7 @@
 
 mod child_record;
 mod children;
+mod dead_agents;
 mod deaths;
 mod depends;
 mod desired;
@@ -36,7 +37,6 @@ mod planned;
 mod pools;
 mod recovery;
 mod reload;
-mod shells;
 mod shutdown;
 mod steps;
 mod survivors;
@@ -54,12 +54,12 @@ pub use self::shutdown::Pass;
 pub use self::survivors::Survivors;
 
 use self::child_record::ChildRecord;
+use self::dead_agents::DeadAgents;
 use self::groups::Together;
 use self::history::Histories;
 use self::infra::Infra;
 use self::look::Look;
 use self::pools::Pools;
-use self::shells::Shells;
 use super::mail::{EndRefused, RootMail};
 use super::world::World;
 use crate::domain::child::{Event, Token};
@@ -182,7 +182,7 @@ pub struct Root {
     /// Set when the next look is a patrol's: it inspects the processes of sessions, too.
     patrolling: bool,
     /// Sessions of agents that run without the agent's process.
-    shells: Shells,
+    dead_agents: DeadAgents,
     /// Children whose run state is unknown, and since when.
     unseen: BTreeMap<ChildId, Mono>,
     /// The timer of the next idle timeout.
@@ -232,7 +232,7 @@ impl Actor for RootActor {
             suspended: Default::default(),
             patrol_epoch: 0,
             patrolling: false,
-            shells: Shells::new(),
+            dead_agents: DeadAgents::new(),
             unseen: BTreeMap::new(),
             idle: None,
             accounts: None,

@@ -15,7 +15,7 @@ use super::super::mail::RootMail;
 use super::{Root, RootMsg};
 use crate::actors::mail::{SessionView, Work};
 use crate::actors::records::escalations::{self, Ends};
-use crate::domain::account::{ReportEffect, Trouble};
+use crate::domain::account::{AccountReport, ReportEffect};
 use crate::domain::child::{ChildExit, Event, MOST_PARKS, SOON};
 use crate::domain::city::RestartType;
 use crate::domain::condition;
@@ -87,8 +87,8 @@ impl Root {
         }
         let directory = &self.world.directory;
         let shown = session.and_then(|session| directory.conditions.of(&session.handle));
-        let trouble = shown.as_ref().and_then(Trouble::of).or_else(|| {
-            let looks = &self.world.city.harnesses.get(&harness)?.looks;
+        let trouble = shown.as_ref().and_then(AccountReport::of).or_else(|| {
+            let looks = &self.world.city.harnesses.get(&harness)?.patterns;
             condition::last_words(looks, tail, now, &TimeZone::system())
         });
         let Some(trouble) = trouble else {

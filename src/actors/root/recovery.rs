@@ -26,7 +26,7 @@ use crate::actors::mail::{ChildSpec, ChildState};
 use crate::domain::cause::Cause;
 use crate::domain::child::{Event, Phase, Successor};
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ground::{Part, Trouble};
+use crate::domain::ground::{FileFault, Part};
 use crate::domain::ids::{ChildId, RaiderId, SessionId};
 use crate::domain::reconcile::{Decision, Tended};
 use crate::ports::sessions::{SessionError, SessionHandle, Stopped};
@@ -158,8 +158,8 @@ impl Root {
             }
             if !stale {
                 self.converge(me, &look).await;
-                if let Some(shells) = look.shells {
-                    self.replace_shells(shells);
+                if let Some(dead_agents) = look.dead_agents {
+                    self.replace_dead_agents(dead_agents);
                 }
             }
             self.send_notices(me);
@@ -357,7 +357,7 @@ impl Root {
 
 /// Notes that the root's look hangs, or that one has ended again; the keeper of the ground reports it.
 fn report_look(world: &World, hangs: bool) {
-    let trouble = hangs.then(|| Trouble {
+    let trouble = hangs.then(|| FileFault {
         part: Part::Look,
         path: world.city.state_dir().join("sessions"),
         says: "the sessions cannot be looked at: a look has not ended in time".to_owned(),

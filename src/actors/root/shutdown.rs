@@ -100,8 +100,9 @@ impl Root {
     /// Tells the next children to end: in the reverse order of `depends_on` while there is time for that, else all at
     /// once.
     fn end_next(&mut self, mode: StopMode) {
-        let untold =
-            |(id, slot): (&ChildId, &ChildRecord)| (slot.told != Some(mode)).then(|| id.clone());
+        let untold = |(id, slot): (&ChildId, &ChildRecord)| {
+            (slot.stop_sent != Some(mode)).then(|| id.clone())
+        };
         let mut ids: Vec<_> = self.slots.iter().filter_map(untold).collect();
         if mode == StopMode::Graceful && !ids.is_empty() {
             let needed = self.needed();
@@ -111,7 +112,7 @@ impl Root {
             let Some(slot) = self.slots.get_mut(&id) else {
                 continue;
             };
-            slot.told = Some(mode);
+            slot.stop_sent = Some(mode);
             slot.send(match mode {
                 StopMode::KeepSessions => ChildMsg::Detach,
                 StopMode::Graceful => ChildMsg::End(slot.grace()),

@@ -122,7 +122,7 @@ pub async fn problem(world: &World, hook: &Hook) -> Option<Problem> {
     match outcome(world, hook).await.ok()?.0 {
         OutcomeFile::Empty => None,
         OutcomeFile::Unclear(why) => Some(Problem::Unclear(why)),
-        OutcomeFile::Said(outcome) => {
+        OutcomeFile::Complete(outcome) => {
             let request = declared::request_of(hook, outcome);
             let refused = declared::preview(world, &request, hook).await.err()?;
             problem_of(&refused)

@@ -16,13 +16,13 @@ use crate::domain::ids::{ChildId, HarnessName};
 use crate::domain::question::Pattern;
 use crate::ports::sessions::{Input, SessionHandle};
 use crate::testing::fake_sessions::FakeSessions;
-use crate::testing::world::{Scenario, Town, agent};
+use crate::testing::world::{Scenario, TestCity, agent};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A raider's session that text is typed into.
 struct Seat {
-    town: Town,
+    city: TestCity,
     child: ChildId,
     harness: HarnessName,
     handle: SessionHandle,
@@ -35,26 +35,26 @@ impl Seat {
 
     /// Creates one whose screen is read when it changes.
     async fn watched() -> Self {
-        let town = Scenario::new().start().await;
-        conditions::connect(&town.world);
-        Self::of(town).await
+        let city = Scenario::new().start().await;
+        conditions::connect(&city.world);
+        Self::of(city).await
     }
 
-    async fn of(town: Town) -> Self {
-        let charged = town.worker("a").await;
+    async fn of(city: TestCity) -> Self {
+        let charged = city.worker("a").await;
         let child = ChildId::Raider(charged.raider);
-        let session = town.view(&child).await.unwrap().session;
-        let harness = town.world.city.harnesses.keys().next().unwrap().clone();
+        let session = city.view(&child).await.unwrap().session;
+        let harness = city.world.city.harnesses.keys().next().unwrap().clone();
         Self {
             handle: session.unwrap().handle,
-            town,
+            city,
             child,
             harness,
         }
     }
 
     fn sessions(&self) -> &FakeSessions {
-        &self.town.parts.sessions
+        &self.city.parts.sessions
     }
 
     fn show(&self, screen: &str) {
@@ -63,7 +63,7 @@ impl Seat {
 
     /// Has a person type into the input line without submitting.
     fn begin_line(&self) {
-        let now = self.town.world.clock.now();
+        let now = self.city.world.clock.now();
         self.sessions().begin_line(&self.handle.id, Some(now));
     }
 
@@ -76,16 +76,16 @@ impl Seat {
     }
 
     fn enroll(&self) {
-        let conditions = &self.town.world.directory.conditions;
+        let conditions = &self.city.world.directory.conditions;
         conditions.enroll(&self.child, &self.harness, &self.handle);
     }
 
     fn report(&self, report: &Report) -> bool {
-        conditions::report(&self.town.world, &self.handle, report)
+        conditions::report(&self.city.world, &self.handle, report)
     }
 
     async fn may_type(&self) -> Typing {
-        may_type(&self.town.world, &self.harness, &self.handle).await
+        may_type(&self.city.world, &self.harness, &self.handle).await
     }
 
     async fn is_begun(&self) -> bool {
@@ -93,17 +93,17 @@ impl Seat {
     }
 
     async fn submit(&self, text: &str) -> Result<(), Refusal> {
-        let (world, harness) = (&self.town.world, Some(&self.harness));
+        let (world, harness) = (&self.city.world, Some(&self.harness));
         submit(world, &self.child, harness, &self.handle, text).await
     }
 
     async fn deliver(&self, text: &str, by: By) -> Result<(), Undelivered> {
-        let (world, harness) = (&self.town.world, Some(&self.harness));
+        let (world, harness) = (&self.city.world, Some(&self.harness));
         deliver(world, &self.child, harness, &self.handle, text, by).await
     }
 
     async fn answer(&self, said: &str) -> Result<Answered, Refusal> {
-        answer(&self.town.world, Some(&self.harness), &self.handle, said).await
+        answer(&self.city.world, Some(&self.harness), &self.handle, said).await
     }
 }
 
@@ -300,10 +300,10 @@ async fn key_that_a_person_answered_a_dialog_with_begins_no_line() {
     seat.enroll();
     let dialog = "Allow?\n❯ 1. Yes\n  2. No\nEnter to select · Esc to cancel";
     seat.show(dialog);
-    seat.town.pass(SECOND).await;
+    seat.city.pass(SECOND).await;
     seat.begin_line();
     seat.show("> ");
-    seat.town.pass(SECOND).await;
+    seat.city.pass(SECOND).await;
     assert_eq!(seat.may_type().await, Typing::Free);
     seat.begin_line();
     assert!(seat.is_begun().await);
@@ -317,44 +317,44 @@ async fn text_is_typed_behind_a_line_that_a_person_has_left_long_ago_and_this_is
     seat.enroll();
     seat.show("> delete the");
     seat.begin_line();
-    seat.town.pass(HELD - SECOND).await;
+    seat.city.pass(HELD - SECOND).await;
     assert!(seat.is_begun().await);
-    seat.town.pass(SECOND).await;
+    seat.city.pass(SECOND).await;
     assert_eq!(seat.may_type().await, Typing::Free);
     seat.submit("Go on").await.unwrap();
     assert_eq!(seat.sent().len(), 2);
-    seat.town.pass(SECOND).await;
-    let told = seat.town.events(EventType::RaiderUnclear).await;
-    assert_eq!(told.len(), 1, "{told:?}");
+    seat.city.pass(SECOND).await;
+    let events = seat.city.events(EventType::RaiderUnclear).await;
+    assert_eq!(events.len(), 1, "{events:?}");
     assert!(
-        told[0].data["text"]
+        events[0].data["text"]
             .as_str()
             .unwrap()
             .contains("behind a line")
     );
-    assert_eq!(told[0].data["screen"], "> delete the");
-    assert_eq!(told[0].cause.as_str(), "line_left");
+    assert_eq!(events[0].data["screen"], "> delete the");
+    assert_eq!(events[0].cause.as_str(), "line_left");
 }
 
 /// `hd send` types to agents without a harness, too, whose screens no other code watches.
 #[tokio::test(start_paused = true)]
 async fn text_behind_a_line_that_was_left_is_told_of_an_agent_that_is_not_watched() {
-    let town = Scenario::new()
+    let city = Scenario::new()
         .agent("mayor", RestartType::Permanent)
         .start()
         .await;
-    town.pass(SECOND).await;
-    let (child, world) = (agent("mayor"), &town.world);
-    let handle = town.view(&child).await.unwrap().session.unwrap().handle;
-    let sessions = &town.parts.sessions;
+    city.pass(SECOND).await;
+    let (child, world) = (agent("mayor"), &city.world);
+    let handle = city.view(&child).await.unwrap().session.unwrap().handle;
+    let sessions = &city.parts.sessions;
     sessions.show(&handle.id, Some("> delete the"));
     sessions.begin_line(&handle.id, Some(world.clock.now()));
-    town.pass(HELD).await;
+    city.pass(HELD).await;
     submit(world, &child, None, &handle, "Go on").await.unwrap();
-    town.pass(SECOND).await;
-    let told = town.events(EventType::RaiderUnclear).await;
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0].cause.as_str(), "line_left");
+    city.pass(SECOND).await;
+    let events = city.events(EventType::RaiderUnclear).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_eq!(events[0].cause.as_str(), "line_left");
 }
 
 /// tmux shows that a key was pressed, but not which: the key that submitted a prompt begins no line.
@@ -362,15 +362,15 @@ async fn text_behind_a_line_that_was_left_is_told_of_an_agent_that_is_not_watche
 async fn key_in_tmux_is_no_line_below_a_dialog_that_opens_after_it() {
     let seat = Seat::watched().await;
     seat.show("> ");
-    seat.town.pass(SECOND).await;
+    seat.city.pass(SECOND).await;
     seat.sessions()
-        .touch(&seat.handle.id, Some(seat.town.world.clock.now()));
+        .touch(&seat.handle.id, Some(seat.city.world.clock.now()));
     assert!(seat.is_begun().await);
     seat.show("Allow? [y/N] ");
-    seat.town.pass(10 * SECOND).await;
+    seat.city.pass(10 * SECOND).await;
     seat.sessions().touch(&seat.handle.id, None);
     seat.show("> ");
-    seat.town.pass(SECOND).await;
+    seat.city.pass(SECOND).await;
     assert_eq!(seat.may_type().await, Typing::Free);
 }
 
@@ -380,15 +380,15 @@ async fn line_that_a_dialog_covered_is_held_from_the_end_of_the_dialog_on() {
     let seat = Seat::watched().await;
     seat.show("> delete the");
     seat.begin_line();
-    seat.town.pass(SECOND).await;
+    seat.city.pass(SECOND).await;
     let dialog = "Allow?\n❯ 1. Yes\n  2. No\nEnter to select · Esc to cancel";
     seat.show(dialog);
-    seat.town.pass(HELD).await;
+    seat.city.pass(HELD).await;
     seat.end_line();
     seat.show("> delete the");
-    seat.town.pass(HELD - 5 * SECOND).await;
+    seat.city.pass(HELD - 5 * SECOND).await;
     assert!(seat.is_begun().await);
-    seat.town.pass(10 * SECOND).await;
+    seat.city.pass(10 * SECOND).await;
     assert_eq!(seat.may_type().await, Typing::Free);
 }
 
@@ -399,15 +399,15 @@ async fn line_that_stood_there_when_a_dialog_opened_still_stands_when_it_is_answ
         let seat = Seat::watched().await;
         seat.enroll();
         seat.begin_line();
-        seat.town.pass(SECOND).await;
+        seat.city.pass(SECOND).await;
         let dialog = "Allow?\n❯ 1. Yes\n  2. No\nEnter to select · Esc to cancel";
         seat.show(dialog);
-        seat.town.pass(SECOND).await;
+        seat.city.pass(SECOND).await;
         if !line_after {
             seat.end_line();
         }
         seat.show("> delete the");
-        seat.town.pass(SECOND).await;
+        seat.city.pass(SECOND).await;
         assert!(seat.is_begun().await);
         // Its hooks report that it was submitted.
         assert!(seat.report(&Report::Begins));
@@ -418,20 +418,20 @@ async fn line_that_stood_there_when_a_dialog_opened_still_stands_when_it_is_answ
 /// The watch of the last supervisor is gone.
 #[tokio::test(start_paused = true)]
 async fn key_that_answered_a_dialog_before_a_restart_holds_nothing_back_for_ever() {
-    let (town, charged) = Scenario::at_work().await;
-    town.parts
+    let (city, charged) = Scenario::at_work().await;
+    city.parts
         .sessions
-        .begin_line(&charged.session, Some(town.world.clock.now()));
-    let clock = std::sync::Arc::clone(&town.world.clock);
-    let parts = town.crash().await;
-    let town = Scenario::new().start_on(parts, clock).await;
-    let view = town.view(&ChildId::Raider(charged.raider.clone())).await;
+        .begin_line(&charged.session, Some(city.world.clock.now()));
+    let clock = std::sync::Arc::clone(&city.world.clock);
+    let parts = city.crash().await;
+    let city = Scenario::new().start_on(parts, clock).await;
+    let view = city.view(&ChildId::Raider(charged.raider.clone())).await;
     let handle = view.unwrap().session.unwrap().handle;
-    let harness = town.world.city.harnesses.keys().next().unwrap();
+    let harness = city.world.city.harnesses.keys().next().unwrap();
     assert!(matches!(
-        may_type(&town.world, harness, &handle).await,
+        may_type(&city.world, harness, &handle).await,
         Typing::Begun(_)
     ));
-    town.pass(HELD).await;
-    assert_eq!(may_type(&town.world, harness, &handle).await, Typing::Free);
+    city.pass(HELD).await;
+    assert_eq!(may_type(&city.world, harness, &handle).await, Typing::Free);
 }

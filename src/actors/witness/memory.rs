@@ -33,7 +33,7 @@ struct Judged {
     /// Since when the rig's sandboxes cannot be listed.
     blind: Option<Mono>,
     /// Sessions, by token, that every patrol since then saw without their agents.
-    shells: BTreeMap<RaiderId, (String, Mono)>,
+    dead_agents: BTreeMap<RaiderId, (String, Mono)>,
 }
 
 impl RetentionCache {
@@ -87,18 +87,18 @@ impl RetentionCache {
     }
 
     /// Notes that a patrol saw these sessions without their agents, and no others.
-    pub(super) fn record_shells(&self, these: BTreeMap<RaiderId, String>, now: Mono) {
-        let shells = &mut self.judged().shells;
-        shells.retain(|raider, (token, _)| these.get(raider) == Some(token));
+    pub(super) fn record_dead_agents(&self, these: BTreeMap<RaiderId, String>, now: Mono) {
+        let dead_agents = &mut self.judged().dead_agents;
+        dead_agents.retain(|raider, (token, _)| these.get(raider) == Some(token));
         for (raider, token) in these {
-            shells.entry(raider).or_insert((token, now));
+            dead_agents.entry(raider).or_insert((token, now));
         }
     }
 
     /// Returns since when every patrol has seen this session without its agent; none when the last patrol did not.
     pub(super) fn shell_since(&self, raider: &RaiderId, token: &str) -> Option<Mono> {
         let judged = self.judged();
-        let (seen, since) = judged.shells.get(raider)?;
+        let (seen, since) = judged.dead_agents.get(raider)?;
         (seen == token).then_some(*since)
     }
 }

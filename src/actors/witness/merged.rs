@@ -167,7 +167,7 @@ async fn tidy(args: &WitnessArgs, mr: &MergeRequest) -> Result<(), Refusal> {
                         "a landed branch has new commits on the remote; it is kept"
                     );
                 }
-                // The remote's rules forbid it; the landing stands.
+                // The remote's rules forbid it; the landing stored.
                 Err(RepoError::Rejected(why)) => {
                     tracing::warn!(
                         branch,

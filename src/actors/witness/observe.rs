@@ -17,7 +17,7 @@ use crate::domain::facts::{Probed, RunState, SessionFacts};
 use crate::domain::ids::{ChildId, RaiderId, RigName, SessionId};
 use crate::domain::phase::Phase;
 use crate::domain::relic::Hook;
-use crate::domain::zombie::{Bond, Facts, Session};
+use crate::domain::zombie::{Facts, Session, WorkState};
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::sessions::SessionError;
 
@@ -64,22 +64,22 @@ pub(super) async fn gather(
     };
     let name = rig.name.clone();
     let read = move |txn: &mut dyn Txn| hooked(txn, &name);
-    let mut found: Vec<(RaiderId, Option<Hook>, Stands)> = world.store.run(read).await?;
+    let mut found: Vec<(RaiderId, Option<Hook>, StoredWork)> = world.store.run(read).await?;
     let gone = lone.into_iter().filter_map(|lone| match lone.was {
-        Probed::Known(was) => Some((lone.raider, was, Stands::Gone)),
+        Probed::Known(was) => Some((lone.raider, was, StoredWork::Gone)),
         Probed::Unknown(why) => {
             tracing::warn!(raider = %lone.raider, why, "a sandbox of unknown owner is left alone");
             None
         }
     });
     found.extend(gone);
-    found.retain(|(raider, _, stands)| {
+    found.retain(|(raider, _, stored)| {
         let child = ChildId::Raider(raider.clone());
         let wanted = only.is_none_or(|only| only == raider);
         let mended = world.claims.is_claimed(&ClaimKey::Repair(raider.clone()));
         // A suspended child keeps its sandbox.
-        let kept = world.city.suspends(&child) && matches!(stands, Stands::Gone | Stands::Open);
-        wanted && !mended && !kept
+        let unfinished = matches!(stored, StoredWork::Gone | StoredWork::Open);
+        wanted && !mended && !(unfinished && world.city.suspends(&child))
     });
     if found.is_empty() {
         return Ok(Vec::new());
@@ -87,7 +87,7 @@ pub(super) async fn gather(
     let agents = agents(world, rig, &found, &sessions).await;
     let quarantined = quarantined(world).await;
     let mut seen = Vec::new();
-    for (raider, hook, stands) in found {
+    for (raider, hook, stored) in found {
         let (facts, session) = session(world, &raider, &sessions, &agents);
         let made = hook.as_ref().map(|hook| {
             let key = format!("made/{raider}/{}", hook.incarnation.0);
@@ -95,15 +95,15 @@ pub(super) async fn gather(
         });
         let quarantined = quarantined.get(&raider).copied();
         seen.push(Observation {
-            since: match &stands {
-                Stands::Closed(closed) => *closed,
-                Stands::Gone | Stands::Open | Stands::Done { .. } => {
+            since: match &stored {
+                StoredWork::Closed(closed) => *closed,
+                StoredWork::Gone | StoredWork::Open | StoredWork::Done { .. } => {
                     quarantined.map(|(since, _)| since)
                 }
             },
             quarantined_until: quarantined.map(|(_, until)| until),
             facts: Facts {
-                bond: stands.bond(world, &raider),
+                work: stored.work(world, &raider),
                 session,
                 age: made,
                 quarantined: quarantined.is_some(),
@@ -132,23 +132,23 @@ async fn list_sessions(world: &World, only: Option<&RaiderId>) -> SessionListing
 }
 
 /// A raider's relation to its work, from the store.
-enum Stands {
+enum StoredWork {
     Gone,
     Open,
     Done { since: Timestamp, excused: bool },
     Closed(Option<Timestamp>),
 }
 
-impl Stands {
-    fn bond(self, world: &World, raider: &RaiderId) -> Bond {
+impl StoredWork {
+    fn work(self, world: &World, raider: &RaiderId) -> WorkState {
         match self {
-            Self::Gone => Bond::Gone,
-            Self::Open => Bond::Open,
-            Self::Done { since, excused } => Bond::Done {
+            Self::Gone => WorkState::Gone,
+            Self::Open => WorkState::Open,
+            Self::Done { since, excused } => WorkState::Done {
                 silent: world.age(&format!("done/{raider}"), since),
                 excused,
             },
-            Self::Closed(_) => Bond::Closed,
+            Self::Closed(_) => WorkState::Closed,
         }
     }
 }
@@ -158,26 +158,26 @@ impl Stands {
 fn hooked(
     txn: &mut dyn Txn,
     rig: &RigName,
-) -> Result<Vec<(RaiderId, Option<Hook>, Stands)>, StoreError> {
+) -> Result<Vec<(RaiderId, Option<Hook>, StoredWork)>, StoreError> {
     let found = txn.raiders(Some(rig))?.into_iter().filter_map(|record| {
-        let stands = match Phase::of(&record) {
+        let stored = match Phase::of(&record) {
             Phase::Charging { .. } | Phase::Removing { .. } => return None,
-            Phase::Working | Phase::Unbound => Stands::Open,
-            Phase::Orphaned { since } => Stands::Closed(since),
+            Phase::Working | Phase::Unbound => StoredWork::Open,
+            Phase::Orphaned { since } => StoredWork::Closed(since),
             Phase::Submitting {
                 since,
                 is_blocked: excused,
-            } => Stands::Done { since, excused },
+            } => StoredWork::Done { since, excused },
             Phase::Validating { since } | Phase::Over { since } => {
                 let excused = false;
-                Stands::Done { since, excused }
+                StoredWork::Done { since, excused }
             }
             Phase::InReview { since, .. } => {
                 let excused = true;
-                Stands::Done { since, excused }
+                StoredWork::Done { since, excused }
             }
         };
-        Some((record.hook.raider.clone(), Some(record.hook), stands))
+        Some((record.hook.raider.clone(), Some(record.hook), stored))
     });
     Ok(found.collect())
 }
@@ -212,7 +212,7 @@ fn session<'a>(
 async fn agents(
     world: &World,
     rig: &Rig,
-    found: &[(RaiderId, Option<Hook>, Stands)],
+    found: &[(RaiderId, Option<Hook>, StoredWork)],
     sessions: &SessionListing,
 ) -> BTreeMap<SessionId, bool> {
     let asked = found.iter().filter_map(|(raider, hook, _)| {

@@ -146,7 +146,7 @@ async fn act(
             let refused = Refusal::new(RefusalKind::BadRequest, message);
             (Problem::Unclear(why), refused)
         }
-        OutcomeFile::Said(outcome) => {
+        OutcomeFile::Complete(outcome) => {
             let request = declared::request_of(&hook, outcome);
             let Err(refused) = declare(args, request).await else {
                 return Ok(());

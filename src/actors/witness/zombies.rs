@@ -33,7 +33,7 @@ use crate::domain::message::Escalation;
 use crate::domain::phase::{Phase, RaiderRecord};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
-use crate::domain::zombie::{Act, Bond, Class, Policy, judge};
+use crate::domain::zombie::{Act, Class, Policy, WorkState, judge};
 use crate::ports::relics::Txn;
 
 fn policy(rig: &Rig) -> Policy {
@@ -52,19 +52,19 @@ pub(super) async fn suspects(args: &WitnessArgs) -> Result<Vec<RaiderId>, Refusa
         return Ok(Vec::new());
     };
     let world = &args.world;
-    let (mut suspects, mut shells) = (Vec::new(), BTreeMap::new());
+    let (mut suspects, mut dead_agents) = (Vec::new(), BTreeMap::new());
     for sight in observe::gather(world, rig, None).await? {
         let Some((class, _)) = judge(&sight.facts, &policy(rig)) else {
             continue;
         };
         if class == Class::AgentDead {
-            shells.insert(sight.raider.clone(), sight.token.unwrap_or_default());
+            dead_agents.insert(sight.raider.clone(), sight.token.unwrap_or_default());
         }
         suspects.push(sight.raider);
     }
     args.memory
         .retention
-        .record_shells(shells, world.clock.mono());
+        .record_dead_agents(dead_agents, world.clock.mono());
     Ok(suspects)
 }
 
@@ -101,8 +101,8 @@ pub(super) async fn suspect(args: &WitnessArgs, raider: &RaiderId) -> Result<Han
     if class == Class::AgentDead && !is_lasting(args, &sight) {
         return Ok(Handled::AtPatrol);
     }
-    let noted = journal_class(args, hook, class, sight.facts.bond).await?;
-    let cause = class.cause(sight.facts.bond);
+    let noted = journal_class(args, hook, class, sight.facts.work).await?;
+    let cause = class.cause(sight.facts.work);
     let meant = ChildRef::raider(raider, hook.incarnation);
     let seen = sight.token.clone().unwrap_or_default();
     let done = match act {
@@ -138,7 +138,7 @@ async fn remove(
     cause: Cause,
     noted: Timestamp,
 ) -> Result<Handled, Refusal> {
-    let bond = sight.facts.bond;
+    let work = sight.facts.work;
     let detected = Some(sight.at);
     let target = NukeTarget {
         detected,
@@ -151,18 +151,20 @@ async fn remove(
         }
         Err(error) => return Err(error),
     };
-    let problem = match bond {
-        Bond::Gone => ProblemKind::Hookless,
-        Bond::Closed => ProblemKind::RelicClosed,
-        Bond::Open | Bond::Done { .. } => ProblemKind::Quarantined,
+    let problem = match work {
+        WorkState::Gone => ProblemKind::Hookless,
+        WorkState::Closed => ProblemKind::RelicClosed,
+        WorkState::Open | WorkState::Done { .. } => ProblemKind::Quarantined,
     };
     let kept = Retained {
         hook,
-        owns: bond != Bond::Gone,
-        since: match bond {
+        owns: work != WorkState::Gone,
+        since: match work {
             // The wisp of its first quarantine without recovery holds the start.
-            Bond::Open => sight.at,
-            Bond::Gone | Bond::Closed | Bond::Done { .. } => sight.since.unwrap_or(noted),
+            WorkState::Open => sight.at,
+            WorkState::Gone | WorkState::Closed | WorkState::Done { .. } => {
+                sight.since.unwrap_or(noted)
+            }
         },
         detected,
         problem,
@@ -219,9 +221,9 @@ async fn journal_class(
     args: &WitnessArgs,
     hook: &Hook,
     class: Class,
-    bond: Bond,
+    work: WorkState,
 ) -> Result<Timestamp, Refusal> {
-    let (subject, cause) = (hook.raider.to_string(), class.cause(bond));
+    let (subject, cause) = (hook.raider.to_string(), class.cause(work));
     let data = serde_json::json!({
         "class": class, "incarnation": hook.incarnation, "relic": hook.relic,
     });

@@ -216,13 +216,13 @@ pub(super) fn entries_in(dir: &Path) -> Result<Vec<fs::DirEntry>, RepoError> {
 
 /// A sandbox whose links were followed and found correct.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct SandboxAdmin {
     /// `repo.git/worktrees/<id>`.
     pub(super) admin: PathBuf,
 }
 
 /// Follows the sandbox's `.git` link and makes sure that it leads into this rig's `repo.git` and back.
-pub(super) fn locate(repo: &GitRepo, sandbox: &Path) -> Result<Place, RepoError> {
+pub(super) fn locate(repo: &GitRepo, sandbox: &Path) -> Result<SandboxAdmin, RepoError> {
     match fs::symlink_metadata(sandbox) {
         Ok(meta) if meta.is_dir() => {}
         Ok(_) => return Err(broken(sandbox, "it is not a directory")),
@@ -239,7 +239,7 @@ pub(super) fn locate(repo: &GitRepo, sandbox: &Path) -> Result<Place, RepoError>
     if !leads_back(&admin, sandbox) {
         return Err(broken(sandbox, "repo.git has it under another path"));
     }
-    Ok(Place { admin })
+    Ok(SandboxAdmin { admin })
 }
 
 fn broken(sandbox: &Path, why: &str) -> RepoError {

@@ -15,7 +15,7 @@ const DEEPEST: usize = 512;
 
 /// The position of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ProcessDir {
     /// Its working directory.
     pub dir: PathBuf,
     /// Set when that is the directory in question, or below it.
@@ -26,7 +26,7 @@ pub struct Place {
 ///
 /// # Errors
 /// When the process is gone or belongs to another user, or the directory does not exist.
-pub fn place(pid: u32, of: &Path) -> io::Result<Place> {
+pub fn place(pid: u32, of: &Path) -> io::Result<ProcessDir> {
     let wanted = fstat(open(of, directory(), Mode::empty())?)?;
     let mut here = open(format!("/proc/{pid}/cwd"), directory(), Mode::empty())?;
     // Read from the opened directory: the process may change its own meanwhile.
@@ -34,11 +34,11 @@ pub fn place(pid: u32, of: &Path) -> io::Result<Place> {
     let mut now = fstat(&here)?;
     for _ in 0..DEEPEST {
         if is_same(&now, &wanted) {
-            return Ok(Place { dir, inside: true });
+            return Ok(ProcessDir { dir, inside: true });
         }
         let (up, above) = parent(&here)?;
         if is_same(&now, &above) {
-            return Ok(Place { dir, inside: false });
+            return Ok(ProcessDir { dir, inside: false });
         }
         (here, now) = (up, above);
     }

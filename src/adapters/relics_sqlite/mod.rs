@@ -48,7 +48,7 @@ use crate::ports::relics::{Committed, Durability, Job, Relics, StoreError};
 use crate::regular;
 
 pub use mark::Expectation;
-use place::Place;
+use place::StoreFiles;
 use txn::SqliteTxn;
 
 /// The timeout of a commit while another program (a backup, for example) locks the file.
@@ -64,7 +64,7 @@ pub struct SqliteRelics {
     clock: Arc<dyn Clock>,
     durability: Durability,
     /// None in memory.
-    place: Option<Place>,
+    place: Option<StoreFiles>,
 }
 
 impl SqliteRelics {
@@ -106,7 +106,7 @@ impl SqliteRelics {
         let is_known = |conn: &Connection| mark::refuse_empty(conn, known, path);
         let mut store = Self::from_connection(conn, clock, is_known).map_err(at)?;
         let mark = mark::verify(&store.conn, known, path).map_err(at)?;
-        store.place = Some(Place::new(path, mark).map_err(at)?);
+        store.place = Some(StoreFiles::new(path, mark).map_err(at)?);
         Ok(store)
     }
 

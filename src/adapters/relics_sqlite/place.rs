@@ -20,7 +20,7 @@ const MARK_EVERY: Duration = Duration::from_secs(2);
 const OUTLIVES: Duration = Duration::from_secs(1);
 
 /// The files of an open store.
-pub(super) struct Place {
+pub(super) struct StoreFiles {
     path: PathBuf,
     /// The open directory of the store, which stays valid when it is moved.
     dir: File,
@@ -44,7 +44,7 @@ enum FileState {
     LogGone,
 }
 
-impl Place {
+impl StoreFiles {
     pub(super) fn new(path: &Path, mark: Mark) -> Result<Self, StoreError> {
         let gone = || StoreError::Unavailable("it was removed during its opening".to_owned());
         let dir = File::open(path.parent().unwrap_or(Path::new(".")));

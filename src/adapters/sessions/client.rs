@@ -23,7 +23,7 @@ const HURRY: Duration = Duration::from_secs(3);
 
 /// The reason why a holder did not do what was asked.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum HolderError {
     /// The session is over, or another one has its name.
     Gone,
     /// The holder refused.
@@ -34,7 +34,7 @@ pub enum Trouble {
     Silent(io::Error),
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for HolderError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             ErrorKind::NotFound
@@ -47,7 +47,7 @@ impl From<io::Error> for Trouble {
     }
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for HolderError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Gone => f.write_str("the session has ended"),
@@ -71,8 +71,8 @@ impl Client {
     /// Connects to the holder in this directory, if it holds the session of this token.
     ///
     /// # Errors
-    /// [`Trouble`].
-    pub fn connect(dir: &Path, token: &str) -> Result<Self, Trouble> {
+    /// [`HolderError`].
+    pub fn connect(dir: &Path, token: &str) -> Result<Self, HolderError> {
         Self::within(PATIENCE, dir, token)
     }
 
@@ -80,19 +80,19 @@ impl Client {
     /// not delay that.
     ///
     /// # Errors
-    /// [`Trouble`].
-    pub fn hurried(dir: &Path, token: &str) -> Result<Self, Trouble> {
+    /// [`HolderError`].
+    pub fn hurried(dir: &Path, token: &str) -> Result<Self, HolderError> {
         Self::within(HURRY, dir, token)
     }
 
-    fn within(limit: Duration, dir: &Path, token: &str) -> Result<Self, Trouble> {
+    fn within(limit: Duration, dir: &Path, token: &str) -> Result<Self, HolderError> {
         let mut stream = open(dir, limit)?;
         stream.set_read_timeout(Some(limit))?;
         stream.write_all(&hello(VERSION))?;
         stream.write_all(&Request::Expect(token.to_owned()).encode())?;
         let mut bytes = [0; HELLO_LEN];
         stream.read_exact(&mut bytes)?;
-        agree(&bytes).map_err(Trouble::Foreign)?;
+        agree(&bytes).map_err(HolderError::Foreign)?;
         Ok(Self {
             stream,
             frames: Frames::default(),
@@ -107,12 +107,12 @@ impl Client {
     /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// [`Trouble`].
-    pub fn ask(&mut self, request: &Request) -> Result<Answer, Trouble> {
+    /// [`HolderError`].
+    pub fn ask(&mut self, request: &Request) -> Result<Answer, HolderError> {
         self.send(request)?;
         match self.answer()? {
-            Answer::Refused(why) => Err(Trouble::Refused(why)),
-            Answer::Gone | Answer::Ended(_) => Err(Trouble::Gone),
+            Answer::Refused(why) => Err(HolderError::Refused(why)),
+            Answer::Gone | Answer::Ended(_) => Err(HolderError::Gone),
             answer => Ok(answer),
         }
     }
@@ -120,24 +120,24 @@ impl Client {
     /// Sends a request without waiting.
     ///
     /// # Errors
-    /// [`Trouble`].
-    pub fn send(&mut self, request: &Request) -> Result<(), Trouble> {
+    /// [`HolderError`].
+    pub fn send(&mut self, request: &Request) -> Result<(), HolderError> {
         Ok(self.stream.write_all(&request.encode())?)
     }
 
     /// Waits for the next message of the holder.
     ///
     /// # Errors
-    /// [`Trouble`].
-    pub fn answer(&mut self) -> Result<Answer, Trouble> {
-        let odd = |error| Trouble::Silent(io::Error::new(ErrorKind::InvalidData, error));
+    /// [`HolderError`].
+    pub fn answer(&mut self) -> Result<Answer, HolderError> {
+        let odd = |error| HolderError::Silent(io::Error::new(ErrorKind::InvalidData, error));
         loop {
             if let Some((kind, payload)) = self.frames.next_frame().map_err(odd)? {
                 return Answer::decode(kind, payload).map_err(odd);
             }
             let mut buffer = [0; 16 * 1024];
             match self.stream.read(&mut buffer) {
-                Ok(0) => return Err(Trouble::Gone),
+                Ok(0) => return Err(HolderError::Gone),
                 Ok(count) => self.frames.push(&buffer[..count]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),

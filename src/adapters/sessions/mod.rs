@@ -9,13 +9,13 @@
 
 mod changes;
 mod client;
+mod few_descriptors;
 mod files;
 pub mod holder;
 mod launch;
 mod logs;
 mod members;
 mod monitor;
-mod narrow;
 mod observe;
 mod place;
 mod provider;
@@ -33,16 +33,16 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use self::changes::Changes;
-use self::client::{Client, Trouble};
+use self::client::{Client, HolderError};
 use self::files::{RecordRead, SessionRecord, Spec};
 pub use self::launch::is_holder;
 
+use self::few_descriptors::FewDescriptors;
 use self::launch::{Launch, Reply};
 use self::members::Members;
 use self::monitor::Monitor;
-use self::narrow::Narrow;
 use self::observe::ObservedSession;
-use self::place::Place;
+use self::place::SessionsDir;
 use self::tmux::Tmux;
 use crate::adapters::proc::{self, Pidfd};
 use crate::domain::city::Provider;
@@ -58,14 +58,14 @@ const AFTER_GRACE: Duration = Duration::from_secs(10);
 
 /// The provider of sessions.
 pub struct LocalSessions {
-    place: Place,
+    place: SessionsDir,
     exe: PathBuf,
     gates: Mutex<HashMap<SessionId, Arc<Mutex<()>>>>,
     members: Members,
     monitor: Monitor,
     changes: Changes,
     open_files: Option<u64>,
-    narrow: Narrow,
+    few_descriptors: FewDescriptors,
     tmux: Tmux,
     preferred: Mutex<Provider>,
     /// The sessions whose log is no regular file, as the log of the supervisor says.
@@ -81,7 +81,7 @@ impl LocalSessions {
     /// # Errors
     /// When the directory cannot be made, or the kernel refuses a thread.
     pub fn new(state_dir: PathBuf, exe: PathBuf, tmux_server: &str) -> io::Result<Self> {
-        let place = Place::open(&state_dir)?;
+        let place = SessionsDir::open(&state_dir)?;
         let settings = place.home().with_file_name("tmux.conf");
         revive::all(place.home())?;
         let provider = Self {
@@ -95,7 +95,7 @@ impl LocalSessions {
             monitor: Monitor::new()?,
             changes: Changes::new()?,
             open_files: proc::raise_open_files(),
-            narrow: Narrow::new(),
+            few_descriptors: FewDescriptors::new(),
         };
         // Callers must be recognised before the first patrol has adopted any session.
         for sight in provider.look_at_all()? {
@@ -307,7 +307,7 @@ impl LocalSessions {
             Ok(_) => {}
             // The holder is ending, its socket was removed, or no common version exists: a TERM asks holders of every
             // version to stop.
-            Err(Trouble::Gone | Trouble::Foreign(_)) => holder.signal(Signal::TERM)?,
+            Err(HolderError::Gone | HolderError::Foreign(_)) => holder.signal(Signal::TERM)?,
             Err(trouble) => {
                 tracing::warn!(session = %state.id, "the holder of a session could not be asked to stop and is killed: {trouble}");
                 holder.signal(Signal::KILL)?;
@@ -357,9 +357,9 @@ fn mend(dir: &Path, known: &SessionRecord) {
     }
 }
 
-fn fault(id: &SessionId, trouble: &Trouble) -> SessionError {
+fn fault(id: &SessionId, trouble: &HolderError) -> SessionError {
     match trouble {
-        Trouble::Gone => SessionError::Gone(id.clone()),
+        HolderError::Gone => SessionError::Gone(id.clone()),
         other => failed(id, other),
     }
 }

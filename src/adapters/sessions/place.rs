@@ -14,13 +14,13 @@ use rustix::io::Errno;
 use crate::regular;
 
 /// The directory of all sessions.
-pub struct Place {
+pub struct SessionsDir {
     /// The configured path.
     home: PathBuf,
     held: Mutex<File>,
 }
 
-impl Place {
+impl SessionsDir {
     /// Opens the directory, making it with mode 0700 if needed.
     ///
     /// # Errors
@@ -167,7 +167,7 @@ mod tests {
         let temp = crate::testing::scratch();
         let root = temp.path().canonicalize().unwrap();
         let (home, away) = (root.join("sessions"), root.join("away"));
-        let place = Place::open(&home).unwrap();
+        let place = SessionsDir::open(&home).unwrap();
         fs::rename(&home, &away).unwrap();
         assert_eq!(place.path(), away);
         fs::create_dir(&home).unwrap();

@@ -45,8 +45,8 @@ impl Sessions for LocalSessions {
         let gate = self.gate(&spec.id);
         let _one_at_a_time = gate.lock().unwrap_or_else(PoisonError::into_inner);
         self.place.check().map_err(provider)?;
-        let _pass = self.narrow.pass();
-        self.narrow.check().map_err(provider)?;
+        let _pass = self.few_descriptors.pass();
+        self.few_descriptors.check().map_err(provider)?;
         let dir = self.dir(&spec.id);
         place::set_aside(&dir).map_err(provider)?;
         files::make_dir(&dir).map_err(provider)?;
@@ -104,7 +104,7 @@ impl Sessions for LocalSessions {
     }
 
     fn stop(&self, handle: &SessionHandle, grace: Duration) -> Result<Stopped, SessionError> {
-        let _pass = self.narrow.pass();
+        let _pass = self.few_descriptors.pass();
         let id = &handle.id;
         let Some(sight) = self.observe(id) else {
             return Ok(Stopped::Already);

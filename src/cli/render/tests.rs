@@ -165,7 +165,7 @@ fn of_an_output_the_end_is_shown() {
 #[test]
 fn a_reload_in_the_journal_is_told_in_words() {
     let reloaded = json!({"seq": 1, "ts": "2026-01-31T12:00:00Z", "type": "config.reloaded",
-        "subject": "town", "cause": "config", "data": {"pending": [], "actions": [
+        "subject": "city", "cause": "config", "data": {"pending": [], "actions": [
             {"action": "none", "agent": "mayor"}, {"action": "start", "agent": "clock"},
             {"action": "restart", "agent": "api"}]}});
     let line = event::event(&reloaded, PLAIN);

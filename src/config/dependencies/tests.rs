@@ -6,12 +6,12 @@ use super::*;
 use crate::config::{Env, read};
 
 /// A city in `city`, beside other places.
-struct Place(
+struct SampleDir(
     PathBuf,
     #[expect(dead_code, reason = "removed at the end")] tempfile::TempDir,
 );
 
-impl Place {
+impl SampleDir {
     fn new(city: &str) -> Self {
         let dir = crate::testing::scratch();
         let place = Self(dir.path().canonicalize().unwrap(), dir);
@@ -61,7 +61,7 @@ impl Place {
 
 #[test]
 fn files_of_agents_beside_the_city_are_not_watched() {
-    let place = Place::new("include = [\"f/*/x.toml\", \"g-*.toml\"]");
+    let place = SampleDir::new("include = [\"f/*/x.toml\", \"g-*.toml\"]");
     fs::create_dir(place.path("kept")).unwrap();
     fs::rename(place.path("city/city.toml"), place.path("kept/own.toml")).unwrap();
     place.link("kept/own.toml", "city/city.toml");
@@ -101,7 +101,7 @@ fn files_of_agents_beside_the_city_are_not_watched() {
 
 #[test]
 fn every_link_on_the_way_to_an_include_is_noticed() {
-    let place = Place::new("include = [\"a.toml\", \"frag/*.toml\"]");
+    let place = SampleDir::new("include = [\"a.toml\", \"frag/*.toml\"]");
     place.write("store/a1.toml", "");
     place.write("store/v1/b.toml", "");
     place.link("store/a1.toml", "city/a.toml");
@@ -122,7 +122,7 @@ fn every_link_on_the_way_to_an_include_is_noticed() {
 
 #[test]
 fn missing_file_of_the_configuration_is_watched_for() {
-    let place = Place::new("include = [\"teams/*/agents.toml\", \"a/b/*.toml\"]");
+    let place = SampleDir::new("include = [\"teams/*/agents.toml\", \"a/b/*.toml\"]");
     place.notices(&["city/teams", "city/a", "city/automations"]);
     fs::create_dir_all(place.path("city/teams/new")).unwrap();
     fs::create_dir_all(place.path("city/a")).unwrap();
@@ -133,7 +133,7 @@ fn missing_file_of_the_configuration_is_watched_for() {
 
 #[test]
 fn a_place_outside_the_city_is_waited_for_when_it_is_gone() {
-    let place = Place::new("");
+    let place = SampleDir::new("");
     let include = format!("include = [\"{}/*.toml\"]", place.path("far/out").display());
     place.write("city/city.toml", &include);
     place.write("far/out/a.toml", "");
@@ -148,7 +148,7 @@ fn a_place_outside_the_city_is_waited_for_when_it_is_gone() {
 /// The missing file may be far from the city.
 #[test]
 fn missing_file_of_a_wrong_configuration_is_watched_for() {
-    let place = Place::new("");
+    let place = SampleDir::new("");
     let agent = |prompt: &str| {
         format!("[[agents]]\nname = \"a\"\nharness = \"claude\"\nprompt_file = \"{prompt}\"\n")
     };
@@ -170,7 +170,7 @@ fn missing_file_of_a_wrong_configuration_is_watched_for() {
 fn automations_that_a_trusted_rig_carries_are_noticed() {
     let rigs = "[[rigs]]\nname = \"r\"\npath = \"../r\"\ntrust_automations = true\n\
                 [[rigs]]\nname = \"s\"\npath = \"../s\"\n";
-    let place = Place::new("");
+    let place = SampleDir::new("");
     place.write("city/city.toml", &format!("workspace.name = \"c\"\n{rigs}"));
     for rig in ["r", "s"] {
         fs::create_dir_all(place.path(rig).join(".git")).unwrap();

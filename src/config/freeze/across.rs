@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::agents::ReadAgent;
 use super::rigs::ReadRig;
 use crate::config::diagnostics::Diagnostic;
-use crate::config::document::Place;
+use crate::config::document::SourceSpan;
 use crate::config::reader::Report;
 use crate::domain::city::Rig;
 use crate::domain::ids::{ChildId, RaiderId, SessionId};
@@ -45,8 +45,8 @@ pub fn check_idle(rigs: &[Rig], report: &Report) {
 }
 
 /// Reports equal names. Names compare without case: each becomes a folder, and file systems may not tell them apart.
-fn different(what: &str, names: impl Iterator<Item = (String, Place)>, report: &Report) {
-    let mut seen: BTreeMap<String, Place> = BTreeMap::new();
+fn different(what: &str, names: impl Iterator<Item = (String, SourceSpan)>, report: &Report) {
+    let mut seen: BTreeMap<String, SourceSpan> = BTreeMap::new();
     for (name, place) in names {
         if let Some(first) = seen.get(&name.to_lowercase()) {
             let error = Diagnostic::error(format!("{what} \"{name}\" is defined twice"));
@@ -58,7 +58,7 @@ fn different(what: &str, names: impl Iterator<Item = (String, Place)>, report: &
 }
 
 fn prefixes(rigs: &[ReadRig], report: &Report) {
-    let mut seen: BTreeMap<String, &Place> = BTreeMap::new();
+    let mut seen: BTreeMap<String, &SourceSpan> = BTreeMap::new();
     for (prefix, place) in rigs.iter().filter_map(|rig| rig.prefix.as_ref()) {
         if let Some(first) = seen.get(&prefix.to_lowercase()) {
             let message = format!("two rigs have the prefix \"{prefix}\"");
@@ -76,7 +76,7 @@ fn prefixes(rigs: &[ReadRig], report: &Report) {
 /// Reports children that would share a session: raider `b-c` of rig `a` and raider `c` of rig `a-b` would, and an agent
 /// could if the workspace's name equals the beginning of raiders' sessions.
 fn sessions(workspace: Option<&str>, rigs: &[ReadRig], agents: &[ReadAgent], report: &Report) {
-    let mut seen: BTreeMap<SessionId, (ChildId, &Place)> = BTreeMap::new();
+    let mut seen: BTreeMap<SessionId, (ChildId, &SourceSpan)> = BTreeMap::new();
     let mut claim = |child: ChildId, place| {
         let Some(workspace) = workspace else {
             return;

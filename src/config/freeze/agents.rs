@@ -7,7 +7,7 @@ use super::Context;
 use super::harness::Harnesses;
 use super::rigs::ReadRig;
 use crate::config::diagnostics::Diagnostic;
-use crate::config::document::{Node, Place};
+use crate::config::document::{Node, SourceSpan};
 use crate::config::fingerprint;
 use crate::config::reader::Reader;
 use crate::config::values;
@@ -30,9 +30,9 @@ pub struct ReadAgent {
     /// Its name.
     pub name: Option<AgentName>,
     /// The place of the name.
-    pub name_at: Place,
+    pub name_at: SourceSpan,
     /// The agents that it depends on, with places.
-    pub depends_on: Vec<(AgentName, Place)>,
+    pub depends_on: Vec<(AgentName, SourceSpan)>,
     /// Set for a pool.
     pub is_pool: bool,
     /// The file that its prompt comes from, with its text.

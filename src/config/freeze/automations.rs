@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use super::rigs::ReadRig;
 use super::{Context, Files};
 use crate::config::diagnostics::Diagnostic;
-use crate::config::document::{self, Node, Place, Source};
+use crate::config::document::{self, Node, Source, SourceSpan};
 use crate::config::reader::{Reader, Report};
 use crate::config::templates;
 use crate::config::values::{
@@ -41,7 +41,7 @@ const GATED: &[(&str, &[&str])] = &[
 
 /// Values of `[automations]` and of earlier sections.
 struct EarlierValues {
-    skip: Vec<(String, Place)>,
+    skip: Vec<(String, SourceSpan)>,
     max_timeout: Option<Duration>,
     patrol_interval: Option<Duration>,
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::agents::ReadAgent;
 use crate::config::diagnostics::Diagnostic;
-use crate::config::document::Place;
+use crate::config::document::SourceSpan;
 use crate::config::reader::{Reader, Report};
 use crate::config::values::{choice, filled, list, name};
 use crate::domain::agents::dependency_cycle;
@@ -24,7 +24,7 @@ pub fn all(reader: &mut Reader<'_>, agents: &[ReadAgent]) -> Vec<Group> {
 fn one(
     mut reader: Reader<'_>,
     agents: &[ReadAgent],
-    taken: &mut BTreeMap<AgentName, Place>,
+    taken: &mut BTreeMap<AgentName, SourceSpan>,
 ) -> Option<Group> {
     let group_name = reader.get("name", filled);
     let strategy = reader.get(
@@ -89,7 +89,7 @@ fn check_order<'a>(
 
 fn known<'a>(
     wanted: &AgentName,
-    place: &Place,
+    place: &SourceSpan,
     agents: &'a [ReadAgent],
     report: &Report,
 ) -> Option<&'a ReadAgent> {
@@ -147,6 +147,6 @@ pub fn check_agents(agents: &[ReadAgent], report: &Report) {
     }
 }
 
-fn names(needs: &[(AgentName, Place)]) -> Vec<AgentName> {
+fn names(needs: &[(AgentName, SourceSpan)]) -> Vec<AgentName> {
     needs.iter().map(|(name, _)| name.clone()).collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::diagnostics::Diagnostic;
-use crate::config::document::{Node, Place};
+use crate::config::document::{Node, SourceSpan};
 use crate::config::reader::{Reader, Report};
 use crate::config::values::{choice, environment, filled, flag, list, pattern, text, variable};
 use crate::domain::city::{Harness, PromptMode};
@@ -31,7 +31,7 @@ impl Harnesses {
     }
 
     /// Returns the harness that a rig or an agent names; complains when it is missing or cannot run.
-    pub fn find(&self, name: &HarnessName, at: &Place, report: &Report) -> Option<&Harness> {
+    pub fn find(&self, name: &HarnessName, at: &SourceSpan, report: &Report) -> Option<&Harness> {
         let Some(known) = self.frozen.get(name) else {
             let names = || self.frozen.keys().map(HarnessName::as_str);
             let hint = match closest(name.as_str(), names()) {
@@ -99,7 +99,7 @@ fn one(name: &HarnessName, node: &Node, context: &Context<'_>, report: &Report) 
     let review = reader.get("review", text);
     let env = reader.get("env", environment);
     let env_pass = reader.get("env_pass", list(variable));
-    let looks = looks(&mut reader);
+    let patterns = patterns(&mut reader);
     let prices = prices(&mut reader);
     let budget = cost::budget(&mut reader);
     reader.finish();
@@ -121,7 +121,7 @@ fn one(name: &HarnessName, node: &Node, context: &Context<'_>, report: &Report) 
         review: review?,
         env: env?,
         env_pass: env_pass?,
-        looks: looks?,
+        patterns: patterns?,
         prices,
         budget: budget?,
     })
@@ -137,7 +137,7 @@ fn prices(reader: &mut Reader<'_>) -> Prices {
 }
 
 /// Reads the patterns for its screens.
-fn looks(reader: &mut Reader<'_>) -> Option<Patterns> {
+fn patterns(reader: &mut Reader<'_>) -> Option<Patterns> {
     let mut patterns = |key| reader.get(key, list(pattern));
     let asks = patterns("needs_input_patterns");
     let input = patterns("input_patterns");

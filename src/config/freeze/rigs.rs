@@ -7,7 +7,7 @@ use super::cost;
 use super::forge;
 use super::harness::Harnesses;
 use crate::config::diagnostics::Diagnostic;
-use crate::config::document::{Node, Place};
+use crate::config::document::{Node, SourceSpan};
 use crate::config::reader::{Reader, Report};
 use crate::config::values::{
     Parsed, branch, choice, complain, duration, filled, flag, integer, list, name, optional,
@@ -26,15 +26,15 @@ pub struct ReadRig {
     /// Its name.
     pub name: Option<RigName>,
     /// The place of the name.
-    pub name_at: Place,
+    pub name_at: SourceSpan,
     /// Prefix of relic ids, with its place (that of the name, when the prefix was derived).
-    pub prefix: Option<(String, Place)>,
+    pub prefix: Option<(String, SourceSpan)>,
     /// The pool, with places; empty when it is the built-in one.
-    pub names: Vec<(SlotName, Place)>,
+    pub names: Vec<(SlotName, SourceSpan)>,
     /// The repository, when that could be read.
     pub source: Option<RigSource>,
     /// Set when the automations that the repository carries may run, with the place of that setting.
-    pub trust: (bool, Place),
+    pub trust: (bool, SourceSpan),
     /// The rig, if all of it is valid.
     pub rig: Option<Rig>,
 }
@@ -129,7 +129,7 @@ fn source(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<RigSource> {
 
 /// Checks that the repository is not in the folder of the rig's name in the city, which holds the city's own files of
 /// the rig.
-fn apart(name: &RigName, path: &Path, at: &Place, context: &Context<'_>, report: &Report) {
+fn apart(name: &RigName, path: &Path, at: &SourceSpan, context: &Context<'_>, report: &Report) {
     let folder = context.root.join(name.as_str());
     let folder = folder.canonicalize().unwrap_or(folder);
     if path.starts_with(&folder) {
@@ -187,7 +187,7 @@ fn remote(node: &Node) -> Parsed<String> {
     Ok(remote)
 }
 
-fn prefix(reader: &mut Reader<'_>, rig: Option<&RigName>) -> Option<(String, Place)> {
+fn prefix(reader: &mut Reader<'_>, rig: Option<&RigName>) -> Option<(String, SourceSpan)> {
     let configured = reader.get(
         "prefix",
         optional(|node| {
@@ -225,7 +225,7 @@ fn derived_prefix(rig: &RigName) -> String {
 fn raider_policy(
     mut reader: Reader<'_>,
     harnesses: &Harnesses,
-    names: &mut Vec<(SlotName, Place)>,
+    names: &mut Vec<(SlotName, SourceSpan)>,
 ) -> Option<RaiderPolicy> {
     let harness = reader.get("harness", name);
     if let Some(harness) = &harness {

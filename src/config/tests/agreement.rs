@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Place;
+use super::SampleDir;
 use crate::adapters::sessions::holder::view_of;
 use crate::domain::condition::{Condition, Report, judge};
 use crate::domain::harness::hooks::Hooks;
@@ -67,7 +67,7 @@ fn is_same_question(shown: &Condition, told: &Condition) -> bool {
 
 #[test]
 fn screens_and_hooks_of_a_moment_come_to_the_same() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let city = place.load("workspace.name = \"c\"").unwrap().city;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/harness");
     let now: Timestamp = "2026-11-23T10:00:00Z".parse().unwrap();
@@ -78,7 +78,7 @@ fn screens_and_hooks_of_a_moment_come_to_the_same() {
         let harness = &city.harnesses[&HarnessName::new(name).unwrap()];
         let bytes = fs::read(root.join(program).join(format!("{case}.raw"))).unwrap();
         let sighting = judge(
-            &harness.looks,
+            &harness.patterns,
             &view_of(&bytes, 50, 200),
             now,
             &TimeZone::UTC,

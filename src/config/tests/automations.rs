@@ -24,7 +24,7 @@ const GATES: &[(&str, &str)] = &[
 /// rig-scoped automations.
 #[test]
 fn automations_are_found_beside_the_city_and_in_rigs_that_are_trusted() {
-    let place = Place::new();
+    let place = SampleDir::new();
     for (name, text) in GATES {
         let file = format!("automations/{name}/automation.toml");
         place.write(&file, &format!("exec = \"echo {name} >> log\"\n{text}"));
@@ -89,7 +89,7 @@ fn automations_are_found_beside_the_city_and_in_rigs_that_are_trusted() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test needs a process")]
 fn a_script_may_be_written_after_the_file_that_names_it() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let folder = "automations/update";
     place.write(
         &format!("{folder}/automation.toml"),
@@ -112,7 +112,7 @@ fn a_script_may_be_written_after_the_file_that_names_it() {
 
 #[test]
 fn everything_that_is_wrong_with_automations_is_told_at_once() {
-    let place = Place::new();
+    let place = SampleDir::new();
     for (name, text) in [
         ("a-syntax", "exec = \n"),
         ("b-empty", ""),
@@ -146,7 +146,7 @@ fn everything_that_is_wrong_with_automations_is_told_at_once() {
 
 #[test]
 fn an_automation_folder_that_cannot_be_read_is_an_error() {
-    let place = Place::new();
+    let place = SampleDir::new();
     place.write("automations", "a file\n");
     assert!(place.load("workspace.name = \"c\"\n").is_err());
 }

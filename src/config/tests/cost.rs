@@ -1,10 +1,10 @@
 //! Budgets and prices.
 
-use super::Place;
+use super::SampleDir;
 use crate::domain::budget::{Budget, OnExceed};
 
 fn load(text: &str) -> Result<crate::domain::city::City, String> {
-    let place = Place::new();
+    let place = SampleDir::new();
     let rig = "[[rigs]]\nname = \"horde\"\npath = \"repo\"\n";
     let loaded = place.load(&format!("workspace.name = \"c\"\n{text}\n{rig}"));
     loaded

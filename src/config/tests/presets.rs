@@ -1,12 +1,12 @@
 //! A user's `[harness.X]` merged with a preset.
 
-use super::Place;
+use super::SampleDir;
 use crate::domain::ids::HarnessName;
 
 /// A user who adds a variable must not lose the key that the preset passes.
 #[test]
 fn passed_names_are_added_to_those_of_the_preset() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let passed = |text: &str| {
         let text = format!("workspace.name = \"c\"\n{text}");
         let loaded = place
@@ -43,7 +43,7 @@ fn passed_names_are_added_to_those_of_the_preset() {
 /// A program in the home directory had passed every check, and could not be started.
 #[test]
 fn program_may_be_below_the_home_directory() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let city = place
         .load(
             "workspace.name = \"c\"\n[harness.mine]\ncommand = [\"~/bin/agent\", \"~/x\"]\n\

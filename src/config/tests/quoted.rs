@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::Place;
+use super::SampleDir;
 use crate::domain::condition::{Condition, judge};
 use crate::domain::ids::HarnessName;
 use crate::domain::screen::ScreenView;
@@ -112,14 +112,14 @@ fn of_opencode(said: &str) -> Vec<String> {
 
 #[test]
 fn agent_text_about_limits_and_logins_is_not_taken_for_its_programs_message() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let city = place.load("workspace.name = \"c\"").unwrap().city;
     let now: Timestamp = "2026-11-23T10:00:00Z".parse().unwrap();
     let mut wrong = Vec::new();
     for preset in [
         "claude", "codex", "gemini", "opencode", "pi", "copilot", "aider",
     ] {
-        let looks = &city.harnesses[&HarnessName::new(preset).unwrap()].looks;
+        let looks = &city.harnesses[&HarnessName::new(preset).unwrap()].patterns;
         for text in SAID.iter().flat_map(|said| screens(preset, said)) {
             let sighting = judge(looks, &ScreenView::of_text(&text), now, &TimeZone::UTC);
             assert!(sighting.goes_on, "{preset} waits for text:\n{text}");

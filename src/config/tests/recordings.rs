@@ -8,7 +8,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::Place;
+use super::SampleDir;
 use crate::adapters::sessions::holder::view_of;
 use crate::domain::city::Harness;
 use crate::domain::condition::{Condition, judge};
@@ -23,7 +23,7 @@ fn line(harness: &Harness, recording: &Path) -> String {
     let bytes = fs::read(recording).unwrap();
     let view = view_of(&bytes, SIZE.0, SIZE.1);
     let now: Timestamp = "2026-11-23T10:00:00Z".parse().unwrap();
-    let sighting = judge(&harness.looks, &view, now, &TimeZone::UTC);
+    let sighting = judge(&harness.patterns, &view, now, &TimeZone::UTC);
     let shown = match &sighting.condition {
         None if sighting.goes_on => "goes on".to_owned(),
         None => "nothing".to_owned(),
@@ -37,7 +37,7 @@ fn line(harness: &Harness, recording: &Path) -> String {
         Some(Condition::Auth { text }) => format!("login: {text}"),
         Some(other) => format!("{}: {}", other.word(), other.text()),
     };
-    let text = match readiness(&harness.looks.looks(), &view) {
+    let text = match readiness(&harness.patterns.looks(), &view) {
         Readiness::Ready => "text",
         Readiness::Asks(_) => "dialog",
         Readiness::Unrecognised => "unrecognised",
@@ -49,14 +49,14 @@ fn line(harness: &Harness, recording: &Path) -> String {
 /// key.
 #[test]
 fn dialogs_of_codex_are_answered_by_their_numbers_and_take_no_letters_for_words() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let city = place.load("workspace.name = \"c\"").unwrap().city;
     let harness = &city.harnesses[&HarnessName::new("codex").unwrap()];
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/harness/codex-0.169.0");
     let dialog = |case: &str| {
         let bytes = fs::read(root.join(format!("{case}.raw"))).unwrap();
         let view = view_of(&bytes, SIZE.0, SIZE.1);
-        find(&harness.looks.looks(), &view).unwrap()
+        find(&harness.patterns.looks(), &view).unwrap()
     };
     let keys = |case: &str, answer: &str| {
         let dialog = dialog(case);
@@ -93,7 +93,7 @@ fn dialogs_of_codex_are_answered_by_their_numbers_and_take_no_letters_for_words(
 
 #[test]
 fn screens_of_the_real_programs_are_recognised() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let city = place.load("workspace.name = \"c\"").unwrap().city;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/harness");
     let mut lines = Vec::new();

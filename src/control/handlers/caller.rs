@@ -197,41 +197,41 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_raiders_process_speaks_for_it_only_from_inside_its_sandbox() {
-        let (town, charged) = Scenario::at_work().await;
-        town.parts.sessions.place(PID, &charged.session);
+        let (city, charged) = Scenario::at_work().await;
+        city.parts.sessions.place(PID, &charged.session);
         let caller = Caller::stand_in(PID, CallerRole::Raider(charged.session.clone()));
-        let sandbox = town.world.city.sandbox(&charged.raider);
+        let sandbox = city.world.city.sandbox(&charged.raider);
         let stand = |dir: Option<&Path>| {
             let dir = dir.map(Path::to_owned);
-            town.parts.sessions.stand(PID, dir);
+            city.parts.sessions.stand(PID, dir);
         };
         for inside in [sandbox.clone(), sandbox.join("src/deep")] {
             stand(Some(&inside));
-            assert!(own_hook(&town.world, &caller).await.is_ok());
+            assert!(own_hook(&city.world, &caller).await.is_ok());
         }
         let outside = sandbox.with_file_name("Other");
         stand(Some(&outside));
-        let refused = own_hook(&town.world, &caller).await.unwrap_err();
+        let refused = own_hook(&city.world, &caller).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Forbidden);
         for dir in [&sandbox, &outside] {
             let dir = dir.to_str().unwrap();
             assert!(refused.message.contains(dir), "{refused}");
         }
         stand(None);
-        let refused = own_hook(&town.world, &caller).await.unwrap_err();
+        let refused = own_hook(&city.world, &caller).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Forbidden);
         assert!(refused.message.contains("is gone"), "{refused}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_process_whose_environment_names_another_session_speaks_for_none() {
-        let (town, charged) = Scenario::at_work().await;
-        town.parts.sessions.place(PID, &charged.session);
+        let (city, charged) = Scenario::at_work().await;
+        city.parts.sessions.place(PID, &charged.session);
         let caller = Caller::stand_in(PID, CallerRole::Raider(charged.session.clone()));
-        town.parts.sessions.claim(PID, charged.session.as_str());
-        assert!(own_hook(&town.world, &caller).await.is_ok());
-        town.parts.sessions.claim(PID, "gt-horde-Other");
-        let refused = own_hook(&town.world, &caller).await.unwrap_err();
+        city.parts.sessions.claim(PID, charged.session.as_str());
+        assert!(own_hook(&city.world, &caller).await.is_ok());
+        city.parts.sessions.claim(PID, "gt-horde-Other");
+        let refused = own_hook(&city.world, &caller).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Forbidden);
         assert!(refused.message.contains("gt-horde-Other"), "{refused}");
     }

@@ -144,7 +144,7 @@ mod tests {
     use crate::domain::event::EventType;
     use crate::domain::ids::SessionId;
     use crate::domain::message::Severity;
-    use crate::testing::world::{Scenario, Town};
+    use crate::testing::world::{Scenario, TestCity};
 
     const PID: u32 = 4242;
 
@@ -157,14 +157,14 @@ mod tests {
         }
     }
 
-    async fn close(town: &Town, caller: &Caller, id: &str) -> Result<Value, ControlError> {
+    async fn close(city: &TestCity, caller: &Caller, id: &str) -> Result<Value, ControlError> {
         let relic = id.to_owned();
         let args = args::RelicClose {
             relic,
             reason: None,
             yes: true,
         };
-        relic::close(&town.world, caller, args).await
+        relic::close(&city.world, caller, args).await
     }
 
     fn caller(who: CallerRole) -> Caller {
@@ -173,10 +173,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_raider_calls_for_help_as_itself_with_its_work() {
-        let (town, charged) = Scenario::at_work().await;
-        town.parts.sessions.place(PID, &charged.session);
+        let (city, charged) = Scenario::at_work().await;
+        city.parts.sessions.place(PID, &charged.session);
         let raider = caller(CallerRole::Raider(charged.session.clone()));
-        let shown = escalate(&town.world, &raider, call("no key"))
+        let shown = escalate(&city.world, &raider, call("no key"))
             .await
             .unwrap();
         let toast = charged.raider.to_string();
@@ -188,7 +188,7 @@ mod tests {
             (&shown["severity"], &shown["acked"]),
             (&json!("medium"), &json!(false))
         );
-        let sent = town.events(EventType::MessageSent).await.pop().unwrap();
+        let sent = city.events(EventType::MessageSent).await.pop().unwrap();
         let fields = [
             "type", "from", "to", "agent", "relic", "problem", "severity", "evidence",
         ];
@@ -203,45 +203,45 @@ mod tests {
         assert_eq!(sent, expected.map(Value::from));
         // A repeated call in the same words is the same escalation.
         for _ in 0..4 {
-            let again = escalate(&town.world, &raider, call("no key"));
+            let again = escalate(&city.world, &raider, call("no key"));
             assert_eq!(again.await.unwrap()["id"], shown["id"]);
         }
-        assert_eq!(town.events(EventType::EscalationRaised).await.len(), 1);
-        assert_eq!(town.events(EventType::MessageSent).await.len(), 1);
+        assert_eq!(city.events(EventType::EscalationRaised).await.len(), 1);
+        assert_eq!(city.events(EventType::MessageSent).await.len(), 1);
         assert_eq!([&shown["known"], &shown["called"]], [false, true]);
         for (severity, called) in [(Severity::Low, false), (Severity::High, true)] {
             let again = args::Escalate {
                 severity,
                 ..call("no key")
             };
-            let again = escalate(&town.world, &raider, again).await.unwrap();
+            let again = escalate(&city.world, &raider, again).await.unwrap();
             assert_eq!([&again["known"], &again["called"]], [true, called]);
         }
-        assert_eq!(town.events(EventType::EscalationRaised).await.len(), 2);
+        assert_eq!(city.events(EventType::EscalationRaised).await.len(), 2);
         let other = args::Escalate {
             about: Some("Shadow".into()),
             ..call("it is slow")
         };
-        let refused = escalate(&town.world, &raider, other).await.unwrap_err();
+        let refused = escalate(&city.world, &raider, other).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Forbidden);
         // A raider must not close its own escalation.
         let id = shown["id"].as_str().unwrap();
-        let refused = close(&town, &raider, id).await.unwrap_err();
+        let refused = close(&city, &raider, id).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Forbidden);
         let operator = caller(CallerRole::Operator);
-        close(&town, &operator, id).await.unwrap();
+        close(&city, &operator, id).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_agent_is_known_by_its_session_and_an_operator_names_whom_it_is_about() {
-        let town = Scenario::new()
+        let city = Scenario::new()
             .agent("mayor", RestartType::Permanent)
             .start()
             .await;
-        let session = SessionId::new("town-mayor").unwrap();
-        town.parts.sessions.place(PID, &session);
+        let session = SessionId::new("city-mayor").unwrap();
+        city.parts.sessions.place(PID, &session);
         let mayor = caller(CallerRole::Agent(session));
-        let shown = escalate(&town.world, &mayor, call("no key")).await.unwrap();
+        let shown = escalate(&city.world, &mayor, call("no key")).await.unwrap();
         assert_eq!(shown["labels"], json!(["about:mayor"]));
         let operator = caller(CallerRole::Operator);
         for (about, label) in [(None, "about:operator"), (Some("mayor"), "about:mayor")] {
@@ -250,7 +250,7 @@ mod tests {
                 about,
                 ..call("it is slow")
             };
-            let shown = escalate(&town.world, &operator, args).await.unwrap();
+            let shown = escalate(&city.world, &operator, args).await.unwrap();
             assert_eq!(shown["labels"], json!([label]));
         }
         let about = Some("nobody".to_owned());
@@ -258,58 +258,58 @@ mod tests {
             about,
             ..call("it is slow")
         };
-        let unknown = escalate(&town.world, &operator, args).await.unwrap_err();
+        let unknown = escalate(&city.world, &operator, args).await.unwrap_err();
         assert_eq!(unknown.kind, ErrorKind::NotFound);
     }
 
     /// An automation of a rig does not count as a person, whatever rights it has to work.
     #[tokio::test(start_paused = true)]
     async fn errand_escalates_as_itself_and_not_for_others() {
-        let (town, charged) = Scenario::at_work().await;
+        let (city, charged) = Scenario::at_work().await;
         let errand = caller(CallerRole::OwnCommand(Rights::Work));
         let about = args::Escalate {
             about: Some(charged.raider.to_string()),
             ..call("no key")
         };
-        let refused = escalate(&town.world, &errand, about).await.unwrap_err();
+        let refused = escalate(&city.world, &errand, about).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Forbidden);
-        let shown = escalate(&town.world, &errand, call("no key"));
+        let shown = escalate(&city.world, &errand, call("no key"));
         let shown = shown.await.unwrap();
         assert_eq!(shown["labels"], json!(["about:errand"]));
-        let sent = town.events(EventType::MessageSent).await;
+        let sent = city.events(EventType::MessageSent).await;
         assert_eq!(sent.last().unwrap().data["from"], "errand");
         let id = shown["id"].as_str().unwrap();
-        let refused = close(&town, &errand, id).await.unwrap_err();
+        let refused = close(&city, &errand, id).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Forbidden);
-        let work = town.relic("b").await;
-        close(&town, &errand, work.as_str()).await.unwrap();
+        let work = city.relic("b").await;
+        close(&city, &errand, work.as_str()).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_agent_that_may_do_everything_may_close_an_escalation_and_no_other_may() {
         for (rights, may) in [(Rights::Work, false), (Rights::All, true)] {
             let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
-            let town = scenario.with(|city| city.agents[0].rights = rights);
-            let town = town.start().await;
+            let city = scenario.with(|city| city.agents[0].rights = rights);
+            let city = city.start().await;
             let operator = caller(CallerRole::Operator);
-            let shown = escalate(&town.world, &operator, call("no key"));
+            let shown = escalate(&city.world, &operator, call("no key"));
             let shown = shown.await.unwrap();
-            let mayor = caller(CallerRole::Agent(SessionId::new("town-mayor").unwrap()));
+            let mayor = caller(CallerRole::Agent(SessionId::new("city-mayor").unwrap()));
             let id = shown["id"].as_str().unwrap();
-            assert_eq!(close(&town, &mayor, id).await.is_ok(), may);
+            assert_eq!(close(&city, &mayor, id).await.is_ok(), may);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_acknowledged_escalation_is_listed_as_such() {
-        let town = Scenario::new().start().await;
+        let city = Scenario::new().start().await;
         let operator = caller(CallerRole::Operator);
-        let shown = escalate(&town.world, &operator, call("no key"))
+        let shown = escalate(&city.world, &operator, call("no key"))
             .await
             .unwrap();
         let id = shown["id"].as_str().unwrap();
-        ack(&town.world, Asker::person(), id).await.unwrap();
-        let listed = list(&town.world).await.unwrap();
+        ack(&city.world, Asker::person(), id).await.unwrap();
+        let listed = list(&city.world).await.unwrap();
         assert_eq!(
             (&listed[0]["id"], &listed[0]["acked"]),
             (&shown["id"], &json!(true))
@@ -319,7 +319,7 @@ mod tests {
             ("what", ErrorKind::NotFound),
         ] {
             assert_eq!(
-                ack(&town.world, Asker::person(), id)
+                ack(&city.world, Asker::person(), id)
                     .await
                     .unwrap_err()
                     .kind,

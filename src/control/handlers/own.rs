@@ -304,32 +304,32 @@ mod tests {
     use crate::actors::accounts;
     use crate::control::protocol::ErrorKind;
     use crate::control::rights::CallerRole;
-    use crate::domain::account::{Trouble, Why};
+    use crate::domain::account::{AccountReport, Why};
     use crate::testing::world::Scenario;
 
     const PID: u32 = 4242;
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_speaks_for_the_session_it_was_opened_in_only() {
-        let (town, charged) = Scenario::at_work().await;
+        let (city, charged) = Scenario::at_work().await;
         let session = charged.session.clone();
         let caller = Caller::stand_in(PID, CallerRole::Raider(session.clone()));
         // A process of an earlier session of this name belongs to no running session.
-        let late = hook(&town.world, &caller).await.unwrap_err();
+        let late = hook(&city.world, &caller).await.unwrap_err();
         assert_eq!(late.kind, ErrorKind::Forbidden);
-        town.parts.sessions.place(PID, &session);
-        let own = hook(&town.world, &caller).await.unwrap();
+        city.parts.sessions.place(PID, &session);
+        let own = hook(&city.world, &caller).await.unwrap();
         assert_eq!(own["hook"]["relic"], charged.relic.as_str());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_is_a_day_at_most() {
-        let (town, charged) = Scenario::at_work().await;
-        town.parts.sessions.place(PID, &charged.session);
+        let (city, charged) = Scenario::at_work().await;
+        city.parts.sessions.place(PID, &charged.session);
         let caller = Caller::stand_in(PID, CallerRole::Raider(charged.session.clone()));
         let declare = async |duration: &str| {
             let (duration, reason) = (duration.into(), "a build".into());
-            wait(&town.world, &caller, args::Wait { duration, reason }).await
+            wait(&city.world, &caller, args::Wait { duration, reason }).await
         };
         declare("24h").await.unwrap();
         for long in ["24h 1s", "8000h"] {
@@ -342,75 +342,75 @@ mod tests {
     /// so no other could tell that.
     #[tokio::test(start_paused = true)]
     async fn session_that_completes_ends_the_park_that_it_told_of() {
-        let (town, charged) = Scenario::at_work().await;
-        town.parts.sessions.place(PID, &charged.session);
+        let (city, charged) = Scenario::at_work().await;
+        city.parts.sessions.place(PID, &charged.session);
         let caller = Caller::stand_in(PID, CallerRole::Raider(charged.session.clone()));
-        let harness = town.world.city.harnesses.keys().next().unwrap();
-        let trouble = Trouble {
+        let harness = city.world.city.harnesses.keys().next().unwrap();
+        let trouble = AccountReport {
             why: Why::RateLimited,
             text: "at your limit".to_owned(),
             until: None,
             fresh: false,
         };
         let child = ChildId::Raider(charged.raider.clone());
-        accounts::report_trouble(&town.world, &child, harness, trouble);
-        assert!(accounts::refuse_parked(&town.world, harness).is_err());
+        accounts::report_trouble(&city.world, &child, harness, trouble);
+        assert!(accounts::refuse_parked(&city.world, harness).is_err());
         let args = serde_json::from_value(json!({ "status": "completed" })).unwrap();
-        done(&town.world, &caller, &args).await.unwrap();
-        town.settle().await;
-        assert!(accounts::refuse_parked(&town.world, harness).is_ok());
-        assert_eq!(town.events(EventType::AccountResumed).await.len(), 1);
+        done(&city.world, &caller, &args).await.unwrap();
+        city.settle().await;
+        assert!(accounts::refuse_parked(&city.world, harness).is_ok());
+        assert_eq!(city.events(EventType::AccountResumed).await.len(), 1);
     }
 
     /// The session's own login is in its memory: it tells nothing about the login of another session.
     #[tokio::test(start_paused = true)]
     async fn session_that_completes_does_not_end_the_login_that_another_one_waits_for() {
-        let (town, charged) = Scenario::at_work().await;
-        let other = town.worker("b").await;
-        town.parts.sessions.place(PID, &charged.session);
+        let (city, charged) = Scenario::at_work().await;
+        let other = city.worker("b").await;
+        city.parts.sessions.place(PID, &charged.session);
         let caller = Caller::stand_in(PID, CallerRole::Raider(charged.session.clone()));
-        let harness = town.world.city.harnesses.keys().next().unwrap();
-        let trouble = Trouble {
+        let harness = city.world.city.harnesses.keys().next().unwrap();
+        let trouble = AccountReport {
             why: Why::Auth,
             text: "please log in".to_owned(),
             until: None,
             fresh: true,
         };
         accounts::report_trouble(
-            &town.world,
+            &city.world,
             &ChildId::Raider(other.raider),
             harness,
             trouble,
         );
         let args = serde_json::from_value(json!({ "status": "completed" })).unwrap();
-        done(&town.world, &caller, &args).await.unwrap();
-        town.settle().await;
-        assert!(accounts::refuse_parked(&town.world, harness).is_err());
+        done(&city.world, &caller, &args).await.unwrap();
+        city.settle().await;
+        assert!(accounts::refuse_parked(&city.world, harness).is_err());
     }
 
     /// The session of a slot keeps its name over incarnations.
     #[tokio::test(start_paused = true)]
     async fn late_process_of_an_earlier_incarnation_has_no_rights() {
-        let town = Scenario::new().start().await;
-        let earlier = town.worker("a").await;
-        town.parts.sessions.place(PID, &earlier.session);
+        let city = Scenario::new().start().await;
+        let earlier = city.worker("a").await;
+        city.parts.sessions.place(PID, &earlier.session);
         let caller = Caller::stand_in(PID, CallerRole::Raider(earlier.session.clone()));
-        town.nuke(&earlier.raider, true).await.unwrap();
-        let next = town.worker("b").await;
+        city.nuke(&earlier.raider, true).await.unwrap();
+        let next = city.worker("b").await;
         assert_eq!(next.session, earlier.session);
         let args = serde_json::from_value(json!({ "status": "completed" })).unwrap();
         let note = args::Handoff::default();
         for refused in [
-            done(&town.world, &caller, &args).await,
-            handoff(&town.world, &caller, note).await,
-            hook(&town.world, &caller).await,
-            rally(&town.world, &caller).await,
+            done(&city.world, &caller, &args).await,
+            handoff(&city.world, &caller, note).await,
+            hook(&city.world, &caller).await,
+            rally(&city.world, &caller).await,
         ] {
             assert_eq!(refused.unwrap_err().kind, ErrorKind::Forbidden);
         }
-        town.settle().await;
-        assert!(town.events(EventType::RaiderDone).await.is_empty());
-        assert_eq!(town.starts(&next.session), 2);
-        assert!(town.runs(&next.session));
+        city.settle().await;
+        assert!(city.events(EventType::RaiderDone).await.is_empty());
+        assert_eq!(city.starts(&next.session), 2);
+        assert!(city.runs(&next.session));
     }
 }

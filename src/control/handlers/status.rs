@@ -85,7 +85,12 @@ pub(super) fn of(world: &World, snapshot: &Snapshot, started: Duration) -> Statu
         config_revision: world.city.revision.clone(),
         last_reload_error: world.directory.reload_error(),
         ground: world.directory.ground.troubles(),
-        agents: agents(world, &snapshot.views, &records.said, &records.usage.agents),
+        agents: agents(
+            world,
+            &snapshot.views,
+            &records.orders,
+            &records.usage.agents,
+        ),
         pools: pools(world, snapshot),
         rigs: rigs.collect(),
         accounts: accounts::list(world),

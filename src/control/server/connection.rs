@@ -20,7 +20,7 @@ use crate::control::protocol::{
 };
 use crate::control::rights;
 
-use super::places::{Doing, Place};
+use super::places::{ConnectionPermit, Doing};
 use super::{Answer, Caller, Items, Service, WRITE_LIMIT, stopped};
 
 /// The interval of checking for a hangup of a peer that closed its sending half, while a stream is silent.
@@ -42,7 +42,7 @@ struct Connection<S> {
     caller: Caller,
     service: Arc<S>,
     stopping: watch::Receiver<bool>,
-    place: Place,
+    place: ConnectionPermit,
 }
 
 /// Serves an admitted peer to its end.
@@ -51,7 +51,7 @@ pub(super) async fn run<S: Service>(
     caller: Caller,
     service: Arc<S>,
     stopping: watch::Receiver<bool>,
-    place: Place,
+    place: ConnectionPermit,
 ) {
     let (reader, writer) = stream.into_split();
     let mut connection = Connection {

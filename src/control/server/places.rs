@@ -54,7 +54,7 @@ struct Holder {
 }
 
 /// The place of a connection; returned when dropped.
-pub struct Place {
+pub struct ConnectionPermit {
     places: Arc<Places>,
     number: u64,
     closed: Arc<Notify>,
@@ -70,7 +70,7 @@ impl Places {
     ///
     /// # Errors
     /// No place is free, and no connection may be closed to make room.
-    pub fn take(places: &Arc<Self>, who: &CallerRole) -> Result<Place, ControlError> {
+    pub fn take(places: &Arc<Self>, who: &CallerRole) -> Result<ConnectionPermit, ControlError> {
         let mut held = places.held();
         held.make_room(who)?;
         held.last += 1;
@@ -83,7 +83,7 @@ impl Places {
         };
         held.by_number.insert(number, holder);
         drop(held);
-        Ok(Place {
+        Ok(ConnectionPermit {
             places: Arc::clone(places),
             number,
             closed,
@@ -140,7 +140,7 @@ fn full(limit: usize, which: &str) -> ControlError {
         .hint("close some, or try again")
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Notes the connection's present activity.
     pub fn does(&self, doing: Doing) {
         if let Some(holder) = self.places.held().by_number.get_mut(&self.number) {
@@ -154,7 +154,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.places.held().by_number.remove(&self.number);
     }
@@ -170,13 +170,13 @@ mod tests {
         CallerRole::Raider(format!("gt-horde-{number}").parse().unwrap())
     }
 
-    fn take(places: &Arc<Places>, who: &CallerRole, doing: Doing) -> Option<Place> {
+    fn take(places: &Arc<Places>, who: &CallerRole, doing: Doing) -> Option<ConnectionPermit> {
         let place = Places::take(places, who).ok()?;
         place.does(doing);
         Some(place)
     }
 
-    fn is_closed(place: &Place) -> bool {
+    fn is_closed(place: &ConnectionPermit) -> bool {
         place.is_needed().now_or_never().is_some()
     }
 

@@ -40,11 +40,11 @@ pub(super) struct Look {
 
 /// The last look at each rig.
 #[derive(Default)]
-pub(super) struct Looks(Mutex<BTreeMap<RigName, Place>>);
+pub(super) struct Looks(Mutex<BTreeMap<RigName, RigLooks>>);
 
 /// The place of a rig's looks. The sender of a look under way is dropped when that ends, even by a panic.
 #[derive(Clone, Default)]
-struct Place {
+struct RigLooks {
     last: Arc<Mutex<Option<Arc<Look>>>>,
     under_way: Option<watch::Receiver<()>>,
 }

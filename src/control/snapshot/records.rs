@@ -35,7 +35,7 @@ pub(in crate::control) struct Records {
     pub(in crate::control) stalled: BTreeMap<RaiderId, Steps>,
     /// The last wait of each raider.
     pub(in crate::control) waits: BTreeMap<RaiderId, Wait>,
-    pub(in crate::control) said: OperatorOrders,
+    pub(in crate::control) orders: OperatorOrders,
     /// Tokens and money.
     pub(in crate::control) usage: usage::Now,
     held: BTreeSet<RaiderId>,
@@ -132,7 +132,7 @@ fn read_in(txn: &mut dyn Txn) -> Result<Records, StoreError> {
         sandboxes: about_sandboxes(&open),
         blocked: described(&blocked, &open),
         seq: txn.last_seq()?,
-        said: operator_orders::read(txn)?,
+        orders: operator_orders::read(txn)?,
         hooks,
         sagas,
     })

@@ -1,4 +1,4 @@
-//! Tests of the snapshot, in a town of fakes under the paused clock.
+//! Tests of the snapshot, in a city of fakes under the paused clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::*;
 use crate::domain::relic::RelicStatus;
-use crate::testing::world::{Scenario, Town};
+use crate::testing::world::{Scenario, TestCity};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-async fn taken(published: &Published, town: &Town) -> Arc<Snapshot> {
-    published.now(&town.world.newest()).await.unwrap()
+async fn taken(published: &Published, city: &TestCity) -> Arc<Snapshot> {
+    published.now(&city.world.newest()).await.unwrap()
 }
 
 fn open(snapshot: &Snapshot) -> u64 {
@@ -23,12 +23,12 @@ fn open(snapshot: &Snapshot) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn clients_share_a_snapshot_until_something_changes() {
-    let town = Scenario::new().start().await;
+    let city = Scenario::new().start().await;
     let published = Published::default();
-    let first = taken(&published, &town).await;
-    assert!(Arc::ptr_eq(&first, &taken(&published, &town).await));
-    town.relic("one").await;
-    let second = taken(&published, &town).await;
+    let first = taken(&published, &city).await;
+    assert!(Arc::ptr_eq(&first, &taken(&published, &city).await));
+    city.relic("one").await;
+    let second = taken(&published, &city).await;
     assert!(second.generation > first.generation);
     assert_eq!(
         open(&second),
@@ -39,21 +39,21 @@ async fn clients_share_a_snapshot_until_something_changes() {
 
 #[tokio::test(start_paused = true)]
 async fn reading_the_store_is_no_change() {
-    let town = Scenario::new().start().await;
-    town.settle().await;
-    let before = town.world.store.changes().count();
-    town.store(|txn| txn.last_seq()).await;
-    assert_eq!(town.world.store.changes().count(), before);
-    town.store(|txn| txn.set("fact", Some("1"))).await;
-    assert_eq!(town.world.store.changes().count(), before + 1);
+    let city = Scenario::new().start().await;
+    city.settle().await;
+    let before = city.world.store.changes().count();
+    city.store(|txn| txn.last_seq()).await;
+    assert_eq!(city.world.store.changes().count(), before);
+    city.store(|txn| txn.set("fact", Some("1"))).await;
+    assert_eq!(city.world.store.changes().count(), before + 1);
 }
 
 /// Fifty changes in each second, and a reader that takes a tenth of a second for each item.
 #[tokio::test(start_paused = true)]
 async fn follower_gets_few_snapshots_however_often_something_changes() {
-    let town = Scenario::new().start().await;
+    let city = Scenario::new().start().await;
     let published = Arc::new(Published::default());
-    let (world, done) = (town.world.newest(), Arc::new(AtomicBool::new(false)));
+    let (world, done) = (city.world.newest(), Arc::new(AtomicBool::new(false)));
     let follower = {
         let (published, done) = (Arc::clone(&published), Arc::clone(&done));
         tokio::spawn(async move {
@@ -71,12 +71,12 @@ async fn follower_gets_few_snapshots_however_often_something_changes() {
         })
     };
     for _ in 0..500 {
-        town.world.store.changes().note();
-        town.pass(SECOND / 50).await;
+        city.world.store.changes().note();
+        city.pass(SECOND / 50).await;
     }
     done.store(true, Ordering::Relaxed);
-    town.world.store.changes().note();
-    town.pass(5 * SECOND).await;
+    city.world.store.changes().note();
+    city.pass(5 * SECOND).await;
     let count = follower.await.unwrap();
     // Ten milliseconds each, eighty times that to rest: at most 13 in ten seconds, one at the begin and one at the end.
     assert!((8..=16).contains(&count), "{count} snapshots");
@@ -84,18 +84,18 @@ async fn follower_gets_few_snapshots_however_often_something_changes() {
 
 #[tokio::test(start_paused = true)]
 async fn disk_that_hangs_holds_up_no_snapshot() {
-    let town = Scenario::new().start().await;
-    town.worker("a").await;
+    let city = Scenario::new().start().await;
+    city.worker("a").await;
     let published = Arc::new(Published::default());
-    taken(&published, &town).await;
-    town.pass(60 * SECOND).await;
+    taken(&published, &city).await;
+    city.pass(60 * SECOND).await;
     let (go, wait) = mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
-    town.parts.repo.interlude("sandboxes", move || {
+    city.parts.repo.interlude("sandboxes", move || {
         // Returns when the test ends.
         let _told = wait.lock().unwrap().recv();
     });
-    let world = town.world.newest();
+    let world = city.world.newest();
     let next = tokio::spawn(async move { published.now(&world).await.unwrap() });
     // Time stands still while a blocking task runs.
     for _ in 0..100 {

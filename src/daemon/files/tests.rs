@@ -12,12 +12,12 @@ const AUTOMATION: &str = "exec = \"true\"\ngate = \"manual\"\n";
 const LATE: &str = "[[agents]]\nname = \"late\"\ncommand = [\"true\"]\n";
 
 /// A city in `city`. Files are written in another place and then moved there, so that each is a single change.
-struct Place {
+struct SampleDir {
     root: PathBuf,
     _dir: tempfile::TempDir,
 }
 
-impl Place {
+impl SampleDir {
     fn new() -> Self {
         let dir = crate::testing::scratch();
         let root = dir.path().canonicalize().unwrap();
@@ -52,8 +52,8 @@ fn hear(heard: &Receiver<()>) {
 
 /// Returns the agents that a load finds at a city that now includes this file, if `meanwhile` happens after the first
 /// read.
-fn load_while(include: &str, meanwhile: impl FnOnce(&Place)) -> (Vec<String>, Receiver<()>) {
-    let place = Place::new();
+fn load_while(include: &str, meanwhile: impl FnOnce(&SampleDir)) -> (Vec<String>, Receiver<()>) {
+    let place = SampleDir::new();
     place.put("new.toml", "");
     let (reads, waits) = mpsc::channel();
     let (goes_on, held) = mpsc::sync_channel(0);
@@ -105,7 +105,7 @@ fn a_directory_that_was_not_watched_is_looked_at_once_more() {
 
 #[test]
 fn a_kernel_that_had_no_watcher_left_is_asked_again() {
-    let place = Place::new();
+    let place = SampleDir::new();
     let scarce = Mutex::new(true);
     let open = move |listener| match std::mem::take(&mut *scarce.lock().unwrap()) {
         true => Err("too many open files".to_owned()),
@@ -125,7 +125,7 @@ fn a_kernel_that_had_no_watcher_left_is_asked_again() {
 
 #[test]
 fn the_same_trouble_is_said_once() {
-    let mut trouble = Trouble::default();
+    let mut trouble = WatchFailure::default();
     let full = || Some("full".to_owned());
     let said = [full(), full(), None, full(), Some("else".to_owned())];
     let said = said.map(|told| trouble.news(told).is_some());

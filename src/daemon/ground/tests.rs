@@ -22,7 +22,7 @@ impl Lab {
     }
 }
 
-fn parts(troubles: &[crate::domain::ground::Trouble]) -> Vec<Part> {
+fn parts(troubles: &[crate::domain::ground::FileFault]) -> Vec<Part> {
     troubles.iter().map(|trouble| trouble.part).collect()
 }
 

@@ -12,8 +12,8 @@ fn child(name: &str) -> ChildId {
     ChildId::Agent(name.parse().unwrap())
 }
 
-fn limit(until: Option<i64>) -> Trouble {
-    Trouble {
+fn limit(until: Option<i64>) -> AccountReport {
+    AccountReport {
         why: Why::RateLimited,
         text: "You've hit your limit".into(),
         until: until.map(at),
@@ -22,15 +22,15 @@ fn limit(until: Option<i64>) -> Trouble {
 }
 
 /// The same trouble, seen to begin.
-fn fresh(until: Option<i64>) -> Trouble {
-    Trouble {
+fn fresh(until: Option<i64>) -> AccountReport {
+    AccountReport {
         fresh: true,
         ..limit(until)
     }
 }
 
-fn login() -> Trouble {
-    Trouble {
+fn login() -> AccountReport {
+    AccountReport {
         why: Why::Auth,
         text: "Please run /login".into(),
         until: None,
@@ -280,7 +280,7 @@ fn end_does_not_move_on_by_a_minute_at_a_time() {
 #[test]
 fn text_of_a_limit_is_kept_in_part() {
     let text = "é".repeat(100_000);
-    let told = Trouble::of(&Condition::Auth { text }).unwrap();
+    let told = AccountReport::of(&Condition::Auth { text }).unwrap();
     assert_eq!(told.text.chars().count(), TEXT_MOST);
 }
 
@@ -352,7 +352,7 @@ fn questions_say_nothing_of_the_account() {
         question: "Allow?".into(),
         choices: Vec::new(),
     };
-    assert_eq!(Trouble::of(&question), None);
+    assert_eq!(AccountReport::of(&question), None);
 }
 
 proptest! {

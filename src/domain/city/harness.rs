@@ -44,7 +44,7 @@ pub struct Harness {
     /// Names of variables taken from the supervisor's own environment.
     pub env_pass: Vec<String>,
     /// Patterns of its screens.
-    pub looks: Patterns,
+    pub patterns: Patterns,
     /// Prices of its models.
     pub prices: Prices,
     /// The daily budget of its sessions.

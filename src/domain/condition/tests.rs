@@ -193,7 +193,7 @@ fn same_limit_is_a_new_one_when_its_text_is_there_once_more() {
 fn account_is_told_once_of_each_limit_and_of_its_end() {
     let mut watch = Watch::new("t");
     let limit = seen("hit your limit · resets 9am (UTC)");
-    let told = Trouble::of(limit.condition.as_ref().unwrap()).map(AccountNews::Told);
+    let told = AccountReport::of(limit.condition.as_ref().unwrap()).map(AccountNews::Told);
     watch.observe(limit.clone(), None, at(1));
     assert_eq!(watch.account_news(), told);
     watch.observe(limit, None, at(2));

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::draft::Draft;
 use super::proof::Proof;
 use super::{APART, AccountNews, Condition, Report, Sighting, is_short};
-use crate::domain::account::Trouble;
+use crate::domain::account::AccountReport;
 
 /// Output may still be on its way to the screen for this long after it was noted.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -54,7 +54,7 @@ pub struct Watch {
     /// The condition that was told last, until its end is told.
     open: Option<Condition>,
     /// The trouble that the account was told of last.
-    account: Option<Trouble>,
+    account: Option<AccountReport>,
     /// Set when the condition was seen to begin.
     fresh: bool,
     /// Set when the agent was at work at the last look or report.
@@ -125,7 +125,7 @@ impl Watch {
 
     /// Returns true when the account is still to be told of a condition or of its end.
     fn owes_account(&self) -> bool {
-        let told_of = self.condition().and_then(Trouble::of);
+        let told_of = self.condition().and_then(AccountReport::of);
         match self.account {
             None => told_of.is_some(),
             Some(_) => told_of.is_none() && self.proof.is_pending(),
@@ -172,7 +172,7 @@ impl Watch {
         // its text.
         let tried = self.proof.is_tried(now) && sighting.works && sighting.marks > 0;
         let before_it = self.screen.take_if(|_| tried);
-        let before_it = before_it.filter(|before| Trouble::of(before).is_some());
+        let before_it = before_it.filter(|before| AccountReport::of(before).is_some());
         let shown = shown.or(before_it).map(|seen| match is_new {
             true => seen,
             false => self.as_first_read(seen),
@@ -356,9 +356,9 @@ impl Watch {
     /// Returns the trouble that concerns the session at its turn: its present limit or login, or the limit that has
     /// ended without the session going on.
     #[must_use]
-    pub fn trouble(&self) -> Option<Trouble> {
-        let in_it = self.shown().and_then(Trouble::of);
-        in_it.or_else(|| self.waited.as_ref().and_then(Trouble::of))
+    pub fn trouble(&self) -> Option<AccountReport> {
+        let in_it = self.shown().and_then(AccountReport::of);
+        in_it.or_else(|| self.waited.as_ref().and_then(AccountReport::of))
     }
 
     /// Has the account told again of what the next look finds.
@@ -383,10 +383,13 @@ impl Watch {
             // The condition may have ended while the screen was hidden.
             return None;
         }
-        let now = self.condition().and_then(Trouble::of).map(|now| Trouble {
-            fresh: self.fresh,
-            ..now
-        });
+        let now = self
+            .condition()
+            .and_then(AccountReport::of)
+            .map(|now| AccountReport {
+                fresh: self.fresh,
+                ..now
+            });
         match (now, &self.account) {
             (Some(now), before) if !before.as_ref().is_some_and(|before| before.is_same(&now)) => {
                 self.account = Some(now.clone());

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::fill::Place;
+use super::fill::Placeholder;
 use super::hooks::{self, Home, HookFile, Hooks, Setting, text};
 use crate::domain::condition::Report;
 use crate::domain::unattended::KEY;
@@ -45,7 +45,7 @@ pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
         home: Home::Task,
         path: "claude-settings.json",
         text: format!("{settings:#}\n"),
-        place: Some(Place::Hooks),
+        place: Some(Placeholder::Hooks),
     }]
 }
 

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::fill::{Fill, Place};
+use super::fill::{Fill, Placeholder};
 use super::hooks::{self, HookFile, Hooks, Setting, text};
 use crate::domain::condition::Report;
 
@@ -48,8 +48,8 @@ pub(super) fn set_up(setting: &Setting<'_>, fill: &mut Fill) -> Vec<HookFile> {
             format!("\"/<session-flags>/config.toml:{name}:0:0\"={{trusted_hash=\"{hash}\"}}")
         })
         .collect();
-    fill.set(Place::Hooks, format!("{{{}}}", hooks.join(",")));
-    fill.set(Place::HooksTrust, format!("{{{}}}", trust.join(",")));
+    fill.set(Placeholder::Hooks, format!("{{{}}}", hooks.join(",")));
+    fill.set(Placeholder::HooksTrust, format!("{{{}}}", trust.join(",")));
     Vec::new()
 }
 

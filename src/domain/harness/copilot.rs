@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use regex::Regex;
 use serde_json::{Value, json};
 
-use super::fill::Place;
+use super::fill::Placeholder;
 use super::hooks::{self, Home, HookFile, Hooks, Setting, text};
 use crate::domain::condition::Report;
 use crate::domain::until;
@@ -66,7 +66,11 @@ pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
     };
     vec![
         file("copilot-plugin/hooks.json", hooks, None),
-        file("copilot-plugin/plugin.json", plugin, Some(Place::HooksDir)),
+        file(
+            "copilot-plugin/plugin.json",
+            plugin,
+            Some(Placeholder::HooksDir),
+        ),
     ]
 }
 

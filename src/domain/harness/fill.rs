@@ -15,7 +15,7 @@ pub struct Fill(BTreeMap<&'static str, String>);
 
 words! {
     /// A placeholder, as it is written.
-    Place {
+    Placeholder {
         /// `{sandbox}`: the raider's worktree, or the agent's working directory.
         Sandbox => "{sandbox}",
         /// `{city}`: the city's directory.
@@ -90,7 +90,7 @@ pub const PLACEHOLDERS: &[(&str, &str)] = &[
 
 impl Fill {
     /// Sets a value.
-    pub fn set(&mut self, place: Place, value: impl Into<String>) {
+    pub fn set(&mut self, place: Placeholder, value: impl Into<String>) {
         self.0.insert(place.as_str(), value.into());
     }
 
@@ -132,16 +132,18 @@ mod tests {
     #[test]
     fn placeholders_are_replaced_once_and_other_braces_stay() {
         let mut fill = Fill::default();
-        fill.set(Place::Sandbox, "/s/{city}");
-        fill.set(Place::City, "/c");
+        fill.set(Placeholder::Sandbox, "/s/{city}");
+        fill.set(Placeholder::City, "/c");
         let text = r#"{"a":"{sandbox}"} {city}{rig} {x} {prompt}"#;
         assert_eq!(
             fill.put_in(text),
             r#"{"a":"/s/{city}"} /c{rig} {x} {prompt}"#
         );
-        let names: std::collections::BTreeSet<_> =
-            Place::ALL.iter().map(|place| place.as_str()).collect();
-        assert_eq!(names.len(), Place::ALL.len());
+        let names: std::collections::BTreeSet<_> = Placeholder::ALL
+            .iter()
+            .map(|place| place.as_str())
+            .collect();
+        assert_eq!(names.len(), Placeholder::ALL.len());
         let told = |name: &&str| PLACEHOLDERS.iter().any(|(known, _)| known == name);
         assert!(names.iter().all(told), "each is explained");
     }

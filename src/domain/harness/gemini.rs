@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::fill::Place;
+use super::fill::Placeholder;
 use super::hooks::{self, Home, HookFile, Hooks, Setting, text};
 use crate::domain::condition::Report;
 
@@ -65,7 +65,7 @@ pub(super) fn files(setting: &Setting<'_>) -> Vec<HookFile> {
             home: Home::Task,
             path: "gemini-policy.toml",
             text: rules,
-            place: Some(Place::Rules),
+            place: Some(Placeholder::Rules),
         },
     ]
 }

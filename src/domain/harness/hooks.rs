@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::fill::{Fill, Place};
+use super::fill::{Fill, Placeholder};
 use super::{claude, codex, copilot, gemini, opencode, pi};
 use crate::domain::condition::Report;
 
@@ -45,7 +45,7 @@ pub struct HookFile {
     /// Its content.
     pub text: String,
     /// The placeholder that is replaced by its path.
-    pub place: Option<Place>,
+    pub place: Option<Placeholder>,
 }
 
 /// The input for a session's hooks.

@@ -102,7 +102,7 @@ fn put_in(argv: &mut Vec<String>, text: &str) {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::fill::Place;
+    use super::fill::Placeholder;
     use super::hooks::Hooks;
     use super::*;
     use crate::domain::condition::Patterns;
@@ -126,7 +126,7 @@ mod tests {
             review: String::new(),
             env: BTreeMap::new(),
             env_pass: Vec::new(),
-            looks: Patterns::default(),
+            patterns: Patterns::default(),
             prices: crate::domain::usage::price::Prices::default(),
             budget: None,
         }
@@ -134,7 +134,7 @@ mod tests {
 
     fn start(harness: &Harness, reduced: bool) -> Launch {
         let mut fill = Fill::default();
-        fill.set(Place::SessionId, "id");
+        fill.set(Placeholder::SessionId, "id");
         launch(
             harness,
             &Start {
@@ -155,7 +155,7 @@ mod tests {
             &["--some", "{prompt}"],
         );
         let mut fill = Fill::default();
-        fill.set(Place::SessionId, "id");
+        fill.set(Placeholder::SessionId, "id");
         let argv = |reduced| {
             let start = Start {
                 fill: &fill,

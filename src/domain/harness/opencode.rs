@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::fill::Place;
+use super::fill::Placeholder;
 use super::hooks::{self, Home, HookFile, Hooks, Setting, text};
 use crate::domain::condition::Report;
 
@@ -98,7 +98,7 @@ const hooks = {{
         home: Home::Task,
         path: "opencode-horde.js",
         text,
-        place: Some(Place::Hooks),
+        place: Some(Placeholder::Hooks),
     }]
 }
 

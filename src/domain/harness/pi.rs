@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::fill::Place;
+use super::fill::Placeholder;
 use super::hooks::{self, Home, HookFile, Hooks, Setting, text};
 use crate::domain::condition::Report;
 
@@ -76,7 +76,7 @@ export default (pi) => {{
         home: Home::Task,
         path: "pi-horde.js",
         text,
-        place: Some(Place::Hooks),
+        place: Some(Placeholder::Hooks),
     }]
 }
 
@@ -115,7 +115,10 @@ mod tests {
         let [file] = files.as_slice() else {
             panic!("one file: {files:?}");
         };
-        assert_eq!((file.home, file.place), (Home::Task, Some(Place::Hooks)));
+        assert_eq!(
+            (file.home, file.place),
+            (Home::Task, Some(Placeholder::Hooks))
+        );
         for needed in [
             "globalThis.fetch = async",
             "retry-after-ms",

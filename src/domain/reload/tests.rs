@@ -135,7 +135,7 @@ fn a_renamed_workspace_is_refused_with_the_reason() {
     new.name = "village".into();
     let why = refused(&old, &new).unwrap();
     assert!(
-        why.contains("\"town\"") && why.contains("\"village\""),
+        why.contains("\"city\"") && why.contains("\"village\""),
         "{why}"
     );
 }

@@ -3,7 +3,7 @@
 //! waits too. A program that restarts its agent looks like this for a moment, so the witness acts only on what two
 //! consecutive patrols have seen.
 
-use super::{Bond, Facts, Policy, Session};
+use super::{Facts, Policy, Session, WorkState};
 use crate::domain::facts::Probed;
 
 pub(super) fn holds(facts: &Facts, policy: &Policy) -> bool {
@@ -11,7 +11,7 @@ pub(super) fn holds(facts: &Facts, policy: &Policy) -> bool {
     let shell = |age| age >= policy.spawn_grace;
     match facts.session {
         Probed::Known(Session::Up { age, agent }) => {
-            facts.bond == Bond::Open && agent == Some(false) && shell(age)
+            facts.work == WorkState::Open && agent == Some(false) && shell(age)
         }
         Probed::Known(Session::Dead) | Probed::Unknown(_) => false,
     }

@@ -58,7 +58,7 @@ pub enum Act {
 
 /// The relation of a raider to its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bond {
+pub enum WorkState {
     /// It has a sandbox and no hook.
     Gone,
     /// It works.
@@ -92,7 +92,7 @@ pub enum Session {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// Its work.
-    pub bond: Bond,
+    pub work: WorkState,
     /// Its session.
     pub session: Probed<Session>,
     /// Age of its sandbox; none when unknown.
@@ -142,13 +142,13 @@ impl Class {
 
     /// Returns the cause of the act.
     #[must_use]
-    pub fn cause(self, bond: Bond) -> Cause {
-        match (self, bond) {
+    pub fn cause(self, work: WorkState) -> Cause {
+        match (self, work) {
             (Self::AgentDead, _) => Cause::AgentDead,
             (Self::StuckInDone, _) => Cause::DoneTimeout,
-            (Self::SessionDead | Self::RelicClosed, Bond::Closed) => Cause::RelicClosed,
-            (_, Bond::Gone) => Cause::HookLost,
-            (_, Bond::Open | Bond::Done { .. }) => Cause::TooManyDeaths,
+            (Self::SessionDead | Self::RelicClosed, WorkState::Closed) => Cause::RelicClosed,
+            (_, WorkState::Gone) => Cause::HookLost,
+            (_, WorkState::Open | WorkState::Done { .. }) => Cause::TooManyDeaths,
         }
     }
 }

@@ -9,9 +9,9 @@ const POLICY: Policy = Policy {
     done_intent_timeout: Duration::from_secs(60),
 };
 
-fn done(silent: u64, excused: bool) -> Bond {
+fn done(silent: u64, excused: bool) -> WorkState {
     let silent = Duration::from_secs(silent);
-    Bond::Done { silent, excused }
+    WorkState::Done { silent, excused }
 }
 
 fn up(agent: Option<bool>) -> Probed<Session> {
@@ -20,9 +20,9 @@ fn up(agent: Option<bool>) -> Probed<Session> {
 
 const DEAD: Probed<Session> = Probed::Known(Session::Dead);
 
-fn facts(bond: Bond, session: Probed<Session>) -> Facts {
+fn facts(work: WorkState, session: Probed<Session>) -> Facts {
     Facts {
-        bond,
+        work,
         session,
         age: Some(OLD),
         quarantined: false,
@@ -40,7 +40,7 @@ fn the_table_holds_row_by_row() {
     use Class::{AgentDead, SessionDead};
     let quarantined = |session| Facts {
         quarantined: true,
-        ..facts(Bond::Open, session)
+        ..facts(WorkState::Open, session)
     };
     for (what, facts, verdict) in [
         // "Session gone + agent_state = working", where the root will not restart it.
@@ -51,30 +51,34 @@ fn the_table_holds_row_by_row() {
         ),
         (
             "class 1: hook gone",
-            facts(Bond::Gone, DEAD),
+            facts(WorkState::Gone, DEAD),
             Some((SessionDead, Act::Remove)),
         ),
         (
             "class 1: relic closed",
-            facts(Bond::Closed, DEAD),
+            facts(WorkState::Closed, DEAD),
             Some((SessionDead, Act::Remove)),
         ),
-        ("a death is respawned", facts(Bond::Open, DEAD), None),
+        ("a death is respawned", facts(WorkState::Open, DEAD), None),
         ("it was let go", quarantined(up(Some(true))), None),
         (
             "an end after done is no death",
             facts(done(999, false), DEAD),
             None,
         ),
-        ("a session nobody wants", facts(Bond::Gone, up(None)), None),
+        (
+            "a session nobody wants",
+            facts(WorkState::Gone, up(None)),
+            None,
+        ),
         // "Session exists + agent process dead inside".
         (
             "class 2",
-            facts(Bond::Open, up(Some(false))),
+            facts(WorkState::Open, up(Some(false))),
             Some((AgentDead, Act::Replace)),
         ),
-        ("it lives", facts(Bond::Open, up(Some(true))), None),
-        ("who can tell", facts(Bond::Open, up(None)), None),
+        ("it lives", facts(WorkState::Open, up(Some(true))), None),
+        ("who can tell", facts(WorkState::Open, up(None)), None),
     ] {
         assert_eq!(of(&facts), verdict, "{what}");
     }
@@ -87,7 +91,7 @@ fn the_table_goes_on() {
     let unknown = || Probed::Unknown("no answer".to_owned());
     let quarantined = Facts {
         quarantined: true,
-        ..facts(Bond::Open, unknown())
+        ..facts(WorkState::Open, unknown())
     };
     for (what, facts, verdict) in [
         // "done-intent label >60s old + session still alive".
@@ -114,17 +118,17 @@ fn the_table_goes_on() {
         // "Agent marked alive + hooked bead is closed".
         (
             "class 4",
-            facts(Bond::Closed, up(Some(true))),
+            facts(WorkState::Closed, up(Some(true))),
             Some((RelicClosed, Act::EndAndRemove)),
         ),
         (
             "class 4, unseen",
-            facts(Bond::Closed, unknown()),
+            facts(WorkState::Closed, unknown()),
             Some((RelicClosed, Act::EndAndRemove)),
         ),
-        ("unknown 1", facts(Bond::Gone, unknown()), None),
+        ("unknown 1", facts(WorkState::Gone, unknown()), None),
         ("unknown 1, quarantined", quarantined, None),
-        ("unknown 2", facts(Bond::Open, unknown()), None),
+        ("unknown 2", facts(WorkState::Open, unknown()), None),
         ("unknown 3", facts(done(999, false), unknown()), None),
     ] {
         assert_eq!(of(&facts), verdict, "{what}");
@@ -139,15 +143,15 @@ fn young_raiders_are_not_judged_by_their_processes() {
         (Some(GRACE), true),
         (None, true),
     ] {
-        let mut gone = facts(Bond::Gone, DEAD);
+        let mut gone = facts(WorkState::Gone, DEAD);
         gone.age = age;
         assert_eq!(of(&gone).is_some(), judged, "{age:?}");
         let Some(age) = age else { continue };
         let agent = Some(false);
-        let shell = facts(Bond::Open, Probed::Known(Session::Up { age, agent }));
+        let shell = facts(WorkState::Open, Probed::Known(Session::Up { age, agent }));
         assert_eq!(of(&shell).is_some(), judged, "a session of {age:?}");
     }
-    let mut closed = facts(Bond::Closed, DEAD);
+    let mut closed = facts(WorkState::Closed, DEAD);
     closed.age = Some(Duration::ZERO);
     let ended = Some((Class::RelicClosed, Act::EndAndRemove));
     assert_eq!(of(&closed), ended, "that is not told from its session");

@@ -118,8 +118,8 @@ pub(super) fn login(bench: &Bench) -> Result<Option<String>, Ended> {
         besides: "auth",
     };
     bench.wait(wait, || {
-        let told = bench.events("raider.auth", &raider)?;
-        Ok((!told.is_empty()).then_some(()))
+        let events = bench.events("raider.auth", &raider)?;
+        Ok((!events.is_empty()).then_some(()))
     })?;
     parks(bench, &raider, None)?;
     asks_again(bench, &raider)?;

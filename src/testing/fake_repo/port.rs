@@ -19,7 +19,7 @@ use crate::ports::repo::{
 };
 use crate::testing::records;
 
-/// The time at which every sandbox was made: the beginning of towns.
+/// The time at which every sandbox was made: the beginning of cities.
 const MADE: &str = "2026-01-01T00:00:00Z";
 
 fn slot_of(path: &Path) -> Option<SlotName> {

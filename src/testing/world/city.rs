@@ -16,7 +16,7 @@ pub fn city() -> City {
     let harness = HarnessName::new("script").unwrap();
     City {
         root: "/city".into(),
-        name: "town".into(),
+        name: "city".into(),
         revision: "sha256:0".into(),
         daemon: DaemonPolicy {
             patrol_interval: Duration::from_secs(30),
@@ -69,7 +69,7 @@ pub fn city() -> City {
                 review: "/review".into(),
                 env: BTreeMap::new(),
                 env_pass: Vec::new(),
-                looks: Patterns::default(),
+                patterns: Patterns::default(),
                 prices: Prices::default(),
                 budget: None,
             },
@@ -120,7 +120,7 @@ fn for_ever() -> RetentionPolicy {
 /// Makes every harness recognise "?" as a question.
 pub fn asking(city: &mut City) {
     for harness in city.harnesses.values_mut() {
-        harness.looks.asks = Pattern::new(r"\?").into_iter().collect();
+        harness.patterns.asks = Pattern::new(r"\?").into_iter().collect();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Observes a town.
+//! Observes a city.
 
 #[cfg_attr(
     not(test),
@@ -7,7 +7,7 @@
 use super::*;
 
 /// Methods that observe.
-impl Town {
+impl TestCity {
     /// Has the root look so many times in a row, while a call of a fake is held and time stands still. The actions of a
     /// look are done before the next begins.
     pub async fn run_looks(&self, times: usize) {

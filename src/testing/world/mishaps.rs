@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Charged, FaultHook, RelicId, RelicStatus, Scenario, Town};
+use super::{Charged, FaultHook, RelicId, RelicStatus, Scenario, TestCity};
 use crate::domain::saga::FaultPoint;
 
 impl Scenario {
     /// Starts a scenario whose set-up command fails, with a relic to charge.
-    pub async fn whose_set_up_fails() -> (Town, RelicId) {
+    pub async fn whose_set_up_fails() -> (TestCity, RelicId) {
         let set_up = Self::new().rig(|rig| rig.raiders.setup = vec!["make deps".into()]);
-        let town = set_up.start().await;
-        town.parts.tasks.break_set_up(Some("make: no rule"));
-        let relic = town.relic("a").await;
-        (town, relic)
+        let city = set_up.start().await;
+        city.parts.tasks.break_set_up(Some("make: no rule"));
+        let relic = city.relic("a").await;
+        (city, relic)
     }
 }
 
@@ -27,7 +27,7 @@ pub fn panics_once(at: FaultPoint) -> FaultHook {
     })
 }
 
-impl Town {
+impl TestCity {
     /// Has a person close the relic during an operation on the repository.
     pub fn closes_during(&self, op: &'static str, relic: &RelicId) {
         let (store, id) = (self.world.store.clone(), relic.clone());

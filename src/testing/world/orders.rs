@@ -2,7 +2,7 @@
 
 use ractor::ActorRef;
 
-use super::{HOUR, Town};
+use super::{HOUR, TestCity};
 use crate::actors::ask;
 use crate::actors::mail::{ChildRef, RootMail};
 use crate::actors::refusal::Refusal;
@@ -10,7 +10,7 @@ use crate::actors::root::RootMsg;
 use crate::domain::cause::Cause;
 use crate::domain::ids::ChildId;
 
-impl Town {
+impl TestCity {
     /// Sends a message to the root.
     pub fn send_to_root(&self, msg: impl Into<RootMsg>) -> Result<(), &'static str> {
         let sent = self.root.cast(msg.into());

@@ -1,4 +1,4 @@
-//! The fakes that a town is made of.
+//! The fakes that a city is made of.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Changes a town's configuration, as a reload does.
+//! Changes a city's configuration, as a reload does.
 
 #[cfg_attr(
     not(test),
@@ -12,15 +12,15 @@ use crate::domain::reload::AgentChange;
 /// The interval of patrols while hours pass.
 const SELDOM: Duration = Duration::from_secs(300);
 
-impl Town {
-    /// Puts another configuration in force, as a reload does, and waits until the town is quiet.
+impl TestCity {
+    /// Puts another configuration in force, as a reload does, and waits until the city is quiet.
     pub async fn reload(&self, change: impl FnOnce(&mut City)) -> Vec<AgentChange> {
         let changes = self.reconfigure(change).await;
         self.settle().await;
         changes
     }
 
-    /// Lets hours pass: exactly as much time as [`Town::pass`] does, but with few patrols until shortly before the end,
+    /// Lets hours pass: exactly as much time as [`TestCity::pass`] does, but with few patrols until shortly before the end,
     /// because patrols take most of the time of such tests.
     pub async fn pass_hours(&self, time: Duration) {
         let usual = self.world.newest().city.daemon.patrol_interval;
@@ -36,7 +36,7 @@ impl Town {
         self.pass(time - long).await;
     }
 
-    /// As [`Town::reload`], without waiting for the consequences.
+    /// As [`TestCity::reload`], without waiting for the consequences.
     pub async fn reconfigure(&self, change: impl FnOnce(&mut City)) -> Vec<AgentChange> {
         let old = self.world.newest();
         let mut city = City::clone(&old.city);

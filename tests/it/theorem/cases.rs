@@ -49,8 +49,8 @@ struct Run<'a> {
 /// Runs a case.
 pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
     let mut dice = Dice::new(case.seed);
-    let relic = lab.town().relic("a").await;
-    let charged = lab.town().charge(&relic).await.unwrap();
+    let relic = lab.city().relic("a").await;
+    let charged = lab.city().charge(&relic).await.unwrap();
     let dir = charged.sandbox.clone();
     let before = SandboxState::of(&dir).stashes;
     let forms = forms(case, &mut dice);
@@ -125,15 +125,15 @@ impl Run<'_> {
     }
 
     async fn is_held(&self) -> bool {
-        let hook = self.lab.town().hook(&self.charged.raider).await;
+        let hook = self.lab.city().hook(&self.charged.raider).await;
         hook.is_some_and(|hook| hook.incarnation == self.charged.incarnation)
     }
 
     /// Waits for automatic actions. Returns whether the slot is free by then.
     async fn gone(&self) -> bool {
         for _ in 0..20 {
-            self.lab.town().pass(SECOND).await;
-            if !self.is_held().await && self.lab.town().sagas().await == 0 {
+            self.lab.city().pass(SECOND).await;
+            if !self.is_held().await && self.lab.city().sagas().await == 0 {
                 return true;
             }
         }
@@ -158,19 +158,19 @@ impl Run<'_> {
     async fn refused_nuke(&mut self) {
         let refused = self
             .lab
-            .town()
+            .city()
             .nuke(&self.charged.raider, false)
             .await
             .unwrap_err();
         assert_eq!(refused.kind, RefusalKind::WorkAtRisk, "{refused}");
-        assert!(self.lab.town().runs(&self.charged.session));
+        assert!(self.lab.city().runs(&self.charged.session));
         self.unchanged("a refused nuke");
     }
 
     async fn refused_done(&mut self) {
         let refused = self
             .lab
-            .town()
+            .city()
             .completed(&self.charged.raider)
             .await
             .unwrap_err();
@@ -181,14 +181,14 @@ impl Run<'_> {
 
     /// Asks for the end, unless a saga is already at it.
     async fn ask(&self, end: End) -> Result<(), Refusal> {
-        let (town, raider) = (self.lab.town(), &self.charged.raider);
-        match town.hook(raider).await.filter(|_| end == End::Done) {
-            Some(hook) if hook.done.is_none() => return town.completed(raider).await.map(drop),
+        let (city, raider) = (self.lab.city(), &self.charged.raider);
+        match city.hook(raider).await.filter(|_| end == End::Done) {
+            Some(hook) if hook.done.is_none() => return city.completed(raider).await.map(drop),
             Some(_) => return Ok(()),
             None => {}
         }
-        if end == End::Nuke && self.is_held().await && town.sagas().await == 0 {
-            return town.nuke(raider, true).await.map(drop);
+        if end == End::Nuke && self.is_held().await && city.sagas().await == 0 {
+            return city.nuke(raider, true).await.map(drop);
         }
         Ok(())
     }
@@ -200,11 +200,11 @@ impl Run<'_> {
             // The answer dies with the daemon.
             drop(self.ask(end).await);
             for _ in 0..20 {
-                let over = !self.is_held().await && self.lab.town().sagas().await == 0;
+                let over = !self.is_held().await && self.lab.city().sagas().await == 0;
                 if over || self.lab.fate.dead().is_some() {
                     break;
                 }
-                self.lab.town().pass(SECOND).await;
+                self.lab.city().pass(SECOND).await;
             }
             let Some(at) = self.lab.fate.dead() else {
                 return self.lab.fate.spare();
@@ -268,7 +268,7 @@ impl Run<'_> {
                 self.die_filling().await;
             }
         }
-        let world = Arc::clone(&self.lab.town().world);
+        let world = Arc::clone(&self.lab.city().world);
         repair::run(&world, self.charged.raider.clone())
             .await
             .unwrap();
@@ -317,23 +317,23 @@ impl Run<'_> {
             return;
         }
         self.lab.hold(true);
-        let world = Arc::clone(&self.lab.town().world);
+        let world = Arc::clone(&self.lab.city().world);
         let raider = self.charged.raider.clone();
         repair::run(&world, raider).await.unwrap_err();
         self.lab.restart(&[]).await;
         self.lab.hold(false);
         assert!(self.lab.repo.sandbox_fault(&self.dir).unwrap().is_some());
-        self.lab.town().pass(HOUR).await;
-        assert!(!self.lab.town().runs(&self.charged.session));
+        self.lab.city().pass(HOUR).await;
+        assert!(!self.lab.city().runs(&self.charged.session));
         self.tally.count();
     }
 
     /// Removes its hook.
     async fn unhook(&self) {
         let (raider, incarnation) = (self.charged.raider.clone(), self.charged.incarnation);
-        let town = self.lab.town();
+        let city = self.lab.city();
         assert!(
-            town.store(move |txn| txn.drop_hook(&raider, incarnation))
+            city.store(move |txn| txn.drop_hook(&raider, incarnation))
                 .await
         );
     }
@@ -341,24 +341,24 @@ impl Run<'_> {
     /// Closes the sandbox's relic, as an operator would.
     async fn close(&self, relic: &RelicId) {
         let id = relic.clone();
-        let close = self.lab.town().store(move |txn| {
+        let close = self.lab.city().store(move |txn| {
             let mut relic = txn.relic(&id)?;
             relic.status = RelicStatus::Closed;
             txn.put_relic(&relic)
         });
         close.await;
-        self.lab.town().world.nudge(&format!("{}/witness", rig()));
+        self.lab.city().world.nudge(&format!("{}/witness", rig()));
     }
 
     /// Waits until patrols have removed the sandbox.
     async fn patrols(&self) {
         for _ in 0..10 {
-            self.lab.town().pass(HOUR).await;
-            if !self.dir.exists() && self.lab.town().sagas().await == 0 {
+            self.lab.city().pass(HOUR).await;
+            if !self.dir.exists() && self.lab.city().sagas().await == 0 {
                 return;
             }
         }
-        panic!("it lingers: {:?}", self.lab.town().escalations().await);
+        panic!("it lingers: {:?}", self.lab.city().escalations().await);
     }
 
     async fn nuke(&mut self) {
@@ -422,7 +422,7 @@ impl Run<'_> {
     /// Returns its salvages, the newest first: a repair may have saved a broken state.
     async fn salvages(&self) -> Vec<SalvageRecord> {
         let (name, incarnation) = (self.charged.raider.name.clone(), self.charged.incarnation);
-        let mut all = self.lab.town().store(|txn| txn.salvages()).await;
+        let mut all = self.lab.city().store(|txn| txn.salvages()).await;
         all.retain(|entry| entry.raider == name && entry.incarnation == incarnation);
         all.iter().rev().map(SalvageEntry::record).collect()
     }

@@ -1,4 +1,4 @@
-//! A town whose git is real: one rig with a bare origin in a temporary directory, and a daemon that
+//! A city whose git is real: one rig with a bare origin in a temporary directory, and a daemon that
 //! can be made to die at any journalled step.
 
 use std::fs;
@@ -14,7 +14,7 @@ use horde_supervisor::adapters::git::GitRepo;
 use horde_supervisor::domain::city::RigSource;
 use horde_supervisor::domain::saga::FaultPoint;
 use horde_supervisor::ports::repo::Repo;
-use horde_supervisor::testing::world::{Scenario, Town};
+use horde_supervisor::testing::world::{Scenario, TestCity};
 
 /// Another line of work, which conflicts with every edit of its only file.
 pub const OTHER: &str = "refs/horde/test/other";
@@ -80,12 +80,12 @@ impl Fate {
     }
 }
 
-/// A town with its rig.
+/// A city with its rig.
 pub struct Lab {
     dir: tempfile::TempDir,
     pub repo: Arc<GitRepo>,
     pub fate: Arc<Fate>,
-    town: Option<Town>,
+    city: Option<TestCity>,
     /// Files by which agents configure git for all sandboxes, as they were before any did.
     plain: Vec<(PathBuf, Vec<u8>)>,
 }
@@ -109,14 +109,14 @@ impl Lab {
             dir,
             repo: Arc::new(repo),
             fate: Arc::default(),
-            town: None,
+            city: None,
             plain: Vec::new(),
         };
         let told = TOLD.map(|name| lab.repo.theirs().join(name));
         lab.plain = told
             .map(|file| (file.clone(), fs::read(file).unwrap_or_default()))
             .into();
-        lab.town = Some(lab.scenario().start().await);
+        lab.city = Some(lab.scenario().start().await);
         lab
     }
 
@@ -134,18 +134,18 @@ impl Lab {
     }
 
     /// Returns the running daemon.
-    pub fn town(&self) -> &Town {
-        self.town.as_ref().expect("a town")
+    pub fn city(&self) -> &TestCity {
+        self.city.as_ref().expect("a city")
     }
 
     /// Kills the daemon and starts it again; it may die once more at one of these points.
     pub async fn restart(&mut self, at: &[FaultPoint]) {
-        let town = self.town.take().expect("a town");
-        let clock = Arc::clone(&town.world.clock);
-        let parts = town.crash().await;
+        let city = self.city.take().expect("a city");
+        let clock = Arc::clone(&city.world.clock);
+        let parts = city.crash().await;
         *self.fate.dead.lock().unwrap() = None;
         self.fate.die(at);
-        self.town = Some(self.scenario().start_on(parts, clock).await);
+        self.city = Some(self.scenario().start_on(parts, clock).await);
     }
 
     /// Undoes the configuration that an agent gave git for all sandboxes: the next case begins as the first.

@@ -120,7 +120,7 @@ fn in_one_lab(left: &mut VecDeque<Case>, tally: &mut Tally) {
             cases::run(&mut lab, *case, tally).await;
             left.pop_front();
         }
-        lab.town().root.kill();
+        lab.city().root.kill();
     });
 }
 
@@ -204,17 +204,17 @@ fn a_few_samples_are_the_whole() {
 #[tokio::test(start_paused = true)]
 async fn work_squashed_onto_the_target_holds_up_no_removal() {
     let lab = Lab::new().await;
-    let relic = lab.town().relic("a").await;
-    let charged = lab.town().charge(&relic).await.unwrap();
+    let relic = lab.city().relic("a").await;
+    let charged = lab.city().charge(&relic).await.unwrap();
     let agent = forms::Agent {
         dir: &charged.sandbox,
         text: b"mine, ".to_vec(),
         library: &charged.sandbox,
     };
     agent.make(Form::Ahead);
-    lab.town().nuke(&charged.raider, false).await.unwrap_err();
+    lab.city().nuke(&charged.raider, false).await.unwrap_err();
     lab.move_target("work", b"mine, ahead\n");
-    let nuked = lab.town().nuke(&charged.raider, false).await.unwrap();
+    let nuked = lab.city().nuke(&charged.raider, false).await.unwrap();
     assert!(nuked.salvage.is_some());
     assert!(!charged.sandbox.exists());
 }
@@ -225,8 +225,8 @@ async fn work_squashed_onto_the_target_holds_up_no_removal() {
 async fn commits_only_on_a_raiders_remote_branch_are_kept_as_well() {
     let lab = Lab::new().await;
     for held in [false, true] {
-        let relic = lab.town().relic("a").await;
-        let charged = lab.town().charge(&relic).await.unwrap();
+        let relic = lab.city().relic("a").await;
+        let charged = lab.city().charge(&relic).await.unwrap();
         let agent = forms::Agent {
             dir: &charged.sandbox,
             text: format!("{held}, ").into_bytes(),
@@ -241,7 +241,7 @@ async fn commits_only_on_a_raiders_remote_branch_are_kept_as_well() {
         if held {
             lab.repo.pin(&relic, &head).unwrap();
         }
-        let nuked = lab.town().nuke(&charged.raider, false).await.unwrap();
+        let nuked = lab.city().nuke(&charged.raider, false).await.unwrap();
         assert_eq!(nuked.salvage.is_none(), held, "a pin is enough");
         lab.repo.prepare().unwrap();
         assert!(lab.repo.holds(&head, "main").unwrap());

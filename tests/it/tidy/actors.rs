@@ -10,7 +10,7 @@ use super::{below, expect_none};
 /// The parts, from the lowest to the highest. Parts of one line never name each other.
 #[rustfmt::skip]
 const ORDER: &[&[&str]] = &[
-    &["refusal", "metrics", "claims", "budgets"],
+    &["refusal", "metrics", "claims", "thread_budgets"],
     &["mail", "boards"],
     &["store", "remotes"],
     // One idea in two files: everything that each part is handed.

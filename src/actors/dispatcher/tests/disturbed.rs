@@ -10,52 +10,52 @@ async fn slots_missed_after_a_crash_during_a_run_are_made_up_for() {
     let mut hourly = automation("hourly", cron("0 * * * *", CatchUp::Last));
     hourly.timeout = secs(5 * 3600);
     let all = [hourly];
-    let town = start(&all).await;
-    town.parts.runner.let_go("hourly", secs(4 * 3600), 0);
-    town.pass(secs(3601)).await;
-    assert_eq!(count(&town, "hourly"), 1);
-    let town = restart(town, &all, secs(2 * 3600)).await;
+    let city = start(&all).await;
+    city.parts.runner.let_go("hourly", secs(4 * 3600), 0);
+    city.pass(secs(3601)).await;
+    assert_eq!(count(&city, "hourly"), 1);
+    let city = restart(city, &all, secs(2 * 3600)).await;
     // The clock does not wait for the store's thread: each read of the store does.
     let mut waited = 0;
-    while count(&town, "hourly") < 2 {
+    while count(&city, "hourly") < 2 {
         waited += 1;
         assert!(waited < 60, "it is not made up for");
-        town.store(|txn| txn.get("nothing")).await;
-        town.pass(secs(5)).await;
+        city.store(|txn| txn.get("nothing")).await;
+        city.pass(secs(5)).await;
     }
-    town.settle().await;
-    assert_eq!(causes(&town, EventType::AutomationFailed).await, ["crash"]);
-    assert_eq!(town.events(EventType::AutomationSkipped).await, []);
+    city.settle().await;
+    assert_eq!(causes(&city, EventType::AutomationFailed).await, ["crash"]);
+    assert_eq!(city.events(EventType::AutomationSkipped).await, []);
 }
 
 /// A rig's automations come and go with its branches.
 #[tokio::test(start_paused = true)]
 async fn disabled_automation_is_disabled_when_it_is_configured_again() {
     let all = [automation("often", cooldown(60))];
-    let town = start(&all).await;
-    assert_eq!(count(&town, "often"), 1);
+    let city = start(&all).await;
+    assert_eq!(count(&city, "often"), 1);
     let often = all[0].clone();
-    town.store(move |txn| automations::switch(txn, &often, false))
+    city.store(move |txn| automations::switch(txn, &often, false))
         .await;
-    let town = restart(town, &[], secs(5)).await;
-    town.pass(secs(60)).await;
-    let town = restart(town, &all, secs(5)).await;
-    town.pass(secs(300)).await;
-    assert_eq!(count(&town, "often"), 1);
+    let city = restart(city, &[], secs(5)).await;
+    city.pass(secs(60)).await;
+    let city = restart(city, &all, secs(5)).await;
+    city.pass(secs(300)).await;
+    assert_eq!(count(&city, "often"), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn condition_that_holds_too_late_does_not_run_a_removed_automation() {
-    let town = start(&[]).await;
-    town.parts.runner.let_go("check", secs(8), 0);
-    town.reload(|city| city.automations = vec![automation("act", condition(60))])
+    let city = start(&[]).await;
+    city.parts.runner.let_go("check", secs(8), 0);
+    city.reload(|city| city.automations = vec![automation("act", condition(60))])
         .await;
-    town.world.directory.tell_dispatcher(DispatcherMsg::Look);
-    town.pass(secs(2)).await;
-    assert_eq!(count(&town, "check"), 1, "it is asked");
-    town.reload(|city| city.automations.clear()).await;
-    town.pass(secs(30)).await;
-    assert_eq!(count(&town, "act"), 0);
+    city.world.directory.tell_dispatcher(DispatcherMsg::Look);
+    city.pass(secs(2)).await;
+    assert_eq!(count(&city, "check"), 1, "it is asked");
+    city.reload(|city| city.automations.clear()).await;
+    city.pass(secs(30)).await;
+    assert_eq!(count(&city, "act"), 0);
 }
 
 /// The journal is not read again and again from where an event was last waited for.
@@ -63,19 +63,19 @@ async fn condition_that_holds_too_late_does_not_run_a_removed_automation() {
 async fn events_without_a_matching_gate_are_skipped_for_good() {
     let mut all = [automation("tell", event("relic.closed"))];
     all[0].exec = "tell".into();
-    let town = start(&all).await;
+    let city = start(&all).await;
     for relic in 0..1100 {
-        made(&town, &format!("gt-{relic}")).await;
+        made(&city, &format!("gt-{relic}")).await;
     }
-    town.world.directory.tell_dispatcher(DispatcherMsg::Look);
-    town.settle().await;
+    city.world.directory.tell_dispatcher(DispatcherMsg::Look);
+    city.settle().await;
     let id = all[0].id.clone();
-    let (mark, newest) = town
+    let (mark, newest) = city
         .store(move |txn| Ok((txn.mark(&id)?, txn.last_seq()?)))
         .await;
     assert!(newest - mark.unwrap().cursor <= 1000);
     let closed = NewEvent::new(EventType::RelicClosed, "gt-7", Cause::Operator);
-    town.store(move |txn| txn.record(&closed).map(drop)).await;
-    town.pass(secs(5)).await;
-    assert_eq!(count(&town, "tell"), 1);
+    city.store(move |txn| txn.record(&closed).map(drop)).await;
+    city.pass(secs(5)).await;
+    assert_eq!(count(&city, "tell"), 1);
 }

@@ -1,9 +1,9 @@
 //! Conversations that are compacted: the text that their sessions are told.
 
-use super::accounts::{MINUTE, PATROL, child, harness, looks, show, town};
+use super::accounts::{MINUTE, PATROL, child, city, harness, looks, show};
 use crate::actors::claims::ClaimKey;
 use crate::actors::{accounts, conditions};
-use crate::domain::account::{Trouble, Why};
+use crate::domain::account::{AccountReport, Why};
 use crate::domain::city::OnCompact;
 use crate::domain::condition::Report;
 use crate::domain::ids::ChildId;
@@ -13,59 +13,59 @@ use crate::testing::world::Scenario;
 /// A session whose conversation is compacted is told the state of its task, once.
 #[tokio::test(start_paused = true)]
 async fn shortened_conversation_is_followed_by_a_rally() {
-    let town = town().await;
-    let charged = town.worker("one").await;
-    show(&town, &charged.session, "> ");
-    town.pass(PATROL).await;
-    let view = town.view(&child(&charged)).await.unwrap();
+    let city = city().await;
+    let charged = city.worker("one").await;
+    show(&city, &charged.session, "> ");
+    city.pass(PATROL).await;
+    let view = city.view(&child(&charged)).await.unwrap();
     let handle = view.session.unwrap().handle;
     for _ in 0..2 {
-        assert!(conditions::report(&town.world, &handle, &Report::Compacts));
+        assert!(conditions::report(&city.world, &handle, &Report::Compacts));
     }
-    town.pass(MINUTE).await;
-    let sent = town.parts.sessions.sent(&charged.session);
+    city.pass(MINUTE).await;
+    let sent = city.parts.sessions.sent(&charged.session);
     let of_it = |input: &&Input| matches!(input, Input::Submit(text) | Input::Paste(text) if text.contains("was compacted"));
     assert_eq!(sent.iter().filter(of_it).count(), 1, "{sent:?}");
     // At a limit nothing is typed; afterwards it is, in time.
-    let limit = Trouble {
+    let limit = AccountReport {
         why: Why::RateLimited,
         text: "at your limit".to_owned(),
-        until: town.world.clock.now().checked_add(MINUTE * 40).ok(),
+        until: city.world.clock.now().checked_add(MINUTE * 40).ok(),
         fresh: true,
     };
     accounts::report_trouble(
-        &town.world,
+        &city.world,
         &ChildId::Agent("other".parse().unwrap()),
-        &harness(&town),
+        &harness(&city),
         limit,
     );
-    assert!(conditions::report(&town.world, &handle, &Report::Compacts));
+    assert!(conditions::report(&city.world, &handle, &Report::Compacts));
     let times = || {
-        let sent = town.parts.sessions.sent(&charged.session);
+        let sent = city.parts.sessions.sent(&charged.session);
         sent.iter().filter(of_it).count()
     };
-    town.pass_hours(MINUTE * 39).await;
+    city.pass_hours(MINUTE * 39).await;
     assert_eq!(times(), 1);
-    town.pass(MINUTE * 5).await;
+    city.pass(MINUTE * 5).await;
     assert_eq!(times(), 2);
 }
 
 /// Other text was being typed for too long: without a retry the agent would not know its task.
 #[tokio::test(start_paused = true)]
 async fn rally_after_a_shortened_conversation_is_typed_again_when_it_was_refused() {
-    let town = town().await;
-    let charged = town.worker("one").await;
-    show(&town, &charged.session, "> ");
-    town.pass(PATROL).await;
-    let view = town.view(&child(&charged)).await.unwrap();
+    let city = city().await;
+    let charged = city.worker("one").await;
+    show(&city, &charged.session, "> ");
+    city.pass(PATROL).await;
+    let view = city.view(&child(&charged)).await.unwrap();
     let handle = view.session.unwrap().handle;
     let other = ClaimKey::Typing(handle.token.clone());
-    let other = town.world.claims.claim(other).unwrap();
-    assert!(conditions::report(&town.world, &handle, &Report::Compacts));
-    town.pass(MINUTE * 2).await;
+    let other = city.world.claims.claim(other).unwrap();
+    assert!(conditions::report(&city.world, &handle, &Report::Compacts));
+    city.pass(MINUTE * 2).await;
     drop(other);
-    town.pass(MINUTE).await;
-    let sent = town.parts.sessions.sent(&charged.session);
+    city.pass(MINUTE).await;
+    let sent = city.parts.sessions.sent(&charged.session);
     let of_it = |input: &&Input| matches!(input, Input::Submit(text) | Input::Paste(text) if text.contains("was compacted"));
     assert_eq!(sent.iter().filter(of_it).count(), 1, "{sent:?}");
 }
@@ -79,15 +79,15 @@ async fn session_gets_the_rigs_instructions_after_a_compaction() {
     ] {
         let scenario = Scenario::new().with(looks);
         let scenario = scenario.rig(|rig| rig.raiders.on_compact = on_compact);
-        let town = scenario.start().await;
-        let charged = town.worker("one").await;
-        show(&town, &charged.session, "> ");
-        town.pass(PATROL).await;
-        let view = town.view(&child(&charged)).await.unwrap();
+        let city = scenario.start().await;
+        let charged = city.worker("one").await;
+        show(&city, &charged.session, "> ");
+        city.pass(PATROL).await;
+        let view = city.view(&child(&charged)).await.unwrap();
         let handle = view.session.unwrap().handle;
-        assert!(conditions::report(&town.world, &handle, &Report::Compacts));
-        town.pass(MINUTE).await;
-        let sent = town.parts.sessions.sent(&charged.session);
+        assert!(conditions::report(&city.world, &handle, &Report::Compacts));
+        city.pass(MINUTE).await;
+        let sent = city.parts.sessions.sent(&charged.session);
         let said = |words: &str| {
             sent.iter().any(|input| matches!(input, Input::Submit(text) | Input::Paste(text) if text.contains(words)))
         };

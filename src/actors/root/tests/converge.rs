@@ -12,7 +12,7 @@ use crate::domain::city::RestartType;
 use crate::domain::ids::ChildId;
 use crate::ports::sessions::{Sessions, StartError};
 use crate::testing::tier::by_tier;
-use crate::testing::world::{Scenario, Town, agent, raider};
+use crate::testing::world::{Scenario, TestCity, agent, raider};
 
 const WINDOW: Duration = Duration::from_secs(600);
 
@@ -58,10 +58,10 @@ fn blow() -> impl Strategy<Value = Blow> {
 }
 
 fn scenario() -> Scenario {
-    let town = Scenario::new().agent("mayor", RestartType::Permanent);
-    let town = town.agent("clerk", RestartType::Permanent);
-    let town = town.with(|city| city.daemon.restart.window = WINDOW);
-    town.rig(|rig| rig.raiders.max = 2)
+    let city = Scenario::new().agent("mayor", RestartType::Permanent);
+    let city = city.agent("clerk", RestartType::Permanent);
+    let city = city.with(|city| city.daemon.restart.window = WINDOW);
+    city.rig(|rig| rig.raiders.max = 2)
 }
 
 fn children() -> [ChildId; 4] {
@@ -70,17 +70,17 @@ fn children() -> [ChildId; 4] {
     [agent("mayor"), agent("clerk"), toast, shadow]
 }
 
-fn show(town: &Town) {
-    town.parts.sessions.blind(None);
+fn show(city: &TestCity) {
+    city.parts.sessions.blind(None);
     for id in children() {
-        town.parts.sessions.hide(&town.session(&id), None);
+        city.parts.sessions.hide(&city.session(&id), None);
     }
 }
 
-async fn strike(town: Town, blow: &Blow) -> Town {
+async fn strike(city: TestCity, blow: &Blow) -> TestCity {
     let children = children();
-    let session = |who: usize| town.session(&children[who]);
-    let sessions = &town.parts.sessions;
+    let session = |who: usize| city.session(&children[who]);
+    let sessions = &city.parts.sessions;
     match *blow {
         Blow::Crash(who) => sessions.crash(&session(who), 9),
         Blow::Lose(who) => sessions.lose(&session(who), "gone"),
@@ -90,73 +90,73 @@ async fn strike(town: Town, blow: &Blow) -> Town {
             sessions.refuse_start(&session(who), error);
         }
         Blow::Hide(who) => sessions.hide(&session(who), Some("fog")),
-        Blow::Show => show(&town),
+        Blow::Show => show(&city),
         Blow::Blind => sessions.blind(Some("night")),
-        Blow::KillChildren => drop(town.kill_actors::<ChildMsg>()),
-        Blow::KillWitness => drop(town.kill_actors::<WitnessMsg>()),
-        Blow::KillForge => drop(town.kill_actors::<ForgeMsg>()),
-        Blow::Rest(who) => drop(town.rest(&children[who]).await),
-        Blow::Wake(who) => drop(town.wake(&children[who]).await),
+        Blow::KillChildren => drop(city.kill_actors::<ChildMsg>()),
+        Blow::KillWitness => drop(city.kill_actors::<WitnessMsg>()),
+        Blow::KillForge => drop(city.kill_actors::<ForgeMsg>()),
+        Blow::Rest(who) => drop(city.rest(&children[who]).await),
+        Blow::Wake(who) => drop(city.wake(&children[who]).await),
         Blow::Nuke(who, salvage) => {
             if let ChildId::Raider(raider) = &children[who]
-                && town.hook(raider).await.is_some()
+                && city.hook(raider).await.is_some()
             {
-                drop(town.nuke(raider, salvage).await);
+                drop(city.nuke(raider, salvage).await);
             }
         }
         Blow::Charge => {
-            let relic = town.relic("more").await;
-            drop(town.charge(&relic).await);
+            let relic = city.relic("more").await;
+            drop(city.charge(&relic).await);
         }
-        Blow::Pass(seconds) => town.pass(Duration::from_secs(seconds)).await,
+        Blow::Pass(seconds) => city.pass(Duration::from_secs(seconds)).await,
         Blow::Restart => {
-            let clock = town.world.clock.clone();
-            let parts = town.crash().await;
+            let clock = city.world.clock.clone();
+            let parts = city.crash().await;
             return scenario().start_on(parts, clock).await;
         }
     }
-    town
+    city
 }
 
 async fn survive(blows: Vec<Blow>) {
-    let mut town = scenario().start().await;
+    let mut city = scenario().start().await;
     for blow in &blows {
-        town = strike(town, blow).await;
+        city = strike(city, blow).await;
     }
-    show(&town);
+    show(&city);
     for id in [agent("mayor"), agent("clerk")] {
         // A refused start is retried.
-        while town.wake(&id).await.is_err() {
-            town.pass(Duration::from_secs(1)).await;
+        while city.wake(&id).await.is_err() {
+            city.pass(Duration::from_secs(1)).await;
         }
     }
     // Longer than any quarantine.
-    town.pass(WINDOW * 2).await;
-    assert_eq!(town.sagas().await, 0, "every saga came to an end");
-    let mut wanted = vec![town.session(&agent("mayor")), town.session(&agent("clerk"))];
+    city.pass(WINDOW * 2).await;
+    assert_eq!(city.sagas().await, 0, "every saga came to an end");
+    let mut wanted = vec![city.session(&agent("mayor")), city.session(&agent("clerk"))];
     for id in children() {
         if let ChildId::Raider(raider) = &id
-            && town.hook(raider).await.is_some()
+            && city.hook(raider).await.is_some()
         {
-            wanted.push(town.session(&id));
+            wanted.push(city.session(&id));
         }
     }
     wanted.sort();
-    let facts = town.parts.sessions.list().unwrap();
-    let mut running = town.parts.sessions.running();
+    let facts = city.parts.sessions.list().unwrap();
+    let mut running = city.parts.sessions.running();
     running.sort();
     assert_eq!(running, wanted, "{facts:?}");
     for id in children() {
-        if wanted.contains(&town.session(&id)) {
-            assert_eq!(town.state(&id).await, Some(ChildState::Running), "{id}");
+        if wanted.contains(&city.session(&id)) {
+            assert_eq!(city.state(&id).await, Some(ChildState::Running), "{id}");
         }
     }
     assert_eq!(
-        town.parts.repo.names().len(),
+        city.parts.repo.names().len(),
         wanted.len() - 2,
         "a sandbox per hook"
     );
-    town.root.kill();
+    city.root.kill();
 }
 
 proptest! {

@@ -3,7 +3,7 @@
 //! | invariant | tests |
 //! |---|---|
 //! | single controller | a_second_supervisor_ends_at_once_and_leaves_the_first_alone, a_second_holder_is_refused_and_the_first_left_alone |
-//! | reconciliation is idempotent | a_second_look_at_a_converged_city_decides_nothing, a_patrol_on_a_quiet_town_does_nothing, each_wanted_child_runs_once_after_any_edits_and_failures |
+//! | reconciliation is idempotent | a_second_look_at_a_converged_city_decides_nothing, a_patrol_on_a_quiet_city_does_nothing, each_wanted_child_runs_once_after_any_edits_and_failures |
 //! | crash tracking is bounded | quarantine_iff_more_than_max_deaths_in_the_window, zero_is_unlimited_and_keeps_nothing, rows_are_bounded_and_go_with_their_child |
 //! | quarantine auto-expires | quarantine_ends_when_the_oldest_death_leaves_the_window, quarantine_ends_when_the_oldest_death_has_left_the_window |
 //! | crash tracking resets | crash_tracking_resets_when_the_supervisor_restarts |
@@ -16,7 +16,7 @@
 //! | state, or part of a patrol | tests |
 //! |---|---|
 //! | not running: start | wanted_child_is_started_adopted_or_replaced, unannounced_exit_is_found_by_the_patrol |
-//! | healthy: skip | a_patrol_on_a_quiet_town_does_nothing |
+//! | healthy: skip | a_patrol_on_a_quiet_city_does_nothing |
 //! | orphan: stop | unwanted_child_is_removed, a_session_that_nothing_asks_for_is_ended_at_the_next_patrol |
 //! | drifted: stop and start | a_drifted_agent_gets_one_fresh_session, drift_waits_while_a_person_is_attached, drift_waits_while_a_question_is_open, raiders_are_not_restarted_for_drift_and_are_removed_only_without_a_hook |
 //! | restart requested | a_handoff_starts_a_fresh_session_that_has_the_note, ten_planned_cycles_are_no_deaths_and_the_eleventh_is_one |
@@ -62,7 +62,7 @@
 //!
 //! | coverage that the seed asks for | tests |
 //! |---|---|
-//! | controller: tick, reload, dirty, debounce, dispatch | a_patrol_on_a_quiet_town_does_nothing, an_edit_is_applied_by_itself_and_touches_only_whom_it_concerns, an_editors_several_writes_are_one_look, patrols_need_no_agent |
+//! | controller: tick, reload, dirty, debounce, dispatch | a_patrol_on_a_quiet_city_does_nothing, an_edit_is_applied_by_itself_and_touches_only_whom_it_concerns, an_editors_several_writes_are_one_look, patrols_need_no_agent |
 //! | reconcile: four states, parallel, zombies, quarantine, idle, drain, suspended | wanted_child_is_started_adopted_or_replaced |
 //! | crash_tracker: pruning, threshold, clear, disabled | quarantine_iff_more_than_max_deaths_in_the_window, n_restarts_pass_and_the_next_death_quarantines, a_release_clears_the_history, zero_is_unlimited_and_keeps_nothing |
 //! | idle_tracker: detection, zero time, per agent, disabled | an_idle_session_is_replaced_when_its_time_is_up, unknown_activity_is_no_reason_to_end_a_session, sub_states_of_a_running_session_are_asked_in_order |
@@ -85,6 +85,7 @@ mod clock;
 mod compaction;
 mod conditions;
 mod converge;
+mod dead_agents;
 mod groups;
 mod handoffs;
 mod history;
@@ -96,6 +97,5 @@ mod pools;
 mod recovery;
 mod released;
 mod restart;
-mod shells;
 mod shutdown;
 mod storm;

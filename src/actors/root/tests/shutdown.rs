@@ -12,31 +12,31 @@ use crate::domain::cause::Cause;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
 use crate::domain::ids::AgentName;
-use crate::testing::world::{Scenario, Town, agent};
+use crate::testing::world::{Scenario, TestCity, agent};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-async fn two() -> Town {
-    let town = Scenario::new().agent("mayor", RestartType::Permanent);
-    let town = town.agent("clerk", RestartType::Permanent);
-    town.start().await
+async fn two() -> TestCity {
+    let city = Scenario::new().agent("mayor", RestartType::Permanent);
+    let city = city.agent("clerk", RestartType::Permanent);
+    city.start().await
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_graceful_stop_ends_every_session_and_restarts_none() {
-    let town = two().await;
-    let charged = town.worker("a").await;
+    let city = two().await;
+    let charged = city.worker("a").await;
     // `shutdown_timeout` applies live, to raiders as well.
     let grace = SECOND * 7;
-    town.reload(|city| {
+    city.reload(|city| {
         city.daemon.shutdown_timeout = grace;
         let agents = city.agents.iter_mut();
         agents.for_each(|agent| agent.shutdown_timeout = grace);
     })
     .await;
-    let (parts, started) = (town.parts.clone(), town.world.clock.mono());
-    let clock = town.world.clock.clone();
-    town.stop(StopMode::Graceful).await;
+    let (parts, started) = (city.parts.clone(), city.world.clock.mono());
+    let clock = city.world.clock.clone();
+    city.stop(StopMode::Graceful).await;
     assert!(parts.sessions.running().is_empty());
     assert_eq!(parts.sessions.starts().len(), 3);
     assert_eq!(parts.sessions.interrupts(&charged.session), 1);
@@ -47,24 +47,24 @@ async fn a_graceful_stop_ends_every_session_and_restarts_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_second_stop_skips_the_grace() {
-    let town = two().await;
-    let session = town.session(&agent("mayor"));
-    town.parts.sessions.outlive_grace(&session);
+    let city = two().await;
+    let session = city.session(&agent("mayor"));
+    city.parts.sessions.outlive_grace(&session);
     let stop = |mode| RootMail::Stop { mode, reply: None };
-    town.send_to_root(stop(StopMode::Graceful)).unwrap();
-    town.until("the stop", || !town.parts.sessions.stops().is_empty())
+    city.send_to_root(stop(StopMode::Graceful)).unwrap();
+    city.until("the stop", || !city.parts.sessions.stops().is_empty())
         .await;
-    let parts = town.parts.clone();
-    town.stop(StopMode::Now).await;
+    let parts = city.parts.clone();
+    city.stop(StopMode::Now).await;
     assert!(parts.sessions.running().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn keeping_sessions_leaves_them_running_and_nothing_is_said_to_have_stopped() {
-    let town = two().await;
-    let charged = town.worker("a").await;
-    let (parts, store) = (town.parts.clone(), town.parts.store.clone());
-    town.stop(StopMode::KeepSessions).await;
+    let city = two().await;
+    let charged = city.worker("a").await;
+    let (parts, store) = (city.parts.clone(), city.parts.store.clone());
+    city.stop(StopMode::KeepSessions).await;
     assert_eq!(parts.sessions.running().len(), 3);
     assert!(parts.sessions.stops().is_empty());
     assert!(parts.sessions.running().contains(&charged.session));
@@ -78,25 +78,25 @@ async fn keeping_sessions_leaves_them_running_and_nothing_is_said_to_have_stoppe
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_is_kept_is_not_said_to_have_ended() {
-    let town = two().await;
+    let city = two().await;
     let id = agent("mayor");
-    let session = town.session(&id);
-    town.rest(&id).await.unwrap();
-    town.parts.sessions.hold_start(&session);
-    town.begin_wake(&id);
-    town.until("the start", || town.world.starts.available_permits() < 16)
+    let session = city.session(&id);
+    city.rest(&id).await.unwrap();
+    city.parts.sessions.hold_start(&session);
+    city.begin_wake(&id);
+    city.until("the start", || city.world.starts.available_permits() < 16)
         .await;
-    let (world, other) = (town.world.clone(), session.clone());
+    let (world, other) = (city.world.clone(), session.clone());
     let ended =
         tokio::spawn(async move { ask::end(&world, ChildRef::any(id, other), Cause::Done).await });
-    ask::views(&town.world).await.unwrap();
+    ask::views(&city.world).await.unwrap();
     let mode = StopMode::KeepSessions;
-    town.send_to_root(RootMail::Stop { mode, reply: None })
+    city.send_to_root(RootMail::Stop { mode, reply: None })
         .unwrap();
-    ask::views(&town.world).await.unwrap();
-    town.parts.sessions.release_start(&session);
-    let parts = town.parts.clone();
-    town.task.await.unwrap();
+    ask::views(&city.world).await.unwrap();
+    city.parts.sessions.release_start(&session);
+    let parts = city.parts.clone();
+    city.task.await.unwrap();
     assert!(parts.sessions.running().contains(&session));
     let refused = ended.await.unwrap().unwrap_err();
     assert!(refused.message.contains("keeps its sessions"), "{refused}");
@@ -105,18 +105,18 @@ async fn a_session_that_is_kept_is_not_said_to_have_ended() {
 #[tokio::test(start_paused = true)]
 async fn stop_does_not_wait_for_back_off_or_quarantine() {
     for deaths in [2, 6] {
-        let town = two().await;
+        let city = two().await;
         let id = agent("mayor");
         for _ in 0..deaths {
-            town.parts.sessions.crash(&town.session(&id), 9);
-            town.pass(SECOND * 9).await;
+            city.parts.sessions.crash(&city.session(&id), 9);
+            city.pass(SECOND * 9).await;
         }
-        town.parts.sessions.crash(&town.session(&id), 9);
-        town.settle().await;
-        assert!(!town.runs(&town.session(&id)));
-        let (clock, begun) = (town.world.clock.clone(), town.world.clock.mono());
-        let parts = town.parts.clone();
-        town.stop(StopMode::Graceful).await;
+        city.parts.sessions.crash(&city.session(&id), 9);
+        city.settle().await;
+        assert!(!city.runs(&city.session(&id)));
+        let (clock, begun) = (city.world.clock.clone(), city.world.clock.mono());
+        let parts = city.parts.clone();
+        city.stop(StopMode::Graceful).await;
         assert!(clock.mono() - begun < SECOND);
         assert!(parts.sessions.running().is_empty());
     }
@@ -125,92 +125,92 @@ async fn stop_does_not_wait_for_back_off_or_quarantine() {
 /// An agent that comes up during the stop releases no child that waited for it.
 #[tokio::test(start_paused = true)]
 async fn blocked_child_does_not_start_during_a_stop() {
-    let town = Scenario::new()
+    let city = Scenario::new()
         .agent("mayor", RestartType::Permanent)
         .agent("clerk", RestartType::Permanent)
         .agent("other", RestartType::Permanent);
     let mayor = || AgentName::new("mayor").unwrap();
-    let town = town.with(|city| city.agents[1].depends_on = vec![mayor()]);
-    let town = town.start().await;
+    let city = city.with(|city| city.agents[1].depends_on = vec![mayor()]);
+    let city = city.start().await;
     let (id, clerk) = (agent("mayor"), agent("clerk"));
-    let (session, waiting) = (town.session(&id), town.session(&clerk));
-    town.rest(&clerk).await.unwrap();
-    town.rest(&id).await.unwrap();
-    let before: Vec<_> = town.root.get_cell().get_children();
-    town.parts.sessions.hold_start(&session);
-    town.begin_wake(&id);
-    town.until("the start", || town.world.starts.available_permits() < 16)
+    let (session, waiting) = (city.session(&id), city.session(&clerk));
+    city.rest(&clerk).await.unwrap();
+    city.rest(&id).await.unwrap();
+    let before: Vec<_> = city.root.get_cell().get_children();
+    city.parts.sessions.hold_start(&session);
+    city.begin_wake(&id);
+    city.until("the start", || city.world.starts.available_permits() < 16)
         .await;
-    town.begin_wake(&clerk);
-    assert_eq!(town.state(&clerk).await, Some(ChildState::Blocked));
-    let mut actors = town.root.get_cell().get_children().into_iter();
+    city.begin_wake(&clerk);
+    assert_eq!(city.state(&clerk).await, Some(ChildState::Blocked));
+    let mut actors = city.root.get_cell().get_children().into_iter();
     let is_new = |cell: &ractor::ActorCell| before.iter().all(|old| old.get_id() != cell.get_id());
     let actor = actors.find(is_new).unwrap().get_id();
-    let view = town.view(&agent("other")).await.unwrap();
+    let view = city.view(&agent("other")).await.unwrap();
     let mode = StopMode::KeepSessions;
-    town.send_to_root(RootMail::Stop { mode, reply: None })
+    city.send_to_root(RootMail::Stop { mode, reply: None })
         .unwrap();
     // Its child had sent this before it was told of the stop.
-    town.send_to_root(RootMail::Up {
+    city.send_to_root(RootMail::Up {
         id,
         actor,
         session: view.session.unwrap(),
         how: How::Fresh,
     })
     .unwrap();
-    ask::views(&town.world).await.unwrap();
-    town.parts.sessions.release_start(&session);
-    let parts = town.parts.clone();
-    town.task.await.unwrap();
+    ask::views(&city.world).await.unwrap();
+    city.parts.sessions.release_start(&session);
+    let parts = city.parts.clone();
+    city.task.await.unwrap();
     assert!(!parts.sessions.running().contains(&waiting));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_while_a_session_starts_ends_it() {
-    let town = two().await;
+    let city = two().await;
     let id = agent("mayor");
-    let session = town.session(&id);
-    town.rest(&id).await.unwrap();
-    town.parts.sessions.hold_start(&session);
-    town.begin_wake(&id);
-    town.until("the start", || town.world.starts.available_permits() < 16)
+    let session = city.session(&id);
+    city.rest(&id).await.unwrap();
+    city.parts.sessions.hold_start(&session);
+    city.begin_wake(&id);
+    city.until("the start", || city.world.starts.available_permits() < 16)
         .await;
     let mode = StopMode::Graceful;
-    town.send_to_root(RootMail::Stop { mode, reply: None })
+    city.send_to_root(RootMail::Stop { mode, reply: None })
         .unwrap();
-    ask::views(&town.world).await.unwrap();
-    town.parts.sessions.release_start(&session);
-    let parts = town.parts.clone();
-    town.task.await.unwrap();
+    ask::views(&city.world).await.unwrap();
+    city.parts.sessions.release_start(&session);
+    let parts = city.parts.clone();
+    city.task.await.unwrap();
     assert!(parts.sessions.running().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_while_a_session_without_an_actor_is_being_ended_goes_on_when_it_ended() {
-    let town = two().await;
+    let city = two().await;
     let id = agent("mayor");
-    let session = town.session(&id);
+    let session = city.session(&id);
     // The second death waits for its restart, and its session runs on without an actor.
-    town.parts.sessions.crash(&session, 9);
-    town.settle().await;
-    town.kill_actors::<ChildMsg>();
-    town.settle().await;
-    assert_eq!(town.state(&id).await, Some(ChildState::Backoff));
-    assert!(town.runs(&session));
-    town.parts.sessions.hold_stop(&session);
-    let (world, other) = (town.world.clone(), session.clone());
+    city.parts.sessions.crash(&session, 9);
+    city.settle().await;
+    city.kill_actors::<ChildMsg>();
+    city.settle().await;
+    assert_eq!(city.state(&id).await, Some(ChildState::Backoff));
+    assert!(city.runs(&session));
+    city.parts.sessions.hold_stop(&session);
+    let (world, other) = (city.world.clone(), session.clone());
     let ended =
         tokio::spawn(async move { ask::end(&world, ChildRef::any(id, other), Cause::Done).await });
-    town.until("the stop", || !town.parts.sessions.stops().is_empty())
+    city.until("the stop", || !city.parts.sessions.stops().is_empty())
         .await;
-    let begun = town.world.clock.mono();
+    let begun = city.world.clock.mono();
     let mode = StopMode::Graceful;
-    town.send_to_root(RootMail::Stop { mode, reply: None })
+    city.send_to_root(RootMail::Stop { mode, reply: None })
         .unwrap();
-    ask::views(&town.world).await.unwrap();
-    town.parts.sessions.release_stop(&session);
-    let clock = town.world.clock.clone();
-    town.task.await.unwrap();
+    ask::views(&city.world).await.unwrap();
+    city.parts.sessions.release_stop(&session);
+    let clock = city.world.clock.clone();
+    city.task.await.unwrap();
     assert!(clock.mono() - begun < SECOND, "{:?}", clock.mono() - begun);
     ended.await.unwrap().unwrap();
 }
@@ -219,16 +219,16 @@ async fn a_stop_while_a_session_without_an_actor_is_being_ended_goes_on_when_it_
 #[tokio::test(start_paused = true)]
 async fn a_stop_ends_sessions_that_no_child_has() {
     for mode in [StopMode::Graceful, StopMode::Now] {
-        let town = two().await;
-        let (unseen, session) = (agent("mayor"), town.session(&agent("mayor")));
-        town.parts.sessions.hide(&session, Some("fog"));
-        assert_eq!(town.kill_actors::<ChildMsg>(), 2);
-        town.settle().await;
-        assert_eq!(town.state(&unseen).await, Some(ChildState::Backoff));
-        town.parts.sessions.hide(&session, None);
-        assert!(town.runs(&session));
-        let parts = town.parts.clone();
-        town.stop(mode).await;
+        let city = two().await;
+        let (unseen, session) = (agent("mayor"), city.session(&agent("mayor")));
+        city.parts.sessions.hide(&session, Some("fog"));
+        assert_eq!(city.kill_actors::<ChildMsg>(), 2);
+        city.settle().await;
+        assert_eq!(city.state(&unseen).await, Some(ChildState::Backoff));
+        city.parts.sessions.hide(&session, None);
+        assert!(city.runs(&session));
+        let parts = city.parts.clone();
+        city.stop(mode).await;
         assert!(parts.sessions.running().is_empty(), "{mode:?}");
     }
 }
@@ -236,12 +236,12 @@ async fn a_stop_ends_sessions_that_no_child_has() {
 /// "Stopped" is reported only when no session is left.
 #[tokio::test(start_paused = true)]
 async fn stop_names_the_sessions_that_it_could_not_end() {
-    let town = two().await;
-    let (stubborn, unseen) = (town.session(&agent("mayor")), town.session(&agent("clerk")));
-    town.parts.sessions.refuse_stop(&stubborn);
-    town.parts.sessions.hide(&unseen, Some("fog"));
-    let left = Arc::clone(&town.left);
-    town.stop(StopMode::Now).await;
+    let city = two().await;
+    let (stubborn, unseen) = (city.session(&agent("mayor")), city.session(&agent("clerk")));
+    city.parts.sessions.refuse_stop(&stubborn);
+    city.parts.sessions.hide(&unseen, Some("fog"));
+    let left = Arc::clone(&city.left);
+    city.stop(StopMode::Now).await;
     let left = left.list();
     assert_eq!(left.len(), 2, "{left:?}");
     assert!(left[0].contains(unseen.as_str()) && left[0].contains("fog"));
@@ -251,78 +251,78 @@ async fn stop_names_the_sessions_that_it_could_not_end() {
 /// A session that cannot be observed does not delay the stop; the next start finds it.
 #[tokio::test(start_paused = true)]
 async fn stop_does_not_wait_for_unobservable_sessions() {
-    let town = two().await;
-    let session = town.session(&agent("mayor"));
-    town.parts.sessions.hide(&session, Some("fog"));
-    town.kill_actors::<ChildMsg>();
-    town.settle().await;
-    let (clock, begun) = (town.world.clock.clone(), town.world.clock.mono());
-    let parts = town.parts.clone();
-    town.stop(StopMode::Graceful).await;
+    let city = two().await;
+    let session = city.session(&agent("mayor"));
+    city.parts.sessions.hide(&session, Some("fog"));
+    city.kill_actors::<ChildMsg>();
+    city.settle().await;
+    let (clock, begun) = (city.world.clock.clone(), city.world.clock.mono());
+    let parts = city.parts.clone();
+    city.stop(StopMode::Graceful).await;
     assert!(clock.mono() - begun < SECOND);
     assert!(parts.sessions.running().contains(&session));
 }
 
 #[tokio::test(start_paused = true)]
 async fn stop_that_takes_too_long_goes_on_without_hanging_sessions() {
-    let town = two().await;
-    let session = town.session(&agent("mayor"));
-    town.parts.sessions.hold_stop(&session);
+    let city = two().await;
+    let session = city.session(&agent("mayor"));
+    city.parts.sessions.hold_stop(&session);
     let mode = StopMode::Graceful;
-    town.send_to_root(RootMail::Stop { mode, reply: None })
+    city.send_to_root(RootMail::Stop { mode, reply: None })
         .unwrap();
-    town.until("the stop", || !town.parts.sessions.stops().is_empty())
+    city.until("the stop", || !city.parts.sessions.stops().is_empty())
         .await;
     // Once for its child, once in the pass over remaining sessions.
     for _ in 0..2 {
         tokio::time::advance(SECOND * 16).await;
-        ask::views(&town.world).await.unwrap();
+        ask::views(&city.world).await.unwrap();
     }
-    town.task.await.unwrap();
-    town.parts.sessions.release_stop(&session);
+    city.task.await.unwrap();
+    city.parts.sessions.release_stop(&session);
 }
 
 /// A session that does not end is no reason to leave others running.
 #[tokio::test(start_paused = true)]
 async fn a_stop_that_takes_too_long_ends_sessions_that_no_child_has() {
-    let town = two().await;
-    let (deaf, lone) = (town.session(&agent("mayor")), town.session(&agent("clerk")));
-    town.parts.sessions.hide(&lone, Some("fog"));
-    town.kill_actors::<ChildMsg>();
-    town.pass(SECOND).await;
-    town.parts.sessions.hide(&lone, None);
-    town.parts.sessions.hold_stop(&deaf);
+    let city = two().await;
+    let (deaf, lone) = (city.session(&agent("mayor")), city.session(&agent("clerk")));
+    city.parts.sessions.hide(&lone, Some("fog"));
+    city.kill_actors::<ChildMsg>();
+    city.pass(SECOND).await;
+    city.parts.sessions.hide(&lone, None);
+    city.parts.sessions.hold_stop(&deaf);
     let mode = StopMode::Graceful;
-    town.send_to_root(RootMail::Stop { mode, reply: None })
+    city.send_to_root(RootMail::Stop { mode, reply: None })
         .unwrap();
-    town.until("the stop", || !town.parts.sessions.stops().is_empty())
+    city.until("the stop", || !city.parts.sessions.stops().is_empty())
         .await;
     tokio::time::advance(SECOND * 16).await;
-    let sessions = town.parts.sessions.clone();
-    town.until("the other ends", || !sessions.running().contains(&lone))
+    let sessions = city.parts.sessions.clone();
+    city.until("the other ends", || !sessions.running().contains(&lone))
         .await;
     tokio::time::advance(SECOND * 16).await;
-    town.task.await.unwrap();
+    city.task.await.unwrap();
     sessions.release_stop(&deaf);
 }
 
 /// A second signal does not revoke that sessions are kept.
 #[tokio::test(start_paused = true)]
 async fn less_patience_ends_no_session_that_is_kept() {
-    let town = two().await;
+    let city = two().await;
     let id = agent("mayor");
-    let (starting, kept) = (town.session(&id), town.session(&agent("clerk")));
-    town.rest(&id).await.unwrap();
-    town.parts.sessions.hold_start(&starting);
-    town.begin_wake(&id);
-    town.until("the start", || town.world.starts.available_permits() < 16)
+    let (starting, kept) = (city.session(&id), city.session(&agent("clerk")));
+    city.rest(&id).await.unwrap();
+    city.parts.sessions.hold_start(&starting);
+    city.begin_wake(&id);
+    city.until("the start", || city.world.starts.available_permits() < 16)
         .await;
     for mode in [StopMode::KeepSessions, StopMode::Now] {
-        town.send_to_root(RootMail::Stop { mode, reply: None })
+        city.send_to_root(RootMail::Stop { mode, reply: None })
             .unwrap();
     }
-    let parts = town.parts.clone();
-    town.task.await.unwrap();
+    let parts = city.parts.clone();
+    city.task.await.unwrap();
     parts.sessions.release_start(&starting);
     assert!(parts.sessions.running().contains(&kept));
     assert!(
@@ -337,23 +337,23 @@ async fn less_patience_ends_no_session_that_is_kept() {
 /// The session would run unknown, because no start follows by itself.
 #[tokio::test(start_paused = true)]
 async fn a_start_that_comes_through_after_the_stop_is_ended() {
-    let town = two().await;
+    let city = two().await;
     let id = agent("mayor");
-    let session = town.session(&id);
-    town.rest(&id).await.unwrap();
-    town.parts.sessions.hold_start(&session);
-    town.begin_wake(&id);
-    town.until("the start", || town.world.starts.available_permits() < 16)
+    let session = city.session(&id);
+    city.rest(&id).await.unwrap();
+    city.parts.sessions.hold_start(&session);
+    city.begin_wake(&id);
+    city.until("the start", || city.world.starts.available_permits() < 16)
         .await;
     let mode = StopMode::Graceful;
-    town.send_to_root(RootMail::Stop { mode, reply: None })
+    city.send_to_root(RootMail::Stop { mode, reply: None })
         .unwrap();
-    ask::views(&town.world).await.unwrap();
+    ask::views(&city.world).await.unwrap();
     tokio::time::advance(SECOND * 16).await;
-    town.task.await.unwrap();
-    let before = town.parts.sessions.stops().len();
-    town.parts.sessions.release_start(&session);
-    let sessions = &town.parts.sessions;
+    city.task.await.unwrap();
+    let before = city.parts.sessions.stops().len();
+    city.parts.sessions.release_start(&session);
+    let sessions = &city.parts.sessions;
     crate::testing::eventually("it is ended", || {
         (sessions.stops().len() > before && sessions.running().is_empty()).then_some(())
     });
@@ -361,22 +361,22 @@ async fn a_start_that_comes_through_after_the_stop_is_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn charge_is_refused_while_stopping() {
-    let town = two().await;
-    let session = town.session(&agent("mayor"));
-    town.parts.sessions.hold_stop(&session);
+    let city = two().await;
+    let session = city.session(&agent("mayor"));
+    city.parts.sessions.hold_stop(&session);
     let mode = StopMode::Graceful;
-    town.send_to_root(RootMail::Stop { mode, reply: None })
+    city.send_to_root(RootMail::Stop { mode, reply: None })
         .unwrap();
-    let relic = town.relic("late").await;
-    let refused = town.charge(&relic).await.unwrap_err();
+    let relic = city.relic("late").await;
+    let refused = city.charge(&relic).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Unavailable);
     assert_eq!(
-        town.sagas().await,
+        city.sagas().await,
         0,
         "nor done after all by the next start"
     );
-    town.parts.sessions.release_stop(&session);
-    let parts = town.parts.clone();
-    town.task.await.unwrap();
+    city.parts.sessions.release_stop(&session);
+    let parts = city.parts.clone();
+    city.task.await.unwrap();
     assert!(parts.sessions.running().is_empty());
 }

@@ -18,7 +18,7 @@ use self::model::{Asked, Model};
 use crate::domain::ids::SessionId;
 use crate::testing::seeded;
 use crate::testing::tier::is_long;
-use crate::testing::world::Town;
+use crate::testing::world::TestCity;
 
 pub(super) const WINDOW: Duration = Duration::from_secs(300);
 const PATROL: Duration = Duration::from_secs(31);
@@ -28,35 +28,35 @@ async fn weather(before: &[Act], acts: &[Act]) {
     for edit in before {
         edit.edits(&mut model);
     }
-    let mut town = model.scenario().start().await;
+    let mut city = model.scenario().start().await;
     for act in acts {
-        town = act.befall(town, &mut model).await;
+        city = act.befall(city, &mut model).await;
     }
-    town = calm(town, &mut model).await;
-    let asked = model.asked(&town).await;
-    check(&town, &asked);
-    at_most_once(&town, acts);
+    city = calm(city, &mut model).await;
+    let asked = model.asked(&city).await;
+    check(&city, &asked);
+    at_most_once(&city, acts);
     // Idempotence: a converged city is left alone.
-    let before = doings(&town).await;
-    town.pass(PATROL * 3).await;
-    assert_eq!(doings(&town).await, before, "a patrol did something");
-    town.root.kill();
+    let before = doings(&city).await;
+    city.pass(PATROL * 3).await;
+    assert_eq!(doings(&city).await, before, "a patrol did something");
+    city.root.kill();
 }
 
 /// Clears all faults, and lets enough time pass for everything to come back.
-async fn calm(town: Town, model: &mut Model) -> Town {
-    let town = Act::Clear.befall(town, model).await;
+async fn calm(city: TestCity, model: &mut Model) -> TestCity {
+    let city = Act::Clear.befall(city, model).await;
     // Longer than any quarantine, and than a drain after that.
-    town.pass(WINDOW * 3).await;
-    town
+    city.pass(WINDOW * 3).await;
+    city
 }
 
-fn check(town: &Town, asked: &Asked) {
-    let running = town.parts.sessions.running();
+fn check(city: &TestCity, asked: &Asked) {
+    let running = city.parts.sessions.running();
     let seen = || format!("running {running:#?}\nasked {asked:#?}");
     for (session, argv) in &asked.may {
         if running.contains(session) {
-            let starts = town.parts.sessions.starts();
+            let starts = city.parts.sessions.starts();
             let last = starts.iter().rfind(|spec| spec.id == *session).unwrap();
             assert_eq!(last.argv[..argv.len()], argv[..], "{session} {}", seen());
         }
@@ -83,9 +83,9 @@ fn check(town: &Town, asked: &Asked) {
 }
 
 /// Checks over the whole history that no process began while another of the same name ran.
-fn at_most_once(town: &Town, acts: &[Act]) {
+fn at_most_once(city: &TestCity, acts: &[Act]) {
     let mut alive: BTreeMap<SessionId, String> = BTreeMap::new();
-    for (handle, began) in town.parts.sessions.history() {
+    for (handle, began) in city.parts.sessions.history() {
         if began {
             let other = alive.insert(handle.id.clone(), handle.token.clone());
             assert_eq!(other, None, "{} ran twice", handle.id);
@@ -102,16 +102,16 @@ fn at_most_once(town: &Town, acts: &[Act]) {
     let left = |act: &Act| matches!(act, Act::KillChildren | Act::Restart(_));
     if !acts.iter().any(left) {
         assert_eq!(
-            town.parts.sessions.doubles(),
+            city.parts.sessions.doubles(),
             0,
             "starts beside a running one"
         );
     }
 }
 
-async fn doings(town: &Town) -> (u64, usize, usize) {
-    let sessions = &town.parts.sessions;
-    let seq = town.store(|txn| txn.last_seq()).await;
+async fn doings(city: &TestCity) -> (u64, usize, usize) {
+    let sessions = &city.parts.sessions;
+    let seq = city.store(|txn| txn.last_seq()).await;
     (seq, sessions.starts().len(), sessions.stops().len())
 }
 

@@ -36,7 +36,7 @@ pub async fn apply(
     let tail = effects::tail(world, &session.id).await;
     let now = world.clock.now();
     // A limit or login: the root parks its account.
-    if last_words(&harness.looks, &tail, now, &TimeZone::system()).is_some() {
+    if last_words(&harness.patterns, &tail, now, &TimeZone::system()).is_some() {
         return Ok(false);
     }
     let passed = Outcome::Passed { no_change: None };

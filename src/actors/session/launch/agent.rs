@@ -12,7 +12,7 @@ use crate::domain::child::ChildExit;
 use crate::domain::city::Agent;
 use crate::domain::facts::SessionFacts;
 use crate::domain::harness;
-use crate::domain::harness::fill::Place;
+use crate::domain::harness::fill::Placeholder;
 use crate::domain::ids::{ChildId, Incarnation};
 use crate::domain::session_env::SessionEnv;
 
@@ -70,7 +70,7 @@ pub(super) async fn start(
             .await
             .map_err(ChildExit::Unseen)?;
         if let Some(conversation) = &start.resumes {
-            fill.set(Place::SessionId, conversation.as_str());
+            fill.set(Placeholder::SessionId, conversation.as_str());
         }
         let launch = harness::launch(
             harness,

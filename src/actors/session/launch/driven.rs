@@ -7,7 +7,7 @@ use crate::actors::effects;
 use crate::actors::world::World;
 use crate::domain::child::ChildExit;
 use crate::domain::city::Harness;
-use crate::domain::harness::fill::{Fill, Place};
+use crate::domain::harness::fill::{Fill, Placeholder};
 use crate::domain::harness::hooks::{Home, Setting};
 use crate::ports::tasks::TaskError;
 
@@ -35,11 +35,11 @@ pub(super) async fn fill(
 ) -> Result<Fill, ChildExit> {
     let hd = world.bin_dir.join("hd").to_string_lossy().into_owned();
     let mut fill = Fill::default();
-    fill.set(Place::Sandbox, place.dir.to_string_lossy());
-    fill.set(Place::City, world.city.root.to_string_lossy());
-    fill.set(Place::Rig, place.rig);
-    fill.set(Place::Hd, hd.as_str());
-    fill.set(Place::HdDir, world.bin_dir.to_string_lossy());
+    fill.set(Placeholder::Sandbox, place.dir.to_string_lossy());
+    fill.set(Placeholder::City, world.city.root.to_string_lossy());
+    fill.set(Placeholder::Rig, place.rig);
+    fill.set(Placeholder::Hd, hd.as_str());
+    fill.set(Placeholder::HdDir, world.bin_dir.to_string_lossy());
     let files = {
         let has = |name: &str| place.env.contains_key(name);
         let dir = place.dir.to_string_lossy();
@@ -77,7 +77,7 @@ pub(super) async fn fill(
                 }
             };
             let path = match (file.place, path.parent()) {
-                (Some(Place::HooksDir), Some(dir)) => dir.to_owned(),
+                (Some(Placeholder::HooksDir), Some(dir)) => dir.to_owned(),
                 _ => path,
             };
             paths.extend(file.place.map(|place| (place, path)));
@@ -91,8 +91,8 @@ pub(super) async fn fill(
         fill.set(place, path.to_string_lossy());
     }
     if let Some((own, common)) = git {
-        fill.set(Place::GitDir, own.to_string_lossy());
-        fill.set(Place::GitCommon, common.to_string_lossy());
+        fill.set(Placeholder::GitDir, own.to_string_lossy());
+        fill.set(Placeholder::GitCommon, common.to_string_lossy());
     }
     Ok(fill)
 }
@@ -113,7 +113,7 @@ async fn leave_out(world: &World, rig: &str, patterns: Vec<String>) -> Result<()
 /// Returns true when the command line names directories of git.
 fn needs_git(harness: &Harness) -> bool {
     let mut words = harness.command.iter().chain(&harness.reduced);
-    let names = [Place::GitDir, Place::GitCommon];
+    let names = [Placeholder::GitDir, Placeholder::GitCommon];
     words.any(|word| names.iter().any(|name| word.contains(name.as_str())))
 }
 

@@ -60,12 +60,12 @@ mod tests {
                 }
             }
         });
-        let town = scenario.start().await;
-        let mut world = World::clone(&town.world);
+        let city = scenario.start().await;
+        let mut world = World::clone(&city.world);
         world.env.insert(KEY.to_owned(), "exported".to_owned());
         for (dir, name, text) in files {
             let dir = Path::new(HOME).join(dir);
-            town.parts.tasks.write_beside(&dir, name, text).unwrap();
+            city.parts.tasks.write_beside(&dir, name, text).unwrap();
         }
         let harness = world.city.harnesses.values().next().unwrap().clone();
         let mut env = crate::domain::session_env::inherited(&world.env, &harness.env_pass);

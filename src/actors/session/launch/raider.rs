@@ -17,7 +17,7 @@ use crate::domain::child::ChildExit;
 use crate::domain::city::{Harness, Rig};
 use crate::domain::facts::SessionFacts;
 use crate::domain::harness;
-use crate::domain::harness::fill::Place;
+use crate::domain::harness::fill::Placeholder;
 use crate::domain::intent::KEY_VARIABLE;
 use crate::domain::message::{Body, Handoff};
 use crate::domain::prompt::{self, Problem};
@@ -165,7 +165,7 @@ impl Session {
         };
         let mut fill = driven::fill(world, harness, site).await?;
         if let Some(conversation) = &self.resumes {
-            fill.set(Place::SessionId, conversation.as_str());
+            fill.set(Placeholder::SessionId, conversation.as_str());
         }
         let launch = harness::launch(
             harness,

@@ -9,7 +9,7 @@ use crate::actors::claims::ClaimKey;
 use crate::actors::mail::ShamanMsg;
 use crate::actors::mail::StopMode;
 use crate::domain::notify::Notice;
-use crate::testing::world::{Scenario, Town};
+use crate::testing::world::{Scenario, TestCity};
 
 const LINE: &str = "tell";
 
@@ -18,9 +18,9 @@ fn scenario() -> Scenario {
 }
 
 /// Raises escalations with these names.
-async fn raise(town: &Town, names: impl IntoIterator<Item = u64>, severity: &'static str) {
+async fn raise(city: &TestCity, names: impl IntoIterator<Item = u64>, severity: &'static str) {
     let names: Vec<_> = names.into_iter().collect();
-    town.store(move |txn| {
+    city.store(move |txn| {
         for name in &names {
             let event = NewEvent::new(EventType::EscalationRaised, name, Cause::Stuck);
             txn.record(&event.with(json!({ "severity": severity })))?;
@@ -28,12 +28,12 @@ async fn raise(town: &Town, names: impl IntoIterator<Item = u64>, severity: &'st
         Ok(())
     })
     .await;
-    town.settle().await;
+    city.settle().await;
 }
 
 /// Returns the notified subjects, in order.
-fn notified(town: &Town) -> Vec<String> {
-    let told = town.parts.runner.started(LINE);
+fn notified(city: &TestCity) -> Vec<String> {
+    let told = city.parts.runner.started(LINE);
     let subject = |command: &Command| {
         let event: Value = serde_json::from_str(command.stdin.as_deref().unwrap()).unwrap();
         assert!(event["seq"].is_u64() && event["type"].is_string());
@@ -44,15 +44,15 @@ fn notified(town: &Town) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn the_command_gets_each_event_that_is_told_and_no_other() {
-    let town = scenario().start().await;
-    raise(&town, [1], "low").await;
-    town.relic("no news").await;
+    let city = scenario().start().await;
+    raise(&city, [1], "low").await;
+    city.relic("no news").await;
     let other = NewEvent::new(EventType::AgentQuarantined, "mayor", Cause::TooManyDeaths);
-    town.store(move |txn| txn.record(&other)).await;
-    town.settle().await;
-    assert_eq!(notified(&town), ["1", "mayor"]);
-    let command = town.parts.runner.started(LINE).remove(0);
-    assert_eq!(command.dir, town.world.city.root);
+    city.store(move |txn| txn.record(&other)).await;
+    city.settle().await;
+    assert_eq!(notified(&city), ["1", "mayor"]);
+    let command = city.parts.runner.started(LINE).remove(0);
+    assert_eq!(command.dir, city.world.city.root);
     assert_eq!(command.env["HD_CITY"], "/city");
     assert!(command.stdin.unwrap().ends_with("}\n"), "a line");
 }
@@ -60,52 +60,52 @@ async fn the_command_gets_each_event_that_is_told_and_no_other() {
 /// Events from before the configuration of `[notify]` are not notified.
 #[tokio::test(start_paused = true)]
 async fn telling_begins_when_it_is_configured() {
-    let town = Scenario::new().start().await;
-    raise(&town, [1], "low").await;
-    town.reconfigure(|city| city.notify.command = Some(LINE.into()))
+    let city = Scenario::new().start().await;
+    raise(&city, [1], "low").await;
+    city.reconfigure(|city| city.notify.command = Some(LINE.into()))
         .await;
-    let reloaded = NewEvent::new(EventType::ConfigReloaded, "town", Cause::Config);
-    town.store(move |txn| txn.record(&reloaded)).await;
-    town.settle().await;
-    assert!(notified(&town).is_empty());
-    raise(&town, [2], "low").await;
-    assert_eq!(notified(&town), ["2"]);
+    let reloaded = NewEvent::new(EventType::ConfigReloaded, "city", Cause::Config);
+    city.store(move |txn| txn.record(&reloaded)).await;
+    city.settle().await;
+    assert!(notified(&city).is_empty());
+    raise(&city, [2], "low").await;
+    assert_eq!(notified(&city), ["2"]);
 }
 
 /// A command that hangs is ended, delays nothing else, and does not pile up.
 #[tokio::test(start_paused = true)]
 async fn a_command_that_hangs_delays_only_the_next_one() {
-    let town = scenario().start().await;
-    town.parts.runner.let_go(LINE, Duration::from_secs(3600), 0);
-    raise(&town, 1..=2, "low").await;
-    assert_eq!(notified(&town), ["1"], "one at a time");
-    town.worker("work").await;
-    town.world.nudge(crate::domain::message::SHAMAN);
-    town.settle().await;
-    town.pass(LIMIT).await;
-    assert_eq!(notified(&town), ["1", "2"]);
-    town.pass(3 * LIMIT).await;
-    let failed = town.events(EventType::NotifyFailed).await;
+    let city = scenario().start().await;
+    city.parts.runner.let_go(LINE, Duration::from_secs(3600), 0);
+    raise(&city, 1..=2, "low").await;
+    assert_eq!(notified(&city), ["1"], "one at a time");
+    city.worker("work").await;
+    city.world.nudge(crate::domain::message::SHAMAN);
+    city.settle().await;
+    city.pass(LIMIT).await;
+    assert_eq!(notified(&city), ["1", "2"]);
+    city.pass(3 * LIMIT).await;
+    let failed = city.events(EventType::NotifyFailed).await;
     assert_eq!(failed.len(), 1, "it is said once");
     assert_eq!(failed[0].cause, "timeout");
     // One that succeeds, and then others that fail.
     for (code, said) in [(0, 1), (7, 2), (7, 2)] {
-        town.parts.runner.let_go(LINE, Duration::ZERO, code);
-        raise(&town, [3], "low").await;
-        assert_eq!(town.events(EventType::NotifyFailed).await.len(), said);
+        city.parts.runner.let_go(LINE, Duration::ZERO, code);
+        raise(&city, [3], "low").await;
+        assert_eq!(city.events(EventType::NotifyFailed).await.len(), said);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_too_many_the_oldest_are_left_out_and_that_is_said() {
-    let town = scenario().start().await;
-    town.parts.runner.let_go(LINE, Duration::from_secs(20), 0);
-    raise(&town, [0], "low").await;
-    raise(&town, 1..=40, "low").await;
-    raise(&town, [41], "critical").await;
-    raise(&town, 42..=80, "low").await;
-    town.pass(Duration::from_secs(3600)).await;
-    let told = notified(&town);
+    let city = scenario().start().await;
+    city.parts.runner.let_go(LINE, Duration::from_secs(20), 0);
+    raise(&city, [0], "low").await;
+    raise(&city, 1..=40, "low").await;
+    raise(&city, [41], "critical").await;
+    raise(&city, 42..=80, "low").await;
+    city.pass(Duration::from_secs(3600)).await;
+    let told = notified(&city);
     assert!(
         told.contains(&"41".to_owned()),
         "the critical one is told: {told:?}"
@@ -116,7 +116,7 @@ async fn of_too_many_the_oldest_are_left_out_and_that_is_said() {
         told.len() <= crate::domain::notify::WAITING_MAX + 2,
         "{told:?}"
     );
-    let skipped = town.events(EventType::NotifySkipped).await;
+    let skipped = city.events(EventType::NotifySkipped).await;
     let count = |event: &Event| event.data["events"].as_u64().unwrap();
     let left_out: u64 = skipped.iter().map(count).sum();
     assert_eq!(left_out + told.len() as u64, 81);
@@ -125,13 +125,13 @@ async fn of_too_many_the_oldest_are_left_out_and_that_is_said() {
 /// More events of one kind wait than are read at once, and later ones of another kind.
 #[tokio::test(start_paused = true)]
 async fn events_beyond_a_full_page_are_not_skipped() {
-    let town = scenario().start().await;
-    town.parts.runner.let_go(LINE, Duration::from_secs(20), 0);
-    raise(&town, [0], "low").await;
-    raise(&town, 1..=549, "low").await;
-    raise(&town, [550], "critical").await;
-    raise(&town, 551..=600, "low").await;
-    town.store(|txn| {
+    let city = scenario().start().await;
+    city.parts.runner.let_go(LINE, Duration::from_secs(20), 0);
+    raise(&city, [0], "low").await;
+    raise(&city, 1..=549, "low").await;
+    raise(&city, [550], "critical").await;
+    raise(&city, 551..=600, "low").await;
+    city.store(|txn| {
         for name in 601..=700 {
             let cause = Cause::TooManyDeaths;
             txn.record(&NewEvent::new(EventType::AgentQuarantined, name, cause))?;
@@ -139,11 +139,11 @@ async fn events_beyond_a_full_page_are_not_skipped() {
         Ok(())
     })
     .await;
-    town.pass(Duration::from_secs(2 * 3600)).await;
-    let told = notified(&town);
+    city.pass(Duration::from_secs(2 * 3600)).await;
+    let told = notified(&city);
     assert!(told.contains(&"550".to_owned()), "{told:?}");
     assert_eq!(told.last().unwrap(), "700");
-    let skipped = town.events(EventType::NotifySkipped).await;
+    let skipped = city.events(EventType::NotifySkipped).await;
     let count = |event: &Event| event.data["events"].as_u64().unwrap();
     let left_out: u64 = skipped.iter().map(count).sum();
     assert_eq!(left_out + told.len() as u64, 701);
@@ -152,88 +152,88 @@ async fn events_beyond_a_full_page_are_not_skipped() {
 /// The attempt that its event caused failed.
 #[tokio::test(start_paused = true)]
 async fn failed_notification_is_retried_without_another_event() {
-    let town = scenario().start().await;
-    let failing = town.world.claims.claim(ClaimKey::Notify).unwrap();
-    raise(&town, [1], "low").await;
+    let city = scenario().start().await;
+    let failing = city.world.claims.claim(ClaimKey::Notify).unwrap();
+    raise(&city, [1], "low").await;
     drop(failing);
-    assert_eq!(notified(&town), Vec::<String>::new());
-    town.pass(Duration::from_secs(31)).await;
-    assert_eq!(notified(&town), ["1"]);
+    assert_eq!(notified(&city), Vec::<String>::new());
+    city.pass(Duration::from_secs(31)).await;
+    assert_eq!(notified(&city), ["1"]);
 }
 
 /// A notified event is not repeated; a missed one is.
 #[tokio::test(start_paused = true)]
 async fn restart_loses_no_notification_and_repeats_at_most_the_current_one() {
-    let town = scenario().start().await;
-    raise(&town, 1..=3, "critical").await;
-    assert_eq!(town.kill_actors::<ShamanMsg>(), 1);
-    town.settle().await;
-    assert_eq!(notified(&town), ["1", "2", "3"]);
-    town.parts.runner.let_go(LINE, Duration::from_secs(20), 0);
-    raise(&town, 4..=6, "critical").await;
-    assert_eq!(notified(&town), ["1", "2", "3", "4"]);
+    let city = scenario().start().await;
+    raise(&city, 1..=3, "critical").await;
+    assert_eq!(city.kill_actors::<ShamanMsg>(), 1);
+    city.settle().await;
+    assert_eq!(notified(&city), ["1", "2", "3"]);
+    city.parts.runner.let_go(LINE, Duration::from_secs(20), 0);
+    raise(&city, 4..=6, "critical").await;
+    assert_eq!(notified(&city), ["1", "2", "3", "4"]);
     // Killed: the task of this daemon does not go on to the next event.
-    town.world.stopping.store(true, Ordering::Relaxed);
-    let clock = Arc::clone(&town.world.clock);
-    let parts = town.crash().await;
-    let town = scenario().start_on(parts, clock).await;
-    town.pass(Duration::from_secs(100)).await;
-    assert_eq!(notified(&town).split_off(4), ["4", "5", "6"]);
-    let leftovers = town.parts.runner.leftovers();
-    assert!(leftovers.contains(&record(&town.world)));
+    city.world.stopping.store(true, Ordering::Relaxed);
+    let clock = Arc::clone(&city.world.clock);
+    let parts = city.crash().await;
+    let city = scenario().start_on(parts, clock).await;
+    city.pass(Duration::from_secs(100)).await;
+    assert_eq!(notified(&city).split_off(4), ["4", "5", "6"]);
+    let leftovers = city.parts.runner.leftovers();
+    assert!(leftovers.contains(&record(&city.world)));
 }
 
 /// A stop does not wait for it, and the next start tells it.
 #[tokio::test(start_paused = true)]
 async fn a_stop_ends_the_command_and_it_is_told_afterwards() {
-    let town = scenario().start().await;
-    town.parts.runner.let_go(LINE, Duration::from_secs(20), 0);
-    raise(&town, [1], "low").await;
-    let clock = Arc::clone(&town.world.clock);
-    let parts = town.parts.rewired();
+    let city = scenario().start().await;
+    city.parts.runner.let_go(LINE, Duration::from_secs(20), 0);
+    raise(&city, [1], "low").await;
+    let clock = Arc::clone(&city.world.clock);
+    let parts = city.parts.rewired();
     let begun = clock.mono();
-    town.stop(StopMode::Graceful).await;
+    city.stop(StopMode::Graceful).await;
     assert!(clock.mono() - begun < Duration::from_secs(5));
-    let town = scenario().start_on(parts, clock).await;
-    town.settle().await;
-    assert_eq!(notified(&town), ["1", "1"]);
+    let city = scenario().start_on(parts, clock).await;
+    city.settle().await;
+    assert_eq!(notified(&city), ["1", "1"]);
 }
 
 /// Without room for its input or a free process the event is not notified.
 #[tokio::test(start_paused = true)]
 async fn event_is_notified_when_the_command_can_run_again() {
-    let town = scenario().start().await;
-    town.parts.runner.refuse(Some("no space left"));
-    raise(&town, 1..=2, "critical").await;
-    town.pass(Duration::from_secs(300)).await;
-    assert!(notified(&town).is_empty());
-    let failed = town.events(EventType::NotifyFailed).await;
+    let city = scenario().start().await;
+    city.parts.runner.refuse(Some("no space left"));
+    raise(&city, 1..=2, "critical").await;
+    city.pass(Duration::from_secs(300)).await;
+    assert!(notified(&city).is_empty());
+    let failed = city.events(EventType::NotifyFailed).await;
     assert_eq!(failed.len(), 1, "it is said once");
     assert_eq!(failed[0].cause, "start_failed");
-    town.parts.runner.refuse(None);
-    town.pass(Duration::from_secs(31)).await;
-    assert_eq!(notified(&town), ["1", "2"]);
+    city.parts.runner.refuse(None);
+    city.pass(Duration::from_secs(31)).await;
+    assert_eq!(notified(&city), ["1", "2"]);
 }
 
 /// A waiting event is notified although another kind is notified from now on, which happened before, too.
 #[tokio::test(start_paused = true)]
 async fn waiting_event_is_notified_although_the_configured_kinds_change() {
     let quarantined = NewEvent::new(EventType::AgentQuarantined, "mayor", Cause::TooManyDeaths);
-    let town = scenario()
+    let city = scenario()
         .with(|city| city.notify.on = vec![Notice::Escalation, Notice::NeedsInput])
         .start()
         .await;
-    town.parts.runner.refuse(Some("no space left"));
-    raise(&town, [1], "high").await;
+    city.parts.runner.refuse(Some("no space left"));
+    raise(&city, [1], "high").await;
     let before = quarantined.clone();
-    town.store(move |txn| txn.record(&before)).await;
-    town.reconfigure(|city| city.notify.on = vec![Notice::Quarantined, Notice::Escalation])
+    city.store(move |txn| txn.record(&before)).await;
+    city.reconfigure(|city| city.notify.on = vec![Notice::Quarantined, Notice::Escalation])
         .await;
-    let reloaded = NewEvent::new(EventType::ConfigReloaded, "town", Cause::Config);
-    town.store(move |txn| txn.record(&reloaded)).await;
-    town.settle().await;
-    town.store(move |txn| txn.record(&quarantined)).await;
-    town.parts.runner.refuse(None);
-    town.pass(Duration::from_secs(31)).await;
-    assert_eq!(notified(&town), ["1", "mayor"]);
+    let reloaded = NewEvent::new(EventType::ConfigReloaded, "city", Cause::Config);
+    city.store(move |txn| txn.record(&reloaded)).await;
+    city.settle().await;
+    city.store(move |txn| txn.record(&quarantined)).await;
+    city.parts.runner.refuse(None);
+    city.pass(Duration::from_secs(31)).await;
+    assert_eq!(notified(&city), ["1", "mayor"]);
 }

@@ -18,25 +18,25 @@ fn kinds() -> impl Iterator<Item = ProblemKind> {
 }
 
 /// Calls a person for a problem of this kind with the same raider.
-async fn called(town: &Town, kind: ProblemKind) {
+async fn called(city: &TestCity, kind: ProblemKind) {
     let body = Escalation {
         problem: kind.into(),
         ..about(TOAST, "", Severity::High)
     };
-    escalations::call(&town.world, "horde/witness", Ends::WithSandbox, body)
+    escalations::call(&city.world, "horde/witness", Ends::WithSandbox, body)
         .await
         .unwrap();
-    town.settle().await;
+    city.settle().await;
 }
 
-async fn open(town: &Town) -> Vec<Relic> {
-    let mut open = town.escalations().await;
+async fn open(city: &TestCity) -> Vec<Relic> {
+    let mut open = city.escalations().await;
     open.retain(|relic| relic.status == RelicStatus::Open);
     open
 }
 
-async fn standing_of(town: &Town, kind: ProblemKind) -> bool {
-    let standing = town
+async fn standing_of(city: &TestCity, kind: ProblemKind) -> bool {
+    let standing = city
         .store(move |txn| escalations::standing(txn, kind, TOAST))
         .await;
     standing.is_some()
@@ -44,74 +44,74 @@ async fn standing_of(town: &Town, kind: ProblemKind) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn problem_of_each_kind_is_repeated_and_closed_in_whatever_words_it_was_stored() {
-    let town = Scenario::new().start().await;
+    let city = Scenario::new().start().await;
     for (before, kind) in kinds().enumerate() {
-        called(&town, kind).await;
-        town.reword().await;
-        called(&town, kind).await;
-        let now = open(&town).await;
+        called(&city, kind).await;
+        city.reword().await;
+        called(&city, kind).await;
+        let now = open(&city).await;
         assert_eq!(now.len(), 1, "{kind:?}: {now:?}");
         assert_eq!(now[0].title, "in other words");
-        let raised = raised(&town).await;
+        let raised = raised(&city).await;
         assert_eq!(raised.len(), before + 1, "{kind:?}");
         assert_eq!(raised[before].data["code"], kind.code());
-        assert!(standing_of(&town, kind).await, "{kind:?}");
+        assert!(standing_of(&city, kind).await, "{kind:?}");
         let others: Vec<_> = kinds().filter(|other| *other != kind).collect();
         let settle =
             move |txn: &mut dyn Txn| escalations::close_matching(txn, &others, |_, _| true);
-        town.store(settle).await;
-        assert_eq!(open(&town).await.len(), 1, "{kind:?}");
-        town.store(move |txn| escalations::close_matching(txn, &[kind], |who, _| who == TOAST))
+        city.store(settle).await;
+        assert_eq!(open(&city).await.len(), 1, "{kind:?}");
+        city.store(move |txn| escalations::close_matching(txn, &[kind], |who, _| who == TOAST))
             .await;
-        assert!(open(&town).await.is_empty(), "{kind:?}");
-        assert!(!standing_of(&town, kind).await, "{kind:?}");
+        assert!(open(&city).await.is_empty(), "{kind:?}");
+        assert!(!standing_of(&city, kind).await, "{kind:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn problem_that_a_raider_still_has_stays_open_in_whatever_words_it_was_stored() {
-    let town = Scenario::new().start().await;
+    let city = Scenario::new().start().await;
     for kind in kinds() {
-        called(&town, kind).await;
-        town.reword().await;
+        called(&city, kind).await;
+        city.reword().await;
         for (still, open_then) in [(true, 1), (false, 0)] {
             let these: BTreeSet<_> = [raider("Toast")].into_iter().filter(|_| still).collect();
-            town.store(move |txn| escalations::still_so(txn, &rig(), kind, &these))
+            city.store(move |txn| escalations::still_so(txn, &rig(), kind, &these))
                 .await;
-            assert_eq!(open(&town).await.len(), open_then, "{kind:?}");
+            assert_eq!(open(&city).await.len(), open_then, "{kind:?}");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn words_of_an_agent_are_no_problem_of_the_supervisor() {
-    let town = Scenario::new().start().await;
+    let city = Scenario::new().start().await;
     let kind = ProblemKind::Unread;
-    help(&town, about(TOAST, kind.text(), Severity::High)).await;
-    called(&town, kind).await;
-    assert_eq!(open(&town).await.len(), 2);
-    town.store(move |txn| escalations::close_matching(txn, &[kind], |_, _| true))
+    help(&city, about(TOAST, kind.text(), Severity::High)).await;
+    called(&city, kind).await;
+    assert_eq!(open(&city).await.len(), 2);
+    city.store(move |txn| escalations::close_matching(txn, &[kind], |_, _| true))
         .await;
-    let left = open(&town).await;
+    let left = open(&city).await;
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!(left[0].labels, ["about:horde/raiders/Toast"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn problems_of_one_kind_with_different_things_are_different_problems() {
-    let town = Scenario::new().start().await;
+    let city = Scenario::new().start().await;
     for of in ["gt-1", "gt-2", "gt-1"] {
         let body = Escalation {
             problem: ProblemKind::LandingParked.of(of, "it was tried 5 times"),
             ..about(TOAST, "", Severity::High)
         };
-        escalations::call(&town.world, "horde/forge", Ends::WithSandbox, body)
+        escalations::call(&city.world, "horde/forge", Ends::WithSandbox, body)
             .await
             .unwrap();
-        town.settle().await;
-        town.reword().await;
+        city.settle().await;
+        city.reword().await;
     }
-    let labels = open(&town).await.into_iter().map(|it| it.labels[1].clone());
+    let labels = open(&city).await.into_iter().map(|it| it.labels[1].clone());
     let expected = ["gt-1", "gt-2"].map(|of| format!("problem:landing_parked:{of}"));
     assert_eq!(labels.collect::<BTreeSet<_>>(), BTreeSet::from(expected));
 }

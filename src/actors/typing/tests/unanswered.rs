@@ -74,7 +74,7 @@ async fn repeated_text_of_a_person_overrides_the_doubt_about_an_earlier_text() {
 #[tokio::test(start_paused = true)]
 async fn end_of_input_is_typed_only_to_a_program_that_reads_lines_and_has_none_begun() {
     let seat = Seat::new().await;
-    let end = |typed| end_input(&seat.town.world, &seat.harness, &seat.handle, typed);
+    let end = |typed| end_input(&seat.city.world, &seat.harness, &seat.handle, typed);
     seat.show("Delete all of it? [y/N] ");
     let refused = end(Some("Do it")).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::NeedsHuman);
@@ -103,16 +103,16 @@ async fn end_of_input_is_typed_only_to_a_program_that_reads_lines_and_has_none_b
 /// A program at work may show anything.
 #[tokio::test(start_paused = true)]
 async fn line_that_a_person_has_begun_is_seen_whatever_the_screen_shows() {
-    let town = Scenario::new()
+    let city = Scenario::new()
         .with(|city| {
             let harnesses = city.harnesses.values_mut();
             harnesses.for_each(|harness| {
-                harness.looks.input = Pattern::new("^> ").into_iter().collect();
+                harness.patterns.input = Pattern::new("^> ").into_iter().collect();
             });
         })
         .start()
         .await;
-    let seat = Seat::of(town).await;
+    let seat = Seat::of(city).await;
     seat.show("compiling");
     let unknown = seat.may_type().await;
     assert!(matches!(unknown, Typing::Unrecognised(_)), "{unknown:?}");

@@ -15,7 +15,7 @@ use crate::actors::mail::RootMail;
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, RelicId};
 use crate::domain::relic::{Hook, RelicStatus};
-use crate::testing::world::{Scenario, Town};
+use crate::testing::world::{Scenario, TestCity};
 use crate::testing::{records, tier};
 
 /// The calls of git and of the session provider that the witness and the nuke make, and the number of each that is
@@ -49,7 +49,7 @@ pub(super) struct Visit {
 impl Visit {
     /// Has `act` happen in the middle of that call, once; `act` returns whether it did.
     pub(super) fn at(
-        town: &Town,
+        city: &TestCity,
         op: &'static str,
         call: usize,
         act: impl Fn() -> bool + Send + Sync + 'static,
@@ -63,8 +63,8 @@ impl Visit {
             }
         };
         match op.strip_prefix("sessions.") {
-            Some(op) => town.parts.sessions.interlude(op, interlude),
-            None => town.parts.repo.interlude(op, interlude),
+            Some(op) => city.parts.sessions.interlude(op, interlude),
+            None => city.parts.repo.interlude(op, interlude),
         }
         visit
     }
@@ -104,37 +104,37 @@ impl Holds {
 }
 
 /// Starts with a sandbox without hook, shortly before its grace ends.
-async fn lone(holds: Holds) -> (Town, Charged) {
+async fn lone(holds: Holds) -> (TestCity, Charged) {
     let scenario = Scenario::new().with(|city| city.retention.salvage_max = Some(100));
     let scenario = scenario.rig(|rig| {
         (rig.witness.spawn_grace, rig.witness.keep_dirty) = (GRACE, PATROL / 2);
     });
-    let town = scenario.start().await;
-    let charged = town.charged("a").await;
+    let city = scenario.start().await;
+    let charged = city.charged("a").await;
     match holds {
         Holds::Nothing => {}
-        Holds::Files => town.parts.repo.dirty(&charged.raider.name, "wip.txt"),
-        Holds::Commits => drop(town.parts.repo.commit(&charged.raider.name)),
+        Holds::Files => city.parts.repo.dirty(&charged.raider.name, "wip.txt"),
+        Holds::Commits => drop(city.parts.repo.commit(&charged.raider.name)),
     }
-    unhook(&town, &charged).await;
-    town.pass(GRACE - PATROL).await;
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
-    (town, charged)
+    unhook(&city, &charged).await;
+    city.pass(GRACE - PATROL).await;
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
+    (city, charged)
 }
 
 /// Starts with a quarantined raider that was kept for `keep_dirty`, shortly before its quarantine ends.
-async fn quarantined() -> (Town, Charged) {
+async fn quarantined() -> (TestCity, Charged) {
     let scenario = fragile().rig(|rig| {
         rig.witness.spawn_grace = GRACE;
         rig.witness.keep_dirty = Duration::ZERO;
     });
     let scenario = scenario.with(|city| city.daemon.restart.window = GRACE + PATROL);
-    let town = scenario.start().await;
-    let charged = town.charged("a").await;
-    exhaust(&town, &charged).await;
-    town.pass(GRACE - PATROL - Duration::from_secs(15)).await;
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
-    (town, charged)
+    let city = scenario.start().await;
+    let charged = city.charged("a").await;
+    exhaust(&city, &charged).await;
+    city.pass(GRACE - PATROL - Duration::from_secs(15)).await;
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
+    (city, charged)
 }
 
 /// Runs the newcomer at every call; in `cargo test` only at some. At the `needed` calls it must have come.
@@ -167,11 +167,11 @@ async fn a_head_that_moves_and_a_file_that_appears_are_never_lost() {
                 continue;
             }
             let visited = async |op, call| {
-                let (town, charged) = lone(holds).await;
-                let (repo, name) = (Arc::clone(&town.parts.repo), charged.raider.name.clone());
+                let (city, charged) = lone(holds).await;
+                let (repo, name) = (Arc::clone(&city.parts.repo), charged.raider.name.clone());
                 let head = Arc::new(Mutex::new(None));
                 let made = Arc::clone(&head);
-                let visit = Visit::at(&town, op, call, move || {
+                let visit = Visit::at(&city, op, call, move || {
                     if repo.names().is_empty() {
                         return false;
                     }
@@ -181,18 +181,18 @@ async fn a_head_that_moves_and_a_file_that_appears_are_never_lost() {
                     }
                     true
                 });
-                town.pass(LATER + PATROL * 2).await;
+                city.pass(LATER + PATROL * 2).await;
                 let what = format!("{op} {call}, {holds:?}, dirty: {dirties}");
-                assert!(town.parts.repo.names().is_empty(), "{what}: it lingers");
+                assert!(city.parts.repo.names().is_empty(), "{what}: it lingers");
                 if visit.came() {
-                    let saved = town.parts.repo.saved().pop();
+                    let saved = city.parts.repo.saved().pop();
                     let saved = saved.unwrap_or_else(|| panic!("{what}: lost"));
                     match head.lock().unwrap().take() {
                         Some(head) => assert_eq!(saved.head, head, "{what}"),
                         None => assert!(saved.dirty.contains(&"late.txt".into()), "{what}"),
                     }
                 }
-                town.root.kill();
+                city.root.kill();
                 visit
             };
             sweep(holds.calls(), visited).await;
@@ -206,21 +206,21 @@ async fn a_later_incarnation_of_the_name_is_never_touched() {
     let all = Holds::ALL.into_iter().enumerate();
     for (_, holds) in all.filter(|(place, _)| tier::takes(*place, 3)) {
         let visited = async |op, call| {
-            let (town, charged) = lone(holds).await;
-            let other = town.relic("b").await;
-            let newcomer = Newcomer::of(&town, &charged, other);
-            let repo = Arc::clone(&town.parts.repo);
+            let (city, charged) = lone(holds).await;
+            let other = city.relic("b").await;
+            let newcomer = Newcomer::of(&city, &charged, other);
+            let repo = Arc::clone(&city.parts.repo);
             let come = move || !repo.names().is_empty() && newcomer.come();
-            let visit = Visit::at(&town, op, call, come);
-            town.pass(LATER).await;
+            let visit = Visit::at(&city, op, call, come);
+            city.pass(LATER).await;
             if visit.came() {
                 let what = format!("{op} {call}, {holds:?}");
-                assert_eq!(town.parts.repo.names(), ["Toast"], "{what}");
-                let hook = town.hook(&charged.raider).await.expect("its hook");
+                assert_eq!(city.parts.repo.names(), ["Toast"], "{what}");
+                let hook = city.hook(&charged.raider).await.expect("its hook");
                 assert_eq!(hook.incarnation.0, 2, "{what}");
-                assert!(town.runs(&charged.session), "{what}");
+                assert!(city.runs(&charged.session), "{what}");
             }
-            town.root.kill();
+            city.root.kill();
             visit
         };
         sweep(holds.calls(), visited).await;
@@ -236,10 +236,10 @@ pub(super) struct Newcomer {
 }
 
 impl Newcomer {
-    pub(super) fn of(town: &Town, charged: &Charged, relic: RelicId) -> Self {
+    pub(super) fn of(city: &TestCity, charged: &Charged, relic: RelicId) -> Self {
         Self {
-            world: Arc::clone(&town.world),
-            repo: Arc::clone(&town.parts.repo),
+            world: Arc::clone(&city.world),
+            repo: Arc::clone(&city.parts.repo),
             charged: charged.clone(),
             relic,
         }
@@ -273,10 +273,10 @@ impl Newcomer {
 #[tokio::test(start_paused = true)]
 async fn a_recreated_session_is_never_touched() {
     let visited = async |op, call| {
-        let (town, charged) = quarantined().await;
-        let stops = town.parts.sessions.stops().len();
-        let (root, id) = (town.root.clone(), ChildId::Raider(charged.raider.clone()));
-        let visit = Visit::at(&town, op, call, move || {
+        let (city, charged) = quarantined().await;
+        let stops = city.parts.sessions.stops().len();
+        let (root, id) = (city.root.clone(), ChildId::Raider(charged.raider.clone()));
+        let visit = Visit::at(&city, op, call, move || {
             let (reply, answer) = ractor::concurrency::oneshot();
             let (id, cause, reply) = (id.clone(), Cause::Operator, reply.into());
             let wake = RootMail::Wake { id, cause, reply };
@@ -284,21 +284,21 @@ async fn a_recreated_session_is_never_touched() {
             // Refused when it is already being ended.
             matches!(answer.blocking_recv(), Ok(Ok(())))
         });
-        town.pass(LATER).await;
+        city.pass(LATER).await;
         let what = format!("{op} {call}");
         if visit.came() {
-            assert!(town.runs(&charged.session), "{what}");
-            assert_eq!(town.parts.repo.names(), ["Toast"], "{what}");
-            assert_eq!(town.parts.sessions.stops().len(), stops, "{what}");
+            assert!(city.runs(&charged.session), "{what}");
+            assert_eq!(city.parts.repo.names(), ["Toast"], "{what}");
+            assert_eq!(city.parts.sessions.stops().len(), stops, "{what}");
             assert_eq!(
-                town.status(&charged.relic).await,
+                city.status(&charged.relic).await,
                 RelicStatus::Hooked,
                 "{what}"
             );
         } else {
-            assert!(town.parts.repo.names().is_empty(), "{what}");
+            assert!(city.parts.repo.names().is_empty(), "{what}");
         }
-        town.root.kill();
+        city.root.kill();
         visit
     };
     let needed = ["sandboxes", "measure", "sessions.list", "sessions.facts"];

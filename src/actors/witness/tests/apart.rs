@@ -9,7 +9,7 @@ use crate::domain::relic::{Exit, RelicStatus};
 use crate::domain::saga::SagaKind;
 use crate::ports::repo::RepoError;
 use crate::testing::fake_repo::FakeRepo;
-use crate::testing::world::{Scenario, Town, completion, raider, rig};
+use crate::testing::world::{Scenario, TestCity, completion, raider, rig};
 
 const PATROL: Duration = Duration::from_secs(31);
 
@@ -25,65 +25,65 @@ fn hang_once(repo: &FakeRepo, op: &'static str) -> Sender<()> {
     release
 }
 
-async fn closed(town: &Town, relic: &crate::domain::ids::RelicId) -> bool {
-    town.relic_now(relic).await.status == RelicStatus::Closed
+async fn closed(city: &TestCity, relic: &crate::domain::ids::RelicId) -> bool {
+    city.relic_now(relic).await.status == RelicStatus::Closed
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_whose_remote_hangs_holds_up_no_other_raider() {
-    let town = Scenario::new();
-    let town = town.rig(|rig| rig.raiders.max = 2).start().await;
-    let repo = Arc::clone(&town.parts.repo);
-    let (slow, quick) = (town.worker("a").await, town.worker("b").await);
-    town.reload(|city| city.rigs[0].raiders.auto_charge = true)
+    let city = Scenario::new();
+    let city = city.rig(|rig| rig.raiders.max = 2).start().await;
+    let repo = Arc::clone(&city.parts.repo);
+    let (slow, quick) = (city.worker("a").await, city.worker("b").await);
+    city.reload(|city| city.rigs[0].raiders.auto_charge = true)
         .await;
-    let waiting = town.relic("c").await;
+    let waiting = city.relic("c").await;
     let release = hang_once(&repo, "remote_head");
-    town.completed(&slow.raider).await.unwrap();
+    city.completed(&slow.raider).await.unwrap();
     let asks = || repo.count("remote_head") == 1;
-    town.until("the remote hangs", asks).await;
-    let done = town.completed(&quick.raider).await.unwrap();
+    city.until("the remote hangs", asks).await;
+    let done = city.completed(&quick.raider).await.unwrap();
     let landed = || repo.has_landed(&done.head);
-    town.until("the other's work landed", landed).await;
+    city.until("the other's work landed", landed).await;
     let charged = || repo.count("make_sandbox") == 3;
-    town.until("waiting work has the free slot", charged).await;
+    city.until("waiting work has the free slot", charged).await;
     drop(release);
-    town.settle().await;
-    assert!(closed(&town, &slow.relic).await);
-    assert!(closed(&town, &quick.relic).await);
-    assert_eq!(town.status(&waiting).await, RelicStatus::Hooked);
+    city.settle().await;
+    assert!(closed(&city, &slow.relic).await);
+    assert!(closed(&city, &quick.relic).await);
+    assert_eq!(city.status(&waiting).await, RelicStatus::Hooked);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_goes_slowly_holds_up_no_other() {
-    let town = Scenario::new().start().await;
-    let repo = Arc::clone(&town.parts.repo);
-    let (slow, quick) = (town.worker("a").await, town.worker("b").await);
+    let city = Scenario::new().start().await;
+    let repo = Arc::clone(&city.parts.repo);
+    let (slow, quick) = (city.worker("a").await, city.worker("b").await);
     let release = hang_once(&repo, "discard_sandbox");
-    town.completed(&slow.raider).await.unwrap();
+    city.completed(&slow.raider).await.unwrap();
     let asks = || repo.count("discard_sandbox") == 1;
-    town.until("a sandbox is being removed", asks).await;
-    town.completed(&quick.raider).await.unwrap();
+    city.until("a sandbox is being removed", asks).await;
+    city.completed(&quick.raider).await.unwrap();
     let gone = || repo.discarded() == [quick.raider.clone()];
-    town.until("the other is gone", gone).await;
+    city.until("the other is gone", gone).await;
     drop(release);
-    town.settle().await;
-    assert!(closed(&town, &slow.relic).await);
-    assert!(closed(&town, &quick.relic).await);
+    city.settle().await;
+    assert!(closed(&city, &slow.relic).await);
+    assert!(closed(&city, &quick.relic).await);
     assert!(repo.names().is_empty());
 }
 
 /// An approval during the handling of a message counts at once, not at the next patrol.
 #[tokio::test(start_paused = true)]
 async fn change_during_the_handling_of_a_message_is_not_missed() {
-    let town = Scenario::new().start().await;
-    let repo = Arc::clone(&town.parts.repo);
-    let charged = town.worker("a").await;
+    let city = Scenario::new().start().await;
+    let repo = Arc::clone(&city.parts.repo);
+    let charged = city.worker("a").await;
     repo.dirty(&charged.raider.name, "late.txt");
     repo.change(&charged.raider.name, |facts| facts.dirty.clear());
     let mut request = completion(&charged.raider);
     request.wants_review = true;
-    let (world, id) = (Arc::clone(&town.world), charged.relic.clone());
+    let (world, id) = (Arc::clone(&city.world), charged.relic.clone());
     let runtime = tokio::runtime::Handle::current();
     let once = Mutex::new(true);
     repo.interlude("remote_head", move || {
@@ -102,25 +102,25 @@ async fn change_during_the_handling_of_a_message_is_not_missed() {
         runtime.block_on(approve).unwrap();
         world.nudge(&crate::domain::message::witness(&rig()));
     });
-    town.done(request).await.unwrap();
-    town.settle().await;
-    assert!(closed(&town, &charged.relic).await);
+    city.done(request).await.unwrap();
+    city.settle().await;
+    assert!(closed(&city, &charged.relic).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_cannot_be_measured_after_done_is_escalated_once() {
-    let (town, charged) = Scenario::at_work().await;
-    let repo = Arc::clone(&town.parts.repo);
+    let (city, charged) = Scenario::at_work().await;
+    let repo = Arc::clone(&city.parts.repo);
     let broken = RepoError::Failed("index is damaged".into());
     let breaks = Arc::clone(&repo);
     repo.interlude("push_branch", move || {
         breaks.break_op("measure", broken.clone());
     });
-    town.completed(&charged.raider).await.unwrap();
-    town.pass(PATROL).await;
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(PATROL).await;
     let tried = repo.count("measure");
-    town.pass(PATROL * 10).await;
-    let escalations = town.escalations().await;
+    city.pass(PATROL * 10).await;
+    let escalations = city.escalations().await;
     assert_eq!(escalations.len(), 1);
     assert!(escalations[0].body.contains("index is damaged"));
     let again = repo.count("measure") - tried;
@@ -128,90 +128,90 @@ async fn a_sandbox_that_cannot_be_measured_after_done_is_escalated_once() {
     assert!(again > 5, "it is not given up");
     repo.interlude("push_branch", || {});
     repo.mend("measure");
-    town.pass(PATROL).await;
-    assert!(closed(&town, &charged.relic).await);
+    city.pass(PATROL).await;
+    assert!(closed(&city, &charged.relic).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn work_that_cannot_be_pinned_is_escalated_once() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let error = RepoError::Failed("bad object".into());
-    town.parts.repo.break_op("pin", error);
-    town.completed(&charged.raider).await.unwrap();
-    town.pass(PATROL * 5).await;
-    let escalations = town.escalations().await;
+    city.parts.repo.break_op("pin", error);
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(PATROL * 5).await;
+    let escalations = city.escalations().await;
     assert_eq!(escalations.len(), 1);
     assert!(escalations[0].body.contains("bad object"));
-    town.parts.repo.mend("pin");
-    town.pass(PATROL).await;
-    assert!(closed(&town, &charged.relic).await);
+    city.parts.repo.mend("pin");
+    city.pass(PATROL).await;
+    assert!(closed(&city, &charged.relic).await);
 }
 
 /// A remote that is away will be back: no person is called.
 #[tokio::test(start_paused = true)]
 async fn transient_failure_of_the_remote_is_not_escalated() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let away = RepoError::Remote("no route".into());
     for op in ["remote_head", "pin"] {
-        town.parts.repo.break_op(op, away.clone());
+        city.parts.repo.break_op(op, away.clone());
     }
-    town.completed(&charged.raider).await.unwrap();
-    town.pass(PATROL * 3).await;
-    town.parts.repo.mend("remote_head");
-    town.pass(PATROL * 3).await;
-    town.parts.repo.mend("pin");
-    town.pass(PATROL).await;
-    assert!(closed(&town, &charged.relic).await);
-    let calls = town.escalations().await;
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(PATROL * 3).await;
+    city.parts.repo.mend("remote_head");
+    city.pass(PATROL * 3).await;
+    city.parts.repo.mend("pin");
+    city.pass(PATROL).await;
+    assert!(closed(&city, &charged.relic).await);
+    let calls = city.escalations().await;
     assert!(calls.is_empty(), "{calls:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn relic_closed_by_a_person_meanwhile_stays_closed() {
     for exit in [Exit::Escalated, Exit::Deferred] {
-        let (town, charged) = Scenario::at_work().await;
-        town.closes_during("remote_head", &charged.relic);
+        let (city, charged) = Scenario::at_work().await;
+        city.closes_during("remote_head", &charged.relic);
         let mut request = completion(&charged.raider);
         request.exit = exit;
-        town.done(request).await.unwrap();
-        town.pass(PATROL).await;
-        assert!(closed(&town, &charged.relic).await, "{exit:?}");
-        assert!(town.escalations().await.is_empty());
-        assert!(town.parts.repo.names().is_empty(), "pushed and clean");
+        city.done(request).await.unwrap();
+        city.pass(PATROL).await;
+        assert!(closed(&city, &charged.relic).await, "{exit:?}");
+        assert!(city.escalations().await.is_empty());
+        assert!(city.parts.repo.names().is_empty(), "pushed and clean");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_saga_that_cannot_be_read_is_escalated_once_and_kept() {
     for kind in [SagaKind::Charge, SagaKind::Done, SagaKind::Nuke] {
-        let town = Scenario::new().start().await;
+        let city = Scenario::new().start().await;
         let subject = raider("Ash").to_string();
-        town.store(move |txn| {
+        city.store(move |txn| {
             let data = serde_json::json!({ "of": "another version" });
             txn.open_saga(kind, &rig(), &subject, "intent", &data)
         })
         .await;
-        town.pass(PATROL * 5).await;
-        assert_eq!(town.sagas().await, 1, "{kind:?}");
-        assert_eq!(town.escalations().await.len(), 1, "{kind:?}");
-        let charged = town.worker("a").await;
-        town.completed(&charged.raider).await.unwrap();
-        town.settle().await;
-        assert!(closed(&town, &charged.relic).await, "others go on");
+        city.pass(PATROL * 5).await;
+        assert_eq!(city.sagas().await, 1, "{kind:?}");
+        assert_eq!(city.escalations().await.len(), 1, "{kind:?}");
+        let charged = city.worker("a").await;
+        city.completed(&charged.raider).await.unwrap();
+        city.settle().await;
+        assert!(closed(&city, &charged.relic).await, "others go on");
     }
 }
 
 /// No task can continue the saga, and the session that should end does not: told once.
 #[tokio::test(start_paused = true)]
 async fn a_raider_stuck_in_done_is_said_so_once() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let subject = charged.raider.to_string();
-    town.parts.sessions.refuse_stop(&charged.session);
-    town.store(move |txn| txn.open_saga(SagaKind::Done, &rig(), &subject, "intent", &().into()))
+    city.parts.sessions.refuse_stop(&charged.session);
+    city.store(move |txn| txn.open_saga(SagaKind::Done, &rig(), &subject, "intent", &().into()))
         .await;
-    town.pass(PATROL * 10).await;
-    let tried = town.parts.sessions.stops().len();
+    city.pass(PATROL * 10).await;
+    let tried = city.parts.sessions.stops().len();
     assert!(tried > 3, "it is not given up: {tried}");
-    let said = town.events(EventType::RaiderZombie).await;
-    assert_eq!(said.len(), 1);
+    let events = city.events(EventType::RaiderZombie).await;
+    assert_eq!(events.len(), 1);
 }

@@ -17,46 +17,46 @@ fn open(calls: Vec<Relic>) -> Vec<Relic> {
 /// A process that the set-up command left behind still writes while the charge is unwound.
 #[tokio::test(start_paused = true)]
 async fn charge_whose_sandbox_changes_while_it_is_taken_back_is_tried_again_and_calls_no_person() {
-    let (town, relic) = Scenario::whose_set_up_fails().await;
-    let repo = Arc::clone(&town.parts.repo);
-    town.parts.repo.interlude("discard_sandbox", move || {
+    let (city, relic) = Scenario::whose_set_up_fails().await;
+    let repo = Arc::clone(&city.parts.repo);
+    city.parts.repo.interlude("discard_sandbox", move || {
         for name in repo.names() {
             repo.dirty(&name.parse().unwrap(), "log.txt");
         }
     });
-    town.charge(&relic).await.unwrap_err();
-    town.settle().await;
-    assert_eq!(town.parts.repo.names(), ["Toast"], "it changed");
-    assert!(open(town.escalations().await).is_empty());
-    town.parts.repo.interlude("discard_sandbox", || {});
-    town.pass(PATROL).await;
-    assert_eq!(town.sagas().await, 0);
-    assert!(town.parts.repo.names().is_empty());
-    assert!(open(town.escalations().await).is_empty());
+    city.charge(&relic).await.unwrap_err();
+    city.settle().await;
+    assert_eq!(city.parts.repo.names(), ["Toast"], "it changed");
+    assert!(open(city.escalations().await).is_empty());
+    city.parts.repo.interlude("discard_sandbox", || {});
+    city.pass(PATROL).await;
+    assert_eq!(city.sagas().await, 0);
+    assert!(city.parts.repo.names().is_empty());
+    assert!(open(city.escalations().await).is_empty());
 }
 
 /// An operator reads the refusal: nothing tries the removal again.
 #[tokio::test(start_paused = true)]
 async fn no_person_is_called_for_removals_that_an_operator_asked_for() {
-    let (town, charged) = Scenario::at_work().await;
-    let (repo, name) = (Arc::clone(&town.parts.repo), charged.raider.name.clone());
+    let (city, charged) = Scenario::at_work().await;
+    let (repo, name) = (Arc::clone(&city.parts.repo), charged.raider.name.clone());
     repo.interlude("discard_sandbox", {
         let (repo, name) = (Arc::clone(&repo), name.clone());
         move || repo.dirty(&name, "log.txt")
     });
     for _ in 0..5 {
         repo.change(&name, |facts| facts.dirty.clear());
-        let refused = town.nuke(&charged.raider, true).await.unwrap_err();
+        let refused = city.nuke(&charged.raider, true).await.unwrap_err();
         assert_eq!(refused.kind, RefusalKind::Changed, "{refused}");
-        town.settle().await;
+        city.settle().await;
     }
-    assert!(open(town.escalations().await).is_empty());
+    assert!(open(city.escalations().await).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn person_is_called_for_a_sandbox_that_changes_at_each_removal_and_it_goes_when_it_rests() {
-    let (town, charged) = Scenario::at_work().await;
-    let (repo, name) = (Arc::clone(&town.parts.repo), charged.raider.name.clone());
+    let (city, charged) = Scenario::at_work().await;
+    let (repo, name) = (Arc::clone(&city.parts.repo), charged.raider.name.clone());
     let changes = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&changes);
     repo.interlude("discard_sandbox", {
@@ -75,11 +75,11 @@ async fn person_is_called_for_a_sandbox_that_changes_at_each_removal_and_it_goes
             }
         }
     });
-    town.completed(&charged.raider).await.unwrap();
-    town.pass(PATROL * 6).await;
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(PATROL * 6).await;
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
     assert!(changes.load(Ordering::SeqCst) >= 3, "it was tried");
-    let calls = open(town.escalations().await);
+    let calls = open(city.escalations().await);
     let kinds: Vec<_> = calls
         .iter()
         .map(|call| Problem::stored(&call.labels, &call.title).kind())
@@ -87,7 +87,7 @@ async fn person_is_called_for_a_sandbox_that_changes_at_each_removal_and_it_goes
     assert_eq!(kinds, [ProblemKind::NukeStuck], "{calls:?}");
     assert!(calls[0].body.contains("is not as it was"), "{calls:?}");
     repo.interlude("discard_sandbox", || {});
-    town.pass(PATROL * 3).await;
-    assert!(town.parts.repo.names().is_empty());
-    assert!(open(town.escalations().await).is_empty());
+    city.pass(PATROL * 3).await;
+    assert!(city.parts.repo.names().is_empty());
+    assert!(open(city.escalations().await).is_empty());
 }

@@ -11,27 +11,27 @@ use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
 use crate::ports::repo::RepoError;
 use crate::ports::sessions::StartError;
-use crate::testing::world::{Scenario, Town, panics_once, raider};
+use crate::testing::world::{Scenario, TestCity, panics_once, raider};
 
-async fn assert_charge_left_no_trace(town: &Town, relic: &crate::domain::ids::RelicId) {
-    let now = town.relic_now(relic).await;
+async fn assert_charge_left_no_trace(city: &TestCity, relic: &crate::domain::ids::RelicId) {
+    let now = city.relic_now(relic).await;
     assert_eq!(now.status, RelicStatus::Open);
     assert_eq!(now.assignee, None);
-    assert_eq!(town.sagas().await, 0);
-    assert!(town.parts.repo.names().is_empty());
-    assert!(town.hook(&raider("Toast")).await.is_none());
-    assert!(town.parts.sessions.running().is_empty());
+    assert_eq!(city.sagas().await, 0);
+    assert!(city.parts.repo.names().is_empty());
+    assert!(city.hook(&raider("Toast")).await.is_none());
+    assert!(city.parts.sessions.running().is_empty());
     let id = ChildId::Raider(raider("Toast"));
-    assert!(town.view(&id).await.is_none());
+    assert!(city.view(&id).await.is_none());
 }
 
-async fn works_now(town: &Town, relic: &crate::domain::ids::RelicId) {
-    let charged = town.charge(relic).await.unwrap();
+async fn works_now(city: &TestCity, relic: &crate::domain::ids::RelicId) {
+    let charged = city.charge(relic).await.unwrap();
     assert_eq!(charged.raider, raider("Toast"), "the slot is free again");
     let id = ChildId::Raider(charged.raider);
-    assert_eq!(town.state(&id).await, Some(ChildState::Running));
-    assert_eq!(town.sagas().await, 0);
-    assert_eq!(town.relic_now(relic).await.status, RelicStatus::Hooked);
+    assert_eq!(city.state(&id).await, Some(ChildState::Running));
+    assert_eq!(city.sagas().await, 0);
+    assert_eq!(city.relic_now(relic).await.status, RelicStatus::Hooked);
 }
 
 #[tokio::test(start_paused = true)]
@@ -40,128 +40,128 @@ async fn a_sandbox_that_cannot_be_made_unwinds() {
         RepoError::Failed("no room".into()),
         RepoError::Remote("away".into()),
     ] {
-        let town = Scenario::new().start().await;
-        let relic = town.relic("a").await;
-        town.parts.repo.fail("make_sandbox", error);
-        town.charge(&relic).await.unwrap_err();
-        assert_charge_left_no_trace(&town, &relic).await;
-        works_now(&town, &relic).await;
+        let city = Scenario::new().start().await;
+        let relic = city.relic("a").await;
+        city.parts.repo.fail("make_sandbox", error);
+        city.charge(&relic).await.unwrap_err();
+        assert_charge_left_no_trace(&city, &relic).await;
+        works_now(&city, &relic).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_charge_that_a_stop_interrupts_is_left_to_the_next_start_and_says_so() {
-    let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let world = town.world.clone();
+    let city = Scenario::new().start().await;
+    let relic = city.relic("a").await;
+    let world = city.world.clone();
     let stop = move || world.stopping.store(true, Ordering::Relaxed);
-    town.parts.repo.interlude("make_sandbox", stop);
+    city.parts.repo.interlude("make_sandbox", stop);
     let ended = RepoError::Failed("a signal ended it".into());
-    town.parts.repo.fail("make_sandbox", ended);
-    let refused = town.charge(&relic).await.unwrap_err();
+    city.parts.repo.fail("make_sandbox", ended);
+    let refused = city.charge(&relic).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Unavailable);
     assert!(refused.message.contains("next start"), "{refused}");
-    assert_eq!(town.sagas().await, 1);
+    assert_eq!(city.sagas().await, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_set_up_that_fails_unwinds() {
-    let (town, relic) = Scenario::whose_set_up_fails().await;
-    let error = town.charge(&relic).await.unwrap_err();
+    let (city, relic) = Scenario::whose_set_up_fails().await;
+    let error = city.charge(&relic).await.unwrap_err();
     assert!(error.message.contains("no rule"), "{error}");
-    assert_charge_left_no_trace(&town, &relic).await;
-    town.parts.tasks.break_set_up(None);
-    works_now(&town, &relic).await;
+    assert_charge_left_no_trace(&city, &relic).await;
+    city.parts.tasks.break_set_up(None);
+    works_now(&city, &relic).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_does_not_start_unwinds() {
-    let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
+    let city = Scenario::new().start().await;
+    let relic = city.relic("a").await;
     let error = StartError::Provider("no memory".into());
     let session = raider("Toast").session_id();
-    town.parts.sessions.refuse_start(&session, error);
-    town.charge(&relic).await.unwrap_err();
-    assert_charge_left_no_trace(&town, &relic).await;
-    works_now(&town, &relic).await;
+    city.parts.sessions.refuse_start(&session, error);
+    city.charge(&relic).await.unwrap_err();
+    assert_charge_left_no_trace(&city, &relic).await;
+    works_now(&city, &relic).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_relic_closed_meanwhile_unwinds_and_stays_closed() {
-    let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    town.closes_during("make_sandbox", &relic);
-    let error = town.charge(&relic).await.unwrap_err();
+    let city = Scenario::new().start().await;
+    let relic = city.relic("a").await;
+    city.closes_during("make_sandbox", &relic);
+    let error = city.charge(&relic).await.unwrap_err();
     assert_eq!(error.kind, RefusalKind::Conflict);
-    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Closed);
-    assert_eq!(town.sagas().await, 0);
-    assert!(town.parts.repo.names().is_empty());
+    assert_eq!(city.relic_now(&relic).await.status, RelicStatus::Closed);
+    assert_eq!(city.sagas().await, 0);
+    assert!(city.parts.repo.names().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_exhausted_pool_says_so_and_changes_nothing() {
-    let town = Scenario::new().rig(|rig| rig.raiders.max = 1).start().await;
-    let (first, second) = (town.relic("a").await, town.relic("b").await);
-    town.charge(&first).await.unwrap();
-    let before = town.store(|txn| txn.last_seq()).await;
-    let error = town.charge(&second).await.unwrap_err();
+    let city = Scenario::new().rig(|rig| rig.raiders.max = 1).start().await;
+    let (first, second) = (city.relic("a").await, city.relic("b").await);
+    city.charge(&first).await.unwrap();
+    let before = city.store(|txn| txn.last_seq()).await;
+    let error = city.charge(&second).await.unwrap_err();
     assert_eq!(error.kind, RefusalKind::Conflict);
-    assert_eq!(town.store(|txn| txn.last_seq()).await, before);
-    assert_eq!(town.parts.repo.count("make_sandbox"), 1);
-    assert_eq!(town.relic_now(&second).await.status, RelicStatus::Open);
-    let twice = town.charge(&first).await.unwrap_err();
+    assert_eq!(city.store(|txn| txn.last_seq()).await, before);
+    assert_eq!(city.parts.repo.count("make_sandbox"), 1);
+    assert_eq!(city.relic_now(&second).await.status, RelicStatus::Open);
+    let twice = city.charge(&first).await.unwrap_err();
     assert_eq!(twice.kind, RefusalKind::Conflict);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_charge_is_resumed_by_the_patrol() {
     let fault = panics_once(FaultPoint::ChargeSessionBefore);
-    let town = Scenario::new().fault(fault).start().await;
-    let relic = town.relic("a").await;
-    town.charge(&relic).await.unwrap_err();
-    assert_eq!(town.sagas().await, 1, "it waits to be resumed");
-    town.pass(Duration::from_secs(31)).await;
-    assert_eq!(town.sagas().await, 0);
-    assert_eq!(town.starts(&raider("Toast").session_id()), 1);
-    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Hooked);
+    let city = Scenario::new().fault(fault).start().await;
+    let relic = city.relic("a").await;
+    city.charge(&relic).await.unwrap_err();
+    assert_eq!(city.sagas().await, 1, "it waits to be resumed");
+    city.pass(Duration::from_secs(31)).await;
+    assert_eq!(city.sagas().await, 0);
+    assert_eq!(city.starts(&raider("Toast").session_id()), 1);
+    assert_eq!(city.relic_now(&relic).await.status, RelicStatus::Hooked);
 }
 
 #[tokio::test(start_paused = true)]
 async fn automatic_charge_that_always_fails_is_given_up() {
-    let town = Scenario::new()
+    let city = Scenario::new()
         .rig(|rig| {
             rig.raiders.auto_charge = true;
             rig.raiders.setup = vec!["make deps".into()];
         })
         .start()
         .await;
-    town.parts.tasks.break_set_up(Some("make: no rule"));
-    let relic = town.relic("a").await;
-    let made = || town.parts.repo.count("make_sandbox");
-    town.world.nudge("horde/witness");
-    town.settle().await;
+    city.parts.tasks.break_set_up(Some("make: no rule"));
+    let relic = city.relic("a").await;
+    let made = || city.parts.repo.count("make_sandbox");
+    city.world.nudge("horde/witness");
+    city.settle().await;
     assert_eq!(made(), 1);
-    town.world.nudge("horde/witness");
-    town.pass(Duration::from_secs(9)).await;
+    city.world.nudge("horde/witness");
+    city.pass(Duration::from_secs(9)).await;
     assert_eq!(made(), 1, "it is left alone for a while");
-    town.pass(Duration::from_secs(2)).await;
+    city.pass(Duration::from_secs(2)).await;
     assert_eq!(made(), 2);
-    town.pass(Duration::from_secs(600)).await;
+    city.pass(Duration::from_secs(600)).await;
     assert_eq!(made(), 3);
-    let now = town.relic_now(&relic).await;
+    let now = city.relic_now(&relic).await;
     assert_eq!(now.status, RelicStatus::Blocked);
     assert_eq!(now.charge_failures, 3);
-    let escalations = town.escalations().await;
+    let escalations = city.escalations().await;
     assert_eq!(escalations.len(), 1);
     assert!(escalations[0].body.contains("no rule"));
-    assert!(town.parts.repo.names().is_empty());
+    assert!(city.parts.repo.names().is_empty());
 }
 
 /// An agent that always dies is quarantined, tried once more at the end of each quarantine, and gives up its slot
 /// after `keep_dirty`: its work waits for a person.
 #[tokio::test(start_paused = true)]
 async fn work_at_which_every_agent_dies_is_given_up() {
-    let town = Scenario::new().with(|city| {
+    let city = Scenario::new().with(|city| {
         // A day passes: patrols are rare.
         city.daemon.patrol_interval = Duration::from_secs(600);
         city.rigs[0].raiders.auto_charge = true;
@@ -170,89 +170,89 @@ async fn work_at_which_every_agent_dies_is_given_up() {
             harness.prompt = PromptMode::Stdin;
         }
     });
-    let town = town.start().await;
-    let relic = town.relic("a").await;
-    town.pass(Duration::from_secs(27 * 3600)).await;
-    let now = town.relic_now(&relic).await;
+    let city = city.start().await;
+    let relic = city.relic("a").await;
+    city.pass(Duration::from_secs(27 * 3600)).await;
+    let now = city.relic_now(&relic).await;
     assert_eq!(now.status, RelicStatus::Blocked);
-    assert_eq!(town.parts.repo.count("make_sandbox"), 1);
-    assert_eq!(town.starts(&raider("Toast").session_id()), 6 + 24);
-    assert_eq!(town.escalations().await.len(), 1);
-    assert!(town.parts.repo.names().is_empty());
+    assert_eq!(city.parts.repo.count("make_sandbox"), 1);
+    assert_eq!(city.starts(&raider("Toast").session_id()), 6 + 24);
+    assert_eq!(city.escalations().await.len(), 1);
+    assert!(city.parts.repo.names().is_empty());
     // A person's charge gives it fresh attempts.
-    town.charge(&relic).await.unwrap();
-    assert_eq!(town.relic_now(&relic).await.charge_failures, 0);
+    city.charge(&relic).await.unwrap();
+    assert_eq!(city.relic_now(&relic).await.charge_failures, 0);
 }
 
 /// A missing target fails before a slot is taken; other relics do not wait for it.
 #[tokio::test(start_paused = true)]
 async fn a_relic_that_cannot_be_charged_holds_up_no_other() {
-    let town = Scenario::new().rig(|rig| rig.raiders.auto_charge = true);
-    let town = town.start().await;
+    let city = Scenario::new().rig(|rig| rig.raiders.auto_charge = true);
+    let city = city.start().await;
     let gone = RepoError::NotFound("branch release".into());
-    town.parts.repo.fail_for("fetch_target", "release", gone);
-    let (bad, good) = (town.relic("a").await, town.relic("b").await);
-    let mut asked = town.relic_now(&bad).await;
+    city.parts.repo.fail_for("fetch_target", "release", gone);
+    let (bad, good) = (city.relic("a").await, city.relic("b").await);
+    let mut asked = city.relic_now(&bad).await;
     asked.target = Some("release".into());
-    town.store(move |txn| txn.put_relic(&asked)).await;
-    town.pass(Duration::from_secs(31)).await;
-    assert_eq!(town.relic_now(&good).await.status, RelicStatus::Hooked);
-    town.pass(Duration::from_secs(60)).await;
-    assert_eq!(town.relic_now(&bad).await.status, RelicStatus::Blocked);
-    assert_eq!(town.escalations().await.len(), 1);
+    city.store(move |txn| txn.put_relic(&asked)).await;
+    city.pass(Duration::from_secs(31)).await;
+    assert_eq!(city.relic_now(&good).await.status, RelicStatus::Hooked);
+    city.pass(Duration::from_secs(60)).await;
+    assert_eq!(city.relic_now(&bad).await.status, RelicStatus::Blocked);
+    assert_eq!(city.escalations().await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn transient_failure_of_a_charge_is_not_counted() {
-    let town = Scenario::new().rig(|rig| rig.raiders.auto_charge = true);
-    let town = town.start().await;
-    let relic = town.relic("a").await;
+    let city = Scenario::new().rig(|rig| rig.raiders.auto_charge = true);
+    let city = city.start().await;
+    let relic = city.relic("a").await;
     let away = RepoError::Remote("no route".into());
-    town.parts.repo.break_op("make_sandbox", away);
-    town.pass(Duration::from_secs(300)).await;
-    assert!(town.parts.repo.count("make_sandbox") > 3);
-    assert_eq!(town.relic_now(&relic).await.charge_failures, 0);
-    town.parts.repo.mend("make_sandbox");
-    town.pass(Duration::from_secs(31)).await;
-    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Hooked);
-    assert!(town.escalations().await.is_empty());
+    city.parts.repo.break_op("make_sandbox", away);
+    city.pass(Duration::from_secs(300)).await;
+    assert!(city.parts.repo.count("make_sandbox") > 3);
+    assert_eq!(city.relic_now(&relic).await.charge_failures, 0);
+    city.parts.repo.mend("make_sandbox");
+    city.pass(Duration::from_secs(31)).await;
+    assert_eq!(city.relic_now(&relic).await.status, RelicStatus::Hooked);
+    assert!(city.escalations().await.is_empty());
 }
 
 /// A person's charge is not counted, and clears the count when it succeeds.
 #[tokio::test(start_paused = true)]
 async fn only_consecutive_failures_of_automatic_charges_are_counted() {
-    let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
+    let city = Scenario::new().start().await;
+    let relic = city.relic("a").await;
     let session = raider("Toast").session_id();
     for _ in 0..4 {
         let error = StartError::Provider("no program".into());
-        town.parts.sessions.refuse_start(&session, error);
-        let error = town.charge(&relic).await.unwrap_err();
+        city.parts.sessions.refuse_start(&session, error);
+        let error = city.charge(&relic).await.unwrap_err();
         assert_eq!(error.kind, RefusalKind::Failed);
         assert!(error.message.contains("no program") && error.hint.is_some());
     }
-    let mut now = town.relic_now(&relic).await;
+    let mut now = city.relic_now(&relic).await;
     assert_eq!(now.charge_failures, 0);
     now.charge_failures = 2;
-    town.store(move |txn| txn.put_relic(&now)).await;
-    works_now(&town, &relic).await;
-    assert_eq!(town.relic_now(&relic).await.charge_failures, 0);
+    city.store(move |txn| txn.put_relic(&now)).await;
+    works_now(&city, &relic).await;
+    assert_eq!(city.relic_now(&relic).await.charge_failures, 0);
 }
 
 /// An agent may be done before its charge is completed: the journal keeps the order.
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_is_faster_than_its_charge_is_shown_in_order() {
     let fault = panics_once(FaultPoint::ChargeSessionBefore);
-    let town = Scenario::new().fault(fault).start().await;
-    let relic = town.relic("a").await;
-    town.charge(&relic).await.unwrap_err();
-    let hook = town.hook(&raider("Toast")).await.unwrap();
-    town.parts.repo.commit(&hook.raider.name);
-    town.completed(&hook.raider).await.unwrap();
-    town.pass(Duration::from_secs(31)).await;
-    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Closed);
+    let city = Scenario::new().fault(fault).start().await;
+    let relic = city.relic("a").await;
+    city.charge(&relic).await.unwrap_err();
+    let hook = city.hook(&raider("Toast")).await.unwrap();
+    city.parts.repo.commit(&hook.raider.name);
+    city.completed(&hook.raider).await.unwrap();
+    city.pass(Duration::from_secs(31)).await;
+    assert_eq!(city.relic_now(&relic).await.status, RelicStatus::Closed);
     let filter = crate::ports::relics::EventFilter::default();
-    let all = town.store(move |txn| txn.events(&filter)).await;
+    let all = city.store(move |txn| txn.events(&filter)).await;
     let told = ["raider.charged", "raider.working", "raider.done"];
     let story: Vec<_> = all
         .iter()

@@ -10,7 +10,7 @@ use crate::domain::cause::Cause;
 use crate::domain::facts::GitFacts;
 use crate::domain::other_work::OtherWork;
 use crate::domain::problem::ProblemKind;
-use crate::testing::world::{Scenario, Town};
+use crate::testing::world::{Scenario, TestCity};
 
 /// The decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,17 +56,17 @@ const TABLE: [Row; 7] = [
 ];
 
 /// Charges a raider with this sandbox.
-async fn town(change: fn(&mut GitFacts), room: bool) -> (Town, Charged) {
+async fn city(change: fn(&mut GitFacts), room: bool) -> (TestCity, Charged) {
     let most = if room { None } else { Some(0) };
     let scenario = Scenario::new().with(|city| city.retention.salvage_max = most);
-    let town = scenario.start().await;
-    let charged = town.charged("a").await;
-    town.parts.repo.change(&charged.raider.name, change);
-    (town, charged)
+    let city = scenario.start().await;
+    let charged = city.charged("a").await;
+    city.parts.repo.change(&charged.raider.name, change);
+    (city, charged)
 }
 
-async fn target(town: &Town, charged: &Charged) -> NukeTarget {
-    let hook = town.hook(&charged.raider).await.unwrap();
+async fn target(city: &TestCity, charged: &Charged) -> NukeTarget {
+    let hook = city.hook(&charged.raider).await.unwrap();
     NukeTarget::of(&hook, Cause::Operator)
 }
 
@@ -79,10 +79,10 @@ fn refused(kind: RefusalKind) -> Fate {
 }
 
 /// Returns the decision, from what is left.
-fn done(town: &Town) -> Fate {
+fn done(city: &TestCity) -> Fate {
     match (
-        town.parts.repo.names().is_empty(),
-        town.parts.repo.count("salvage"),
+        city.parts.repo.names().is_empty(),
+        city.parts.repo.count("salvage"),
     ) {
         (true, 0) => Goes,
         (true, _) => Saved,
@@ -95,18 +95,18 @@ async fn all_of_them_come_to_the_same() {
     let full = ProblemKind::SalvageFull.to_string();
     for (n, (change, with, without)) in TABLE.into_iter().enumerate() {
         for (room, fate) in [(true, with), (false, without)] {
-            let (town, charged) = town(change, room).await;
-            let target = target(&town, &charged).await;
+            let (city, charged) = city(change, room).await;
+            let target = target(&city, &charged).await;
             let row = format!("row {n}, room {room}");
-            let judged = match nuke::permitted(&town.world, target.clone()).await {
+            let judged = match nuke::permitted(&city.world, target.clone()).await {
                 Err(why) => refused(why.kind),
-                Ok(_) => match nuke::check(&town.world, &target).await.unwrap().is_empty() {
+                Ok(_) => match nuke::check(&city.world, &target).await.unwrap().is_empty() {
                     true => Goes,
                     false => Saved,
                 },
             };
             assert_eq!(judged, fate, "the judgement, {row}");
-            let told = nuke::rehearse(&town.world, &target, false).await.unwrap();
+            let told = nuke::rehearse(&city.world, &target, false).await.unwrap();
             let said = match told.would {
                 nuke::Would::Nuke => Goes,
                 nuke::Would::Salvage => Saved,
@@ -115,16 +115,16 @@ async fn all_of_them_come_to_the_same() {
             };
             assert_eq!(said, fate, "the rehearsal, {row}");
             assert_eq!(told.safe, matches!(fate, Goes | Saved), "{row}");
-            let nuked = match town.nuke(&charged.raider, false).await {
+            let nuked = match city.nuke(&charged.raider, false).await {
                 Ok(nuked) if nuked.salvage.is_some() => Saved,
                 Ok(_) => Goes,
                 Err(why) => refused(why.kind),
             };
             assert_eq!(nuked, fate, "the nuke, {row}");
             let goes = matches!(fate, Goes | Saved);
-            assert_eq!(town.runs(&charged.session), !goes, "{row}");
+            assert_eq!(city.runs(&charged.session), !goes, "{row}");
             assert_eq!(
-                town.starts(&charged.session),
+                city.starts(&charged.session),
                 1,
                 "nobody lost its session, {row}"
             );
@@ -142,22 +142,22 @@ async fn so_they_do_where_salvage_is_asked_for() {
                 (_, true) => Saved,
                 (_, false) => NoRoom,
             };
-            let (town, charged) = town(change, room).await;
-            let target = target(&town, &charged).await;
+            let (city, charged) = city(change, room).await;
+            let target = target(&city, &charged).await;
             let row = format!("row {n}, room {room}");
-            let told = nuke::rehearse(&town.world, &target, true).await.unwrap();
+            let told = nuke::rehearse(&city.world, &target, true).await.unwrap();
             let would = match fate {
                 Goes => nuke::Would::Nuke,
                 Saved => nuke::Would::Salvage,
                 Kept | NoRoom => nuke::Would::Refuse,
             };
             assert_eq!(told.would, would, "the rehearsal, {row}");
-            let nuked = match town.nuke(&charged.raider, true).await {
-                Ok(_) => done(&town),
+            let nuked = match city.nuke(&charged.raider, true).await {
+                Ok(_) => done(&city),
                 Err(why) => refused(why.kind),
             };
             assert_eq!(nuked, fate, "the nuke, {row}");
-            assert_eq!(town.starts(&charged.session), 1, "{row}");
+            assert_eq!(city.starts(&charged.session), 1, "{row}");
         }
     }
 }
@@ -167,13 +167,13 @@ async fn so_they_do_where_salvage_is_asked_for() {
 async fn patrol_acts_as_the_rehearsal_announced() {
     for (n, (change, with, without)) in TABLE.into_iter().enumerate() {
         for (room, fate) in [(true, with), (false, without)] {
-            let (town, charged) = town(change, room).await;
-            unhook(&town, &charged).await;
-            town.pass(GROWN + PATROL * 2).await;
+            let (city, charged) = city(change, room).await;
+            unhook(&city, &charged).await;
+            city.pass(GROWN + PATROL * 2).await;
             let stays = if fate == NoRoom { Kept } else { fate };
-            assert_eq!(done(&town), stays, "row {n}, room {room}");
-            let told = !town.escalations().await.is_empty();
-            assert_eq!(told, stays == Kept, "row {n}, room {room}");
+            assert_eq!(done(&city), stays, "row {n}, room {room}");
+            let escalations = !city.escalations().await.is_empty();
+            assert_eq!(escalations, stays == Kept, "row {n}, room {room}");
         }
     }
 }

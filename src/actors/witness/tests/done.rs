@@ -11,103 +11,103 @@ use crate::domain::merge::MrState;
 use crate::domain::message::{self, Body, RaiderDone};
 use crate::domain::relic::{Exit, RelicStatus};
 use crate::ports::repo::RepoError;
-use crate::testing::world::{MOMENT, Scenario, Town, completion, rig};
+use crate::testing::world::{MOMENT, Scenario, TestCity, completion, rig};
 
 const SECOND: Duration = Duration::from_secs(1);
 const PATROL: Duration = Duration::from_secs(31);
 
-async fn closed(town: &Town, relic: &crate::domain::ids::RelicId) -> bool {
-    town.relic_now(relic).await.status == RelicStatus::Closed
+async fn closed(city: &TestCity, relic: &crate::domain::ids::RelicId) -> bool {
+    city.relic_now(relic).await.status == RelicStatus::Closed
 }
 
 #[tokio::test(start_paused = true)]
 async fn done_work_lands_and_nothing_of_the_raider_is_left() {
-    let (town, charged) = Scenario::at_work().await;
-    let accepted = town.completed(&charged.raider).await.unwrap();
-    town.settle().await;
-    assert!(closed(&town, &charged.relic).await);
-    assert!(town.parts.repo.has_landed(&accepted.head));
-    assert!(town.parts.repo.names().is_empty());
-    assert!(town.parts.repo.remote_branches().is_empty());
-    assert!(town.parts.repo.pins().is_empty());
-    assert!(town.parts.sessions.running().is_empty());
-    assert!(town.parts.repo.salvages().is_empty());
+    let (city, charged) = Scenario::at_work().await;
+    let accepted = city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    assert!(closed(&city, &charged.relic).await);
+    assert!(city.parts.repo.has_landed(&accepted.head));
+    assert!(city.parts.repo.names().is_empty());
+    assert!(city.parts.repo.remote_branches().is_empty());
+    assert!(city.parts.repo.pins().is_empty());
+    assert!(city.parts.sessions.running().is_empty());
+    assert!(city.parts.repo.salvages().is_empty());
     let id = ChildId::Raider(charged.raider);
-    assert!(town.view(&id).await.is_none());
-    assert_eq!(town.sagas().await, 0);
-    assert!(town.escalations().await.is_empty());
+    assert!(city.view(&id).await.is_none());
+    assert_eq!(city.sagas().await, 0);
+    assert!(city.escalations().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_push_that_fails_is_tried_again_with_back_off_and_told_once() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let error = RepoError::Remote("no route".into());
-    town.parts.repo.break_op("push_branch", error);
-    town.completed(&charged.raider).await.unwrap();
+    city.parts.repo.break_op("push_branch", error);
+    city.completed(&charged.raider).await.unwrap();
     for (tries, wait) in [(1, 1), (2, 2), (3, 4), (4, 8)] {
-        town.settle().await;
-        assert_eq!(town.parts.repo.count("push_branch"), tries);
-        town.pass(SECOND * wait - MOMENT * 2).await;
-        assert_eq!(town.parts.repo.count("push_branch"), tries, "too early");
-        town.pass(MOMENT).await;
+        city.settle().await;
+        assert_eq!(city.parts.repo.count("push_branch"), tries);
+        city.pass(SECOND * wait - MOMENT * 2).await;
+        assert_eq!(city.parts.repo.count("push_branch"), tries, "too early");
+        city.pass(MOMENT).await;
     }
-    let sagas = town.store(|txn| txn.sagas(None)).await;
+    let sagas = city.store(|txn| txn.sagas(None)).await;
     let blocked = sagas[0].push_error().unwrap();
     assert!(blocked.contains("no route"), "{blocked}");
-    assert_eq!(town.events(EventType::RaiderPushBlocked).await.len(), 1);
+    assert_eq!(city.events(EventType::RaiderPushBlocked).await.len(), 1);
     // A blocked push is no zombie: the session runs on.
-    town.pass(PATROL * 5).await;
-    assert!(town.runs(&charged.session));
-    assert!(town.mr(&charged.relic).await.is_none());
-    town.parts.repo.mend("push_branch");
-    town.pass(SECOND * 600).await;
-    assert!(closed(&town, &charged.relic).await);
-    assert_eq!(town.events(EventType::RaiderPushBlocked).await.len(), 1);
+    city.pass(PATROL * 5).await;
+    assert!(city.runs(&charged.session));
+    assert!(city.mr(&charged.relic).await.is_none());
+    city.parts.repo.mend("push_branch");
+    city.pass(SECOND * 600).await;
+    assert!(closed(&city, &charged.relic).await);
+    assert_eq!(city.events(EventType::RaiderPushBlocked).await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn done_twice_is_done_once() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let (first, second) = tokio::join!(
-        town.completed(&charged.raider),
-        town.completed(&charged.raider)
+        city.completed(&charged.raider),
+        city.completed(&charged.raider)
     );
     let already = [first.unwrap().already, second.unwrap().already];
     assert_eq!(already.iter().filter(|again| **again).count(), 1);
-    town.settle().await;
-    assert_eq!(town.events(EventType::RaiderDone).await.len(), 1);
-    assert_eq!(town.events(EventType::MrQueued).await.len(), 1);
-    assert!(closed(&town, &charged.relic).await);
+    city.settle().await;
+    assert_eq!(city.events(EventType::RaiderDone).await.len(), 1);
+    assert_eq!(city.events(EventType::MrQueued).await.len(), 1);
+    assert!(closed(&city, &charged.relic).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn done_is_refused_on_a_dirty_tree_without_commits_and_of_another_incarnation() {
-    let town = Scenario::new().start().await;
-    let charged = town.charged("a").await;
-    let none = town.completed(&charged.raider).await.unwrap_err();
+    let city = Scenario::new().start().await;
+    let charged = city.charged("a").await;
+    let none = city.completed(&charged.raider).await.unwrap_err();
     assert_eq!(none.kind, RefusalKind::NoCommits);
-    town.parts.repo.commit(&charged.raider.name);
-    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    let dirty = town.completed(&charged.raider).await.unwrap_err();
+    city.parts.repo.commit(&charged.raider.name);
+    city.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    let dirty = city.completed(&charged.raider).await.unwrap_err();
     assert_eq!(dirty.kind, RefusalKind::WorkAtRisk);
     let named = dirty.losses.iter().any(|line| line.contains("wip.txt"));
     assert!(named, "{:?}", dirty.losses);
     let mut stale = completion(&charged.raider);
     stale.incarnation = Some(Incarnation(charged.incarnation.0 + 1));
-    let stale = town.done(stale).await.unwrap_err();
+    let stale = city.done(stale).await.unwrap_err();
     assert_eq!(stale.kind, RefusalKind::Conflict);
-    assert_eq!(town.sagas().await, 0);
-    assert!(town.hook(&charged.raider).await.unwrap().done.is_none());
+    assert_eq!(city.sagas().await, 0);
+    assert!(city.hook(&charged.raider).await.unwrap().done.is_none());
 }
 
 /// A remote may refuse such commits, unnoticed by the agent.
 #[tokio::test(start_paused = true)]
 async fn done_is_refused_with_commits_that_git_would_not_make_until_they_are_made_anew() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let why = "1234abcd: .git in a tree";
     let error = RepoError::Rejected(why.into());
-    town.parts.repo.break_op("fit", error);
-    let refused = town.completed(&charged.raider).await.unwrap_err();
+    city.parts.repo.break_op("fit", error);
+    let refused = city.completed(&charged.raider).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::BadRequest);
     assert!(refused.message.contains(why), "{refused}");
     assert!(
@@ -115,11 +115,11 @@ async fn done_is_refused_with_commits_that_git_would_not_make_until_they_are_mad
             .hint
             .is_some_and(|hint| hint.contains("git reset --soft"))
     );
-    assert_eq!(town.sagas().await, 0);
-    town.parts.repo.mend("fit");
-    town.completed(&charged.raider).await.unwrap();
-    town.settle().await;
-    assert!(closed(&town, &charged.relic).await);
+    assert_eq!(city.sagas().await, 0);
+    city.parts.repo.mend("fit");
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    assert!(closed(&city, &charged.relic).await);
 }
 
 fn raider_done(charged: &crate::actors::mail::Charged) -> RaiderDone {
@@ -136,63 +136,63 @@ fn raider_done(charged: &crate::actors::mail::Charged) -> RaiderDone {
     }
 }
 
-async fn send(town: &Town, to: String, body: Body) {
-    town.store(move |txn| txn.send("test", &to, body.clone()))
+async fn send(city: &TestCity, to: String, body: Body) {
+    city.store(move |txn| txn.send("test", &to, body.clone()))
         .await;
-    town.pass(PATROL).await;
+    city.pass(PATROL).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn polecat_done_of_another_incarnation_is_void() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let mut old = raider_done(&charged);
     old.incarnation = Incarnation(charged.incarnation.0 + 7);
-    send(&town, message::witness(&rig()), Body::RaiderDone(old)).await;
-    assert!(town.runs(&charged.session));
-    assert!(town.mr(&charged.relic).await.is_none());
+    send(&city, message::witness(&rig()), Body::RaiderDone(old)).await;
+    assert!(city.runs(&charged.session));
+    assert!(city.mr(&charged.relic).await.is_none());
     let inbox = |txn: &mut dyn crate::ports::relics::Txn| txn.inbox("horde/witness");
-    assert!(town.store(inbox).await.is_empty(), "it is dealt with");
+    assert!(city.store(inbox).await.is_empty(), "it is dealt with");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tree_that_got_dirty_after_done_is_escalated_once_and_kept() {
-    let (town, charged) = Scenario::at_work().await;
-    let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
-    town.parts.repo.interlude("push_branch", move || {
+    let (city, charged) = Scenario::at_work().await;
+    let (repo, name) = (city.parts.repo.clone(), charged.raider.name.clone());
+    city.parts.repo.interlude("push_branch", move || {
         repo.dirty(&name, "late.txt");
     });
-    town.completed(&charged.raider).await.unwrap();
-    town.pass(PATROL * 10).await;
-    assert_eq!(town.escalations().await.len(), 1);
-    let sent = town.events(EventType::MessageSent).await;
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(PATROL * 10).await;
+    assert_eq!(city.escalations().await.len(), 1);
+    let sent = city.events(EventType::MessageSent).await;
     let types: Vec<_> = sent
         .iter()
         .map(|event| event.data["type"].clone())
         .collect();
     assert_eq!(types, ["POLECAT_DONE", "RECOVERY_NEEDED"], "said once");
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
-    let mr = town.mr(&charged.relic).await.unwrap();
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
+    let mr = city.mr(&charged.relic).await.unwrap();
     assert_eq!(mr.state, MrState::Reviewing);
     // It is cleaned up by hand.
-    town.parts
+    city.parts
         .repo
         .change(&charged.raider.name, |facts| facts.dirty.clear());
-    town.pass(PATROL).await;
-    assert!(closed(&town, &charged.relic).await);
-    let settled = town.events(EventType::EscalationAcked).await;
+    city.pass(PATROL).await;
+    assert!(closed(&city, &charged.relic).await);
+    let settled = city.events(EventType::EscalationAcked).await;
     // By the end of the sandbox or by the merge, whichever the shaman sees first.
     assert_eq!(settled.len(), 1);
-    assert_eq!(town.escalations().await[0].status, RelicStatus::Closed);
+    assert_eq!(city.escalations().await[0].status, RelicStatus::Closed);
 }
 
 /// Only the raider's branch is pushed and measured again.
 #[tokio::test(start_paused = true)]
 async fn done_is_refused_on_another_branch_and_on_none() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     for branch in [Some("other".to_owned()), None] {
         let change = |facts: &mut crate::domain::facts::GitFacts| facts.branch = branch.clone();
-        town.parts.repo.change(&charged.raider.name, change);
-        let refused = town.completed(&charged.raider).await.unwrap_err();
+        city.parts.repo.change(&charged.raider.name, change);
+        let refused = city.completed(&charged.raider).await.unwrap_err();
         assert_eq!(refused.kind, RefusalKind::BadRequest);
         assert!(refused.message.contains(&charged.branch), "{refused}");
         // Its agent has renamed or deleted the branch.
@@ -203,59 +203,59 @@ async fn done_is_refused_on_another_branch_and_on_none() {
         };
         assert!(hint.contains(&way), "{hint}");
     }
-    town.parts.repo.leave_branch(&charged.branch, false);
-    let refused = town.completed(&charged.raider).await.unwrap_err();
+    city.parts.repo.leave_branch(&charged.branch, false);
+    let refused = city.completed(&charged.raider).await.unwrap_err();
     let way = format!("git checkout {} && git merge", charged.branch);
     assert!(refused.hint.as_ref().unwrap().contains(&way), "{refused:?}");
-    assert!(town.mr(&charged.relic).await.is_none());
+    assert!(city.mr(&charged.relic).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_head_that_moved_after_done_is_pushed_again_and_lands() {
-    let (town, charged) = Scenario::at_work().await;
-    let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
+    let (city, charged) = Scenario::at_work().await;
+    let (repo, name) = (city.parts.repo.clone(), charged.raider.name.clone());
     let moved = std::sync::Mutex::new(None);
     let moved = std::sync::Arc::new(moved);
     let seen = moved.clone();
-    town.parts.repo.interlude("push_branch", move || {
+    city.parts.repo.interlude("push_branch", move || {
         seen.lock()
             .unwrap()
             .get_or_insert_with(|| repo.commit(&name));
     });
-    let accepted = town.completed(&charged.raider).await.unwrap();
-    town.settle().await;
+    let accepted = city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
     let later = moved.lock().unwrap().clone().unwrap();
     assert_ne!(accepted.head, later);
-    assert!(town.parts.repo.has_landed(&later));
-    assert!(closed(&town, &charged.relic).await);
-    assert_eq!(town.mr(&charged.relic).await.unwrap().head, later);
+    assert!(city.parts.repo.has_landed(&later));
+    assert!(closed(&city, &charged.relic).await);
+    assert_eq!(city.mr(&charged.relic).await.unwrap().head, later);
 }
 
 /// POLECAT_DONE alone is not enough: a head that the remote lacks is pushed again before MERGE_READY.
 #[tokio::test(start_paused = true)]
 async fn a_branch_that_vanished_from_the_remote_is_pushed_again() {
-    let (town, charged) = Scenario::at_work().await;
-    let (repo, branch) = (town.parts.repo.clone(), charged.branch.clone());
+    let (city, charged) = Scenario::at_work().await;
+    let (repo, branch) = (city.parts.repo.clone(), charged.branch.clone());
     let dropped = AtomicUsize::new(0);
-    town.parts.repo.interlude("measure", move || {
+    city.parts.repo.interlude("measure", move || {
         let pushed = repo.count("push_branch") == 1;
         if pushed && dropped.fetch_add(1, Ordering::Relaxed) == 0 {
             repo.drop_remote(&branch);
         }
     });
-    town.completed(&charged.raider).await.unwrap();
-    town.settle().await;
-    assert_eq!(town.parts.repo.count("push_branch"), 2);
-    assert!(closed(&town, &charged.relic).await);
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    assert_eq!(city.parts.repo.count("push_branch"), 2);
+    assert!(closed(&city, &charged.relic).await);
 }
 
 /// Only the declared branch lands. If an agent moves on to another branch while its own cannot be pushed, the other
 /// does not land, and a person is told.
 #[tokio::test(start_paused = true)]
 async fn another_branch_that_is_checked_out_after_done_is_not_landed() {
-    let (town, charged) = Scenario::at_work().await;
-    let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
-    town.parts.repo.interlude("push_branch", move || {
+    let (city, charged) = Scenario::at_work().await;
+    let (repo, name) = (city.parts.repo.clone(), charged.raider.name.clone());
+    city.parts.repo.interlude("push_branch", move || {
         repo.change(&name, |facts| {
             facts.branch = Some("develop".into());
             facts.head = Oid::new("d".repeat(40)).unwrap();
@@ -263,26 +263,26 @@ async fn another_branch_that_is_checked_out_after_done_is_not_landed() {
             facts.head_reachable = true;
         });
     });
-    town.completed(&charged.raider).await.unwrap();
-    town.pass(PATROL * 3).await;
-    assert_eq!(town.parts.repo.landings(), 0);
-    assert_eq!(town.parts.repo.count("push_branch"), 1, "its own");
-    assert_eq!(town.escalations().await.len(), 1);
-    assert!(!closed(&town, &charged.relic).await);
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(PATROL * 3).await;
+    assert_eq!(city.parts.repo.landings(), 0);
+    assert_eq!(city.parts.repo.count("push_branch"), 1, "its own");
+    assert_eq!(city.escalations().await.len(), 1);
+    assert!(!closed(&city, &charged.relic).await);
     let name = charged.raider.name.to_string();
-    assert!(town.parts.repo.names().contains(&name), "it is kept");
+    assert!(city.parts.repo.names().contains(&name), "it is kept");
 }
 
 /// The branch was reset to its base: landing nothing does not finish its relic.
 #[tokio::test(start_paused = true)]
 async fn a_branch_without_commits_after_done_is_escalated_not_closed() {
-    let (town, charged) = Scenario::at_work().await;
-    town.loses_commits_during_its_push(&charged).await;
-    town.completed(&charged.raider).await.unwrap();
-    town.pass(PATROL * 3).await;
-    assert!(!closed(&town, &charged.relic).await);
-    assert_eq!(town.escalations().await.len(), 1);
-    assert_eq!(town.parts.repo.landings(), 0);
+    let (city, charged) = Scenario::at_work().await;
+    city.loses_commits_during_its_push(&charged).await;
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(PATROL * 3).await;
+    assert!(!closed(&city, &charged.relic).await);
+    assert_eq!(city.escalations().await.len(), 1);
+    assert_eq!(city.parts.repo.landings(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -291,86 +291,86 @@ async fn stuck_and_deferred_work_is_pushed_and_waits() {
         (Exit::Escalated, RelicStatus::Blocked),
         (Exit::Deferred, RelicStatus::Deferred),
     ] {
-        let (town, charged) = Scenario::at_work().await;
+        let (city, charged) = Scenario::at_work().await;
         let mut request = completion(&charged.raider);
         request.exit = exit;
         request.reason = Some("no key".into());
-        town.done(request).await.unwrap();
-        town.settle().await;
-        let relic = town.relic_now(&charged.relic).await;
+        city.done(request).await.unwrap();
+        city.settle().await;
+        let relic = city.relic_now(&charged.relic).await;
         assert_eq!(relic.status, status);
         assert_eq!(relic.branch.as_ref(), Some(&charged.branch));
-        assert!(town.parts.repo.remote(&charged.branch).is_some());
-        assert!(town.parts.repo.names().is_empty(), "pushed and clean");
+        assert!(city.parts.repo.remote(&charged.branch).is_some());
+        assert!(city.parts.repo.names().is_empty(), "pushed and clean");
         let called = usize::from(exit == Exit::Escalated);
-        assert_eq!(town.escalations().await.len(), called);
+        assert_eq!(city.escalations().await.len(), called);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn merge_request_tells_on_which_tip_of_the_target_its_work_began_and_none_for_a_branch_taken_up_again()
  {
-    let (town, charged) = Scenario::at_work().await;
-    let first = town.hook(&charged.raider).await.unwrap();
+    let (city, charged) = Scenario::at_work().await;
+    let first = city.hook(&charged.raider).await.unwrap();
     assert!(first.from_target);
-    town.completed(&charged.raider).await.unwrap();
-    town.settle().await;
-    let landed = town.mr(&charged.relic).await.unwrap();
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    let landed = city.mr(&charged.relic).await.unwrap();
     assert_eq!(landed.began, Some(first.base));
-    let charged = town.worker("b").await;
+    let charged = city.worker("b").await;
     let mut request = completion(&charged.raider);
     (request.exit, request.reason) = (Exit::Escalated, Some("no key".into()));
-    town.done(request).await.unwrap();
-    town.settle().await;
-    let mut relic = town.relic_now(&charged.relic).await;
+    city.done(request).await.unwrap();
+    city.settle().await;
+    let mut relic = city.relic_now(&charged.relic).await;
     relic.status = RelicStatus::Open;
-    town.store(move |txn| txn.put_relic(&relic)).await;
-    let again = town.charge(&charged.relic).await.unwrap();
-    assert!(!town.hook(&again.raider).await.unwrap().from_target);
-    town.parts.repo.commit(&again.raider.name);
-    town.completed(&again.raider).await.unwrap();
-    town.settle().await;
-    let landed = town.mr(&charged.relic).await.unwrap();
+    city.store(move |txn| txn.put_relic(&relic)).await;
+    let again = city.charge(&charged.relic).await.unwrap();
+    assert!(!city.hook(&again.raider).await.unwrap().from_target);
+    city.parts.repo.commit(&again.raider.name);
+    city.completed(&again.raider).await.unwrap();
+    city.settle().await;
+    let landed = city.mr(&charged.relic).await.unwrap();
     assert_eq!(landed.began, None);
 }
 
 /// Commits after a no-change completion are neither lost nor ignored.
 #[tokio::test(start_paused = true)]
 async fn commits_after_a_no_change_completion_are_escalated_not_closed() {
-    let town = Scenario::new().start().await;
-    let charged = town.charged("a").await;
-    let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
+    let city = Scenario::new().start().await;
+    let charged = city.charged("a").await;
+    let (repo, name) = (city.parts.repo.clone(), charged.raider.name.clone());
     let (looks, later) = (AtomicUsize::new(0), Arc::new(Mutex::new(None)));
     let made = Arc::clone(&later);
-    town.parts.repo.interlude("measure", move || {
+    city.parts.repo.interlude("measure", move || {
         if looks.fetch_add(1, Ordering::SeqCst) == 1 {
             *made.lock().unwrap() = Some(repo.commit(&name));
         }
     });
     let mut request = completion(&charged.raider);
     (request.no_change, request.reason) = (true, Some("it works".into()));
-    town.done(request).await.unwrap();
-    town.pass(PATROL * 3).await;
+    city.done(request).await.unwrap();
+    city.pass(PATROL * 3).await;
     assert!(later.lock().unwrap().is_some());
-    assert!(!closed(&town, &charged.relic).await);
-    assert_eq!(town.escalations().await.len(), 1);
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    assert!(!closed(&city, &charged.relic).await);
+    assert_eq!(city.escalations().await.len(), 1);
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn while_a_person_must_look_nothing_is_measured() {
-    let town = Scenario::new()
+    let city = Scenario::new()
         .rig(|rig| rig.forge.review_human = true)
         .start()
         .await;
-    let charged = town.worker("a").await;
-    town.completed(&charged.raider).await.unwrap();
-    town.settle().await;
-    let mr = town.mr(&charged.relic).await.unwrap();
+    let charged = city.worker("a").await;
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    let mr = city.mr(&charged.relic).await.unwrap();
     assert_eq!(mr.state, MrState::Reviewing);
-    let asked = |op| town.parts.repo.count(op);
+    let asked = |op| city.parts.repo.count(op);
     let before = (asked("measure"), asked("remote_head"));
-    town.pass(PATROL * 10).await;
+    city.pass(PATROL * 10).await;
     assert_eq!((asked("measure"), asked("remote_head")), before);
 }
 
@@ -382,21 +382,21 @@ async fn a_cleanup_report_that_is_wrong_is_recorded() {
         (CleanupStatus::Clean, true),
         (CleanupStatus::HasStash, false),
     ] {
-        let (town, charged) = Scenario::at_work().await;
+        let (city, charged) = Scenario::at_work().await;
         let stash = |facts: &mut crate::domain::facts::GitFacts| facts.stashes.push("wip".into());
-        town.parts.repo.change(&charged.raider.name, stash);
+        city.parts.repo.change(&charged.raider.name, stash);
         let mut request = completion(&charged.raider);
         request.cleanup_status = Some(reported);
-        town.done(request).await.unwrap();
-        town.settle().await;
-        let said = town.events(EventType::CleanupStatusMismatch).await;
-        assert_eq!(said.len(), usize::from(wrong), "{reported:?}");
+        city.done(request).await.unwrap();
+        city.settle().await;
+        let events = city.events(EventType::CleanupStatusMismatch).await;
+        assert_eq!(events.len(), usize::from(wrong), "{reported:?}");
         if wrong {
-            assert_eq!(said[0].data["reported"], "clean");
-            assert_eq!(said[0].data["measured"], "has_stash");
+            assert_eq!(events[0].data["reported"], "clean");
+            assert_eq!(events[0].data["measured"], "has_stash");
         }
         assert_eq!(
-            town.parts.repo.names(),
+            city.parts.repo.names(),
             ["Toast"],
             "what git says is acted on"
         );
@@ -407,24 +407,24 @@ async fn a_cleanup_report_that_is_wrong_is_recorded() {
 #[tokio::test(start_paused = true)]
 async fn a_cleanup_report_is_compared_before_it_is_refused_and_when_it_is_validated() {
     use crate::domain::nuke::CleanupStatus;
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let name = charged.raider.name.clone();
     let mut request = completion(&charged.raider);
     request.cleanup_status = Some(CleanupStatus::Clean);
-    town.parts.repo.dirty(&name, "wip.txt");
-    town.done(request.clone()).await.unwrap_err();
-    town.settle().await;
-    let said = town.events(EventType::CleanupStatusMismatch).await;
-    assert_eq!(said.len(), 1);
-    assert_eq!(said[0].data["measured"], "has_uncommitted");
+    city.parts.repo.dirty(&name, "wip.txt");
+    city.done(request.clone()).await.unwrap_err();
+    city.settle().await;
+    let events = city.events(EventType::CleanupStatusMismatch).await;
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0].data["measured"], "has_uncommitted");
     // Journalled asynchronously, at this moment at the latest. The same report at the same moment would be identical.
-    town.settle().await;
-    town.parts.repo.change(&name, |facts| facts.dirty.clear());
-    let repo = Arc::clone(&town.parts.repo);
+    city.settle().await;
+    city.parts.repo.change(&name, |facts| facts.dirty.clear());
+    let repo = Arc::clone(&city.parts.repo);
     let late = move || repo.dirty(&name, "late.txt");
-    town.parts.repo.interlude("push_branch", late);
-    town.done(request).await.unwrap();
-    town.pass(PATROL * 5).await;
-    let said = town.events(EventType::CleanupStatusMismatch).await;
-    assert_eq!(said.len(), 2, "once more");
+    city.parts.repo.interlude("push_branch", late);
+    city.done(request).await.unwrap();
+    city.pass(PATROL * 5).await;
+    let events = city.events(EventType::CleanupStatusMismatch).await;
+    assert_eq!(events.len(), 2, "once more");
 }

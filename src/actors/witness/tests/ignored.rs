@@ -15,74 +15,74 @@ use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
 use crate::domain::saga::FaultPoint;
 use crate::ports::repo::RepoError;
-use crate::testing::world::{Scenario, Town};
+use crate::testing::world::{Scenario, TestCity};
 
 /// Charges a raider without work that has an ignored file.
-async fn secretive(town: &Town) -> Charged {
-    let charged = town.charged("a").await;
-    town.parts.repo.ignore(&charged.raider.name, ".env");
+async fn secretive(city: &TestCity) -> Charged {
+    let charged = city.charged("a").await;
+    city.parts.repo.ignore(&charged.raider.name, ".env");
     charged
 }
 
 /// Returns the data of the only removal.
-async fn removal_data(town: &Town) -> Value {
-    let mut nuked = town.events(EventType::RaiderNuked).await;
+async fn removal_data(city: &TestCity) -> Value {
+    let mut nuked = city.events(EventType::RaiderNuked).await;
     assert_eq!(nuked.len(), 1);
     nuked.remove(0).data
 }
 
-async fn rehearsed(town: &Town, charged: &Charged) -> Value {
-    let hook = town.hook(&charged.raider).await.unwrap();
+async fn rehearsed(city: &TestCity, charged: &Charged) -> Value {
+    let hook = city.hook(&charged.raider).await.unwrap();
     let target = NukeTarget::of(&hook, Cause::Operator);
-    let would = nuke::rehearse(&town.world, &target, false).await.unwrap();
+    let would = nuke::rehearse(&city.world, &target, false).await.unwrap();
     serde_json::to_value(would).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn ignored_files_are_listed_before_and_after_a_clean_sandbox_is_removed() {
-    let town = Scenario::new().start().await;
-    let charged = secretive(&town).await;
-    let would = rehearsed(&town, &charged).await;
+    let city = Scenario::new().start().await;
+    let charged = secretive(&city).await;
+    let would = rehearsed(&city, &charged).await;
     assert_eq!(would["safe"], true, "they hold up nothing");
     assert_eq!(would["ignored"], json!([".env"]));
-    let nuked = town.nuke(&charged.raider, false).await.unwrap();
+    let nuked = city.nuke(&charged.raider, false).await.unwrap();
     let nuked = serde_json::to_value(nuked).unwrap();
     assert_eq!(nuked["ignored"], json!([".env"]));
-    let event = removal_data(&town).await;
+    let event = removal_data(&city).await;
     assert_eq!(event["ignored"], json!([".env"]));
     assert_eq!(event["incarnation"], 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_names_them_beside_the_work() {
-    let town = Scenario::new().start().await;
-    let charged = secretive(&town).await;
-    town.parts.repo.dirty(&charged.raider.name, "notes.txt");
-    let refused = town.nuke(&charged.raider, false).await.unwrap_err();
+    let city = Scenario::new().start().await;
+    let charged = secretive(&city).await;
+    city.parts.repo.dirty(&charged.raider.name, "notes.txt");
+    let refused = city.nuke(&charged.raider, false).await.unwrap_err();
     let losses = [
         "uncommitted: notes.txt",
         "ignored files, which salvage does not keep: .env",
     ];
     assert_eq!(refused.losses, losses);
-    let would = rehearsed(&town, &charged).await;
+    let would = rehearsed(&city, &charged).await;
     assert_eq!(would["losses"], json!(["uncommitted: notes.txt"]));
     assert_eq!(would["ignored"], json!([".env"]));
-    town.nuke(&charged.raider, true).await.unwrap();
-    assert_eq!(town.parts.repo.salvages()[0].ignored, [".env"]);
-    assert_eq!(removal_data(&town).await["ignored"], json!([".env"]));
+    city.nuke(&charged.raider, true).await.unwrap();
+    assert_eq!(city.parts.repo.salvages()[0].ignored, [".env"]);
+    assert_eq!(removal_data(&city).await["ignored"], json!([".env"]));
 }
 
 /// An unknown list is not an empty list.
 #[tokio::test(start_paused = true)]
 async fn unknown_list_of_ignored_files_is_not_an_empty_one() {
-    let town = Scenario::new().start().await;
-    let charged = secretive(&town).await;
+    let city = Scenario::new().start().await;
+    let charged = secretive(&city).await;
     let broken = RepoError::Failed("the index is damaged".into());
-    town.parts.repo.break_op("measure", broken);
-    let would = rehearsed(&town, &charged).await;
+    city.parts.repo.break_op("measure", broken);
+    let would = rehearsed(&city, &charged).await;
     assert_eq!(would["ignored"], Value::Null);
     assert_eq!(would["ignored_unknown"], "the index is damaged");
-    let refused = town.nuke(&charged.raider, false).await.unwrap_err();
+    let refused = city.nuke(&charged.raider, false).await.unwrap_err();
     assert!(refused.losses[1].contains("unknown"), "{refused:?}");
 }
 
@@ -90,24 +90,24 @@ async fn unknown_list_of_ignored_files_is_not_an_empty_one() {
 #[tokio::test(start_paused = true)]
 async fn the_witness_names_them_when_it_removes() {
     let scenario = fragile().rig(|rig| rig.witness.keep_dirty = GROWN);
-    let town = scenario.start().await;
-    let charged = secretive(&town).await;
-    exhaust(&town, &charged).await;
-    town.pass_hours(Duration::from_secs(3600)).await;
-    assert!(town.parts.repo.names().is_empty());
-    let event = removal_data(&town).await;
+    let city = scenario.start().await;
+    let charged = secretive(&city).await;
+    exhaust(&city, &charged).await;
+    city.pass_hours(Duration::from_secs(3600)).await;
+    assert!(city.parts.repo.names().is_empty());
+    let event = removal_data(&city).await;
     assert_eq!(event["ignored"], json!([".env"]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn done_work_goes_with_them_named() {
-    let town = Scenario::new().start().await;
-    let charged = secretive(&town).await;
-    town.parts.repo.commit(&charged.raider.name);
-    town.completed(&charged.raider).await.unwrap();
-    town.settle().await;
-    assert!(town.parts.repo.names().is_empty());
-    assert_eq!(removal_data(&town).await["ignored"], json!([".env"]));
+    let city = Scenario::new().start().await;
+    let charged = secretive(&city).await;
+    city.parts.repo.commit(&charged.raider.name);
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    assert!(city.parts.repo.names().is_empty());
+    assert_eq!(removal_data(&city).await["ignored"], json!([".env"]));
 }
 
 /// After the removal they cannot be listed: the earlier list is journalled.
@@ -119,10 +119,10 @@ async fn a_removal_that_was_interrupted_still_names_them() {
             panic!("at {point:?}");
         }
     };
-    let town = Scenario::new().fault(Arc::new(fault)).start().await;
-    let charged = secretive(&town).await;
-    town.nuke(&charged.raider, false).await.unwrap_err();
-    assert!(town.parts.repo.names().is_empty());
-    town.pass(PATROL).await;
-    assert_eq!(removal_data(&town).await["ignored"], json!([".env"]));
+    let city = Scenario::new().fault(Arc::new(fault)).start().await;
+    let charged = secretive(&city).await;
+    city.nuke(&charged.raider, false).await.unwrap_err();
+    assert!(city.parts.repo.names().is_empty());
+    city.pass(PATROL).await;
+    assert_eq!(removal_data(&city).await["ignored"], json!([".env"]));
 }

@@ -19,7 +19,7 @@ use crate::ports::repo::Repo;
 use crate::ports::sessions::SessionHandle;
 use crate::testing::records;
 use crate::testing::tier;
-use crate::testing::world::{Scenario, Town, rig};
+use crate::testing::world::{Scenario, TestCity, rig};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// The age at which a session is no longer spared; short, because every patrol costs.
@@ -75,7 +75,7 @@ enum Case {
 
 impl Case {
     /// Starts shortly before the detection.
-    async fn town(self) -> (Town, Charged) {
+    async fn city(self) -> (TestCity, Charged) {
         let scenario = Scenario::new().rig(|rig| {
             rig.witness.spawn_grace = GRACE;
             rig.witness.keep_dirty = PATROL / 2;
@@ -86,20 +86,20 @@ impl Case {
             }
         });
         let scenario = scenario.with(|city| city.retention.salvage_max = Some(100));
-        let town = scenario.start().await;
-        let charged = town.charged("a").await;
-        let repo = &town.parts.repo;
+        let city = scenario.start().await;
+        let charged = city.charged("a").await;
+        let repo = &city.parts.repo;
         match self {
             Self::AgentDead => {
-                town.parts.sessions.hollow(&charged.session);
-                town.pass(GRACE - PATROL).await;
+                city.parts.sessions.hollow(&charged.session);
+                city.pass(GRACE - PATROL).await;
             }
             Self::StuckInDone => {
-                say_done(&town, &charged, true).await;
-                town.pass(50 * Duration::from_secs(1)).await;
+                say_done(&city, &charged, true).await;
+                city.pass(50 * Duration::from_secs(1)).await;
             }
-            Self::RelicClosed => close(&town, &charged).await,
-            Self::Stalled => town.pass(3 * MINUTE).await,
+            Self::RelicClosed => close(&city, &charged).await,
+            Self::Stalled => city.pass(3 * MINUTE).await,
             Self::Nuked => {}
             Self::Released | Self::Kept | Self::Lost => {
                 let head = repo.commit(&charged.raider.name);
@@ -109,43 +109,43 @@ impl Case {
                     Self::Lost => repo.lose(&charged.raider.name),
                     _ => {}
                 }
-                say_done(&town, &charged, false).await;
+                say_done(&city, &charged, false).await;
             }
             Self::Held => {
                 repo.commit(&charged.raider.name);
-                town.completed(&charged.raider).await.unwrap();
-                town.pass(2 * MINUTE - PATROL).await;
+                city.completed(&charged.raider).await.unwrap();
+                city.pass(2 * MINUTE - PATROL).await;
             }
             Self::Repaired => repo.dirty(&charged.raider.name, "wip.txt"),
         }
-        (town, charged)
+        (city, charged)
     }
 
     /// Lets it be detected and acted upon. The newcomer gives no reason of its own in that time.
-    async fn pass(self, town: &Town, charged: &Charged) {
+    async fn pass(self, city: &TestCity, charged: &Charged) {
         match self {
-            Self::AgentDead | Self::RelicClosed => town.pass(GRACE + PATROL * 2).await,
-            Self::Released | Self::Kept | Self::Lost | Self::Held => town.pass(PATROL * 4).await,
+            Self::AgentDead | Self::RelicClosed => city.pass(GRACE + PATROL * 2).await,
+            Self::Released | Self::Kept | Self::Lost | Self::Held => city.pass(PATROL * 4).await,
             Self::Repaired => {
                 // Refused when another incarnation has come.
-                let _refused = repair::run(&town.world, charged.raider.clone()).await;
-                town.pass(PATROL).await;
+                let _refused = repair::run(&city.world, charged.raider.clone()).await;
+                city.pass(PATROL).await;
             }
-            Self::StuckInDone | Self::Stalled => town.pass(2 * MINUTE + PATROL).await,
+            Self::StuckInDone | Self::Stalled => city.pass(2 * MINUTE + PATROL).await,
             Self::Nuked => {
                 // Refused when another incarnation has come.
-                let _refused = town.nuke(&charged.raider, false).await;
-                town.pass(PATROL).await;
+                let _refused = city.nuke(&charged.raider, false).await;
+                city.pass(PATROL).await;
             }
         }
     }
 }
 
 /// Declares completion. If another version began the saga, nothing follows; otherwise the work is over.
-async fn say_done(town: &Town, charged: &Charged, hangs: bool) {
-    let (raider, at) = (charged.raider.clone(), town.world.clock.now());
-    let head = town.parts.repo.tip();
-    town.store(move |txn| {
+async fn say_done(city: &TestCity, charged: &Charged, hangs: bool) {
+    let (raider, at) = (charged.raider.clone(), city.world.clock.now());
+    let head = city.parts.repo.tip();
+    city.store(move |txn| {
         let mut hook = txn.hook(&raider)?.unwrap();
         hook.done = Some(DoneIntent {
             at,
@@ -160,13 +160,13 @@ async fn say_done(town: &Town, charged: &Charged, hangs: bool) {
     })
     .await;
     if hangs {
-        town.world.directory.tell_witness(&rig(), WitnessMsg::Look);
+        city.world.directory.tell_witness(&rig(), WitnessMsg::Look);
     }
 }
 
 /// Removes the reason to act: no completion, no closed relic.
-fn absolve(town: &Town, charged: &Charged) -> impl Fn() + Send + Sync + use<> {
-    let (world, raider) = (Arc::clone(&town.world), charged.raider.clone());
+fn absolve(city: &TestCity, charged: &Charged) -> impl Fn() + Send + Sync + use<> {
+    let (world, raider) = (Arc::clone(&city.world), charged.raider.clone());
     let id = charged.relic.clone();
     move || {
         let (raider, id) = (raider.clone(), id.clone());
@@ -217,15 +217,15 @@ async fn visited(
     op: &'static str,
     call: usize,
 ) -> Arc<Visit> {
-    let (town, charged) = case.town().await;
-    let next = town.relic("b").await;
-    let newcomer = Newcomer::of(&town, &charged, next);
-    let absolve = absolve(&town, &charged);
-    let (sessions, id) = (Arc::clone(&town.parts.sessions), charged.session.clone());
-    let (repo, name) = (Arc::clone(&town.parts.repo), charged.raider.name.clone());
+    let (city, charged) = case.city().await;
+    let next = city.relic("b").await;
+    let newcomer = Newcomer::of(&city, &charged, next);
+    let absolve = absolve(&city, &charged);
+    let (sessions, id) = (Arc::clone(&city.parts.sessions), charged.session.clone());
+    let (repo, name) = (Arc::clone(&city.parts.repo), charged.raider.name.clone());
     let intruder: Arc<Mutex<Option<SessionHandle>>> = Arc::default();
     let seen = Arc::clone(&intruder);
-    let visit = Visit::at(&town, op, call, move || {
+    let visit = Visit::at(&city, op, call, move || {
         if case == Case::Lost {
             repo.give_back(&name);
         } else if repo.names().is_empty() {
@@ -238,22 +238,22 @@ async fn visited(
         *seen.lock().unwrap() = Some(sessions.recreate(&id, incarnation));
         true
     });
-    case.pass(&town, &charged).await;
+    case.pass(&city, &charged).await;
     if visit.came() {
         let what = format!("{case:?} {incarnation}, {op} {call}");
         let handle = intruder.lock().unwrap().clone().unwrap();
-        let sessions = &town.parts.sessions;
+        let sessions = &city.parts.sessions;
         let stops = sessions.stops();
         let stopped = stops.iter().any(|(stopped, _)| *stopped == handle);
         assert!(!stopped, "{what}: it was to be ended");
         let ended = sessions.history().contains(&(handle, false));
         assert!(!ended, "{what}: it ended");
-        assert_eq!(town.parts.repo.names(), ["Toast"], "{what}");
-        let hook = town.hook(&charged.raider).await;
+        assert_eq!(city.parts.repo.names(), ["Toast"], "{what}");
+        let hook = city.hook(&charged.raider).await;
         let hook = hook.unwrap_or_else(|| panic!("{what}: no hook"));
         assert_eq!(hook.incarnation, incarnation, "{what}");
     }
-    town.root.kill();
+    city.root.kill();
     visit
 }
 

@@ -11,7 +11,7 @@ use crate::domain::facts::GitFacts;
 use crate::domain::other_work::OtherWork;
 use crate::domain::relic::RelicStatus;
 use crate::ports::repo::RepoError;
-use crate::testing::world::{Scenario, Town};
+use crate::testing::world::{Scenario, TestCity};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -22,50 +22,54 @@ fn wisp(state: &str) -> Vec<(String, RelicStatus, String)> {
 }
 
 /// Declares completion, with `act` in the middle of the push.
-async fn finished(act: impl Fn(&Town, &Charged) -> Act) -> (Town, Charged) {
-    let town = Scenario::new().rig(|rig| rig.witness.keep_dirty = HOUR);
-    let town = town.start().await;
-    let charged = town.worker("a").await;
-    town.parts
+async fn finished(act: impl Fn(&TestCity, &Charged) -> Act) -> (TestCity, Charged) {
+    let city = Scenario::new().rig(|rig| rig.witness.keep_dirty = HOUR);
+    let city = city.start().await;
+    let charged = city.worker("a").await;
+    city.parts
         .repo
-        .interlude("push_branch", act(&town, &charged));
-    town.completed(&charged.raider).await.unwrap();
-    town.pass(PATROL * 4).await;
-    (town, charged)
+        .interlude("push_branch", act(&city, &charged));
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(PATROL * 4).await;
+    (city, charged)
 }
 
 type Act = Box<dyn Fn() + Send + Sync>;
 
 /// Checks that the finished work is on its remote branch, from which the next raider starts.
-async fn goes_in_the_end(town: &Town, charged: &Charged) {
-    assert_eq!(shown(town).await, wisp("pending"));
-    assert_eq!(town.escalations().await.len(), 1);
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
-    town.pass_hours(HOUR).await;
-    assert!(town.parts.repo.names().is_empty(), "`keep_dirty` is over");
-    assert_eq!(town.status(&charged.relic).await, RelicStatus::Open);
+async fn goes_in_the_end(city: &TestCity, charged: &Charged) {
+    assert_eq!(shown(city).await, wisp("pending"));
+    assert_eq!(city.escalations().await.len(), 1);
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
+    city.pass_hours(HOUR).await;
+    assert!(city.parts.repo.names().is_empty(), "`keep_dirty` is over");
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Open);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_branch_that_lost_its_commits_after_done() {
-    let (town, charged) = finished(|town, charged| {
-        let (repo, name) = (Arc::clone(&town.parts.repo), charged.raider.name.clone());
-        let base = town.parts.repo.tip();
+    let (city, charged) = finished(|city, charged| {
+        let (repo, name) = (Arc::clone(&city.parts.repo), charged.raider.name.clone());
+        let base = city.parts.repo.tip();
         Box::new(move || {
             let base = base.clone();
             repo.change(&name, |facts| (facts.head, facts.ahead) = (base, 0));
         })
     })
     .await;
-    let told = town.escalations().await.remove(0);
-    assert!(told.body.contains("hd mq reject"), "{}", told.body);
-    goes_in_the_end(&town, &charged).await;
+    let escalations = city.escalations().await.remove(0);
+    assert!(
+        escalations.body.contains("hd mq reject"),
+        "{}",
+        escalations.body
+    );
+    goes_in_the_end(&city, &charged).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_head_after_done_that_cannot_be_pushed() {
-    let (town, charged) = finished(|town, charged| {
-        let (repo, name) = (Arc::clone(&town.parts.repo), charged.raider.name.clone());
+    let (city, charged) = finished(|city, charged| {
+        let (repo, name) = (Arc::clone(&city.parts.repo), charged.raider.name.clone());
         let rejected = || RepoError::Rejected("protected branch".into());
         Box::new(move || {
             if repo.count("push_branch") == 1 {
@@ -76,67 +80,75 @@ async fn a_head_after_done_that_cannot_be_pushed() {
         })
     })
     .await;
-    let told = town.escalations().await.remove(0);
-    assert!(told.body.contains("protected branch"), "{}", told.body);
-    goes_in_the_end(&town, &charged).await;
-    assert!(!town.parts.repo.salvages().is_empty(), "what came late");
+    let escalations = city.escalations().await.remove(0);
+    assert!(
+        escalations.body.contains("protected branch"),
+        "{}",
+        escalations.body
+    );
+    goes_in_the_end(&city, &charged).await;
+    assert!(!city.parts.repo.salvages().is_empty(), "what came late");
 }
 
 /// Nothing is destroyed on Unknown, however long it lasts.
 #[tokio::test(start_paused = true)]
 async fn a_finished_sandbox_that_cannot_be_measured() {
-    let (town, charged) = finished(|town, _| {
-        let repo = Arc::clone(&town.parts.repo);
+    let (city, charged) = finished(|city, _| {
+        let repo = Arc::clone(&city.parts.repo);
         Box::new(move || repo.break_op("measure", RepoError::Failed("torn".into())))
     })
     .await;
-    town.pass_hours(HOUR * 2).await;
-    assert_eq!(shown(&town).await, wisp("zombie-detected"));
-    let told = town.escalations().await;
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].body.contains("torn"), "{}", told[0].body);
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
-    town.parts.repo.mend("measure");
-    town.pass(PATROL * 2).await;
-    assert!(town.parts.repo.names().is_empty());
+    city.pass_hours(HOUR * 2).await;
+    assert_eq!(shown(&city).await, wisp("zombie-detected"));
+    let escalations = city.escalations().await;
+    assert_eq!(escalations.len(), 1, "{escalations:?}");
+    assert!(
+        escalations[0].body.contains("torn"),
+        "{}",
+        escalations[0].body
+    );
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
+    city.parts.repo.mend("measure");
+    city.pass(PATROL * 2).await;
+    assert!(city.parts.repo.names().is_empty());
     assert_eq!(
-        town.status(&charged.relic).await,
+        city.status(&charged.relic).await,
         RelicStatus::Closed,
         "it has landed"
     );
 }
 
 /// Starts with a sandbox without hook, changed by `act`.
-async fn unowned(act: impl Fn(&Town, &Charged)) -> (Town, Charged) {
-    let town = Scenario::new().start().await;
-    let charged = town.charged("a").await;
-    unhook(&town, &charged).await;
-    act(&town, &charged);
-    town.pass(GROWN + PATROL * 10).await;
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
-    assert_eq!(shown(&town).await, wisp("zombie-detected"));
-    (town, charged)
+async fn unowned(act: impl Fn(&TestCity, &Charged)) -> (TestCity, Charged) {
+    let city = Scenario::new().start().await;
+    let charged = city.charged("a").await;
+    unhook(&city, &charged).await;
+    act(&city, &charged);
+    city.pass(GROWN + PATROL * 10).await;
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
+    assert_eq!(shown(&city).await, wisp("zombie-detected"));
+    (city, charged)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_nothing_tells_the_owner_of() {
-    let (town, charged) =
-        unowned(|town, of| town.parts.repo.forget_provenance(&of.raider.name)).await;
-    town.parts.repo.lose(&charged.raider.name);
-    town.pass(PATROL * 2).await;
-    assert_eq!(shown(&town).await[0].2, "removed");
+    let (city, charged) =
+        unowned(|city, of| city.parts.repo.forget_provenance(&of.raider.name)).await;
+    city.parts.repo.lose(&charged.raider.name);
+    city.pass(PATROL * 2).await;
+    assert_eq!(shown(&city).await[0].2, "removed");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_whose_owner_cannot_be_read() {
     let broken = RepoError::Failed("input/output error".into());
-    let (town, charged) =
-        unowned(|town, _| town.parts.repo.break_op("provenance", broken.clone())).await;
+    let (city, charged) =
+        unowned(|city, _| city.parts.repo.break_op("provenance", broken.clone())).await;
     // Its owner is known again, and it holds work.
-    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    town.parts.repo.mend("provenance");
-    town.pass(PATROL * 3).await;
-    let told = shown(&town).await;
+    city.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    city.parts.repo.mend("provenance");
+    city.pass(PATROL * 3).await;
+    let told = shown(&city).await;
     let mut states = told.iter().map(|wisp| (wisp.0.as_str(), wisp.1));
     assert!(states.any(|it| it == (wisp("pending")[0].0.as_str(), RelicStatus::Open)));
     assert_eq!(told[0].2, "its owner is known again");
@@ -145,19 +157,19 @@ async fn a_sandbox_whose_owner_cannot_be_read() {
 /// A person makes room, or does not: at least it is known.
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_salvage_has_no_room_for() {
-    let town = Scenario::new().with(|city| city.retention.salvage_max = Some(0));
-    let town = town.rig(|rig| rig.witness.keep_dirty = HOUR).start().await;
-    let charged = town.charged("a").await;
+    let city = Scenario::new().with(|city| city.retention.salvage_max = Some(0));
+    let city = city.rig(|rig| rig.witness.keep_dirty = HOUR).start().await;
+    let charged = city.charged("a").await;
     let amended = |facts: &mut GitFacts| facts.special.push(OtherWork::left_behind("abc"));
-    town.parts.repo.change(&charged.raider.name, amended);
-    unhook(&town, &charged).await;
-    town.pass(GROWN + PATROL * 4).await;
-    assert_eq!(shown(&town).await, wisp("pending"));
-    assert_eq!(town.escalations().await.len(), 1);
-    town.pass_hours(HOUR).await;
-    assert_eq!(shown(&town).await, wisp("pending"), "one");
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
-    town.reload(|city| city.retention.salvage_max = None).await;
-    town.pass(PATROL * 2).await;
-    assert!(town.parts.repo.names().is_empty());
+    city.parts.repo.change(&charged.raider.name, amended);
+    unhook(&city, &charged).await;
+    city.pass(GROWN + PATROL * 4).await;
+    assert_eq!(shown(&city).await, wisp("pending"));
+    assert_eq!(city.escalations().await.len(), 1);
+    city.pass_hours(HOUR).await;
+    assert_eq!(shown(&city).await, wisp("pending"), "one");
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
+    city.reload(|city| city.retention.salvage_max = None).await;
+    city.pass(PATROL * 2).await;
+    assert!(city.parts.repo.names().is_empty());
 }

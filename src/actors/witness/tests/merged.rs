@@ -13,7 +13,7 @@ use crate::domain::message::{self, Body, MergeFailed, MergeReady, Merged};
 use crate::domain::relic::{Hook, Relic, RelicStatus};
 use crate::ports::repo::RepoError;
 use crate::ports::sessions::StartError;
-use crate::testing::world::{Scenario, Town, raider, rig};
+use crate::testing::world::{Scenario, TestCity, raider, rig};
 
 const PATROL: Duration = Duration::from_secs(31);
 
@@ -49,97 +49,97 @@ fn failed(charged: &Charged, mr: &str) -> MergeFailed {
     }
 }
 
-async fn send(town: &Town, to: String, body: Body) {
-    town.store(move |txn| txn.send("test", &to, body.clone()))
+async fn send(city: &TestCity, to: String, body: Body) {
+    city.store(move |txn| txn.send("test", &to, body.clone()))
         .await;
-    town.pass(PATROL).await;
+    city.pass(PATROL).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn merged_is_not_believed_of_a_commit_that_is_not_on_the_target() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let lie = merged(&charged, "gt-99", Oid::new("c".repeat(40)).unwrap());
-    send(&town, message::witness(&rig()), Body::Merged(lie)).await;
-    let asked = town.parts.repo.count("landed");
-    town.pass(PATROL * 10).await;
-    assert_eq!(town.status(&charged.relic).await, RelicStatus::Hooked);
-    assert!(town.runs(&charged.session));
-    assert_eq!(town.escalations().await.len(), 1, "a person is told, once");
-    let again = town.parts.repo.count("landed") - asked;
+    send(&city, message::witness(&rig()), Body::Merged(lie)).await;
+    let asked = city.parts.repo.count("landed");
+    city.pass(PATROL * 10).await;
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Hooked);
+    assert!(city.runs(&charged.session));
+    assert_eq!(city.escalations().await.len(), 1, "a person is told, once");
+    let again = city.parts.repo.count("landed") - asked;
     assert!(again <= 11, "once per patrol, not {again} times");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_remote_that_is_away_when_merged_comes_delays_and_loses_nothing() {
-    let (town, charged) = Scenario::at_work().await;
-    town.parts
+    let (city, charged) = Scenario::at_work().await;
+    city.parts
         .repo
         .break_op("landed", RepoError::Remote("away".into()));
-    town.completed(&charged.raider).await.unwrap();
-    town.pass(PATROL).await;
-    assert_eq!(town.status(&charged.relic).await, RelicStatus::Hooked);
-    town.parts.repo.mend("landed");
-    town.pass(PATROL).await;
-    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(PATROL).await;
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Hooked);
+    city.parts.repo.mend("landed");
+    city.pass(PATROL).await;
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_conflict_goes_to_fresh_raiders_and_then_to_a_person() {
-    let town = Scenario::new().rig(|rig| rig.forge.rework_attempts = 2);
-    let town = town.start().await;
-    let relic = town.relic("a").await;
-    town.charge(&relic).await.unwrap();
+    let city = Scenario::new().rig(|rig| rig.forge.rework_attempts = 2);
+    let city = city.start().await;
+    let relic = city.relic("a").await;
+    city.charge(&relic).await.unwrap();
     for attempt in 0..3 {
-        let hook = town.store(|txn| txn.hooks(None)).await.pop().unwrap();
+        let hook = city.store(|txn| txn.hooks(None)).await.pop().unwrap();
         assert_eq!(hook.incarnation.0, attempt + 1, "a fresh one");
-        town.parts.repo.commit(&hook.raider.name);
+        city.parts.repo.commit(&hook.raider.name);
         let files = vec!["src/a.rs".to_owned()];
-        town.parts.repo.script_merge(MergeOutcome::Conflict(files));
-        town.completed(&hook.raider).await.unwrap();
-        town.pass(PATROL).await;
-        let now = town.relic_now(&relic).await;
+        city.parts.repo.script_merge(MergeOutcome::Conflict(files));
+        city.completed(&hook.raider).await.unwrap();
+        city.pass(PATROL).await;
+        let now = city.relic_now(&relic).await;
         let context = now.context.unwrap();
         assert!(context.contains("src/a.rs"), "{context}");
-        let mr = town.mr(&relic).await.unwrap();
+        let mr = city.mr(&relic).await.unwrap();
         assert_eq!(mr.state, MrState::Conflict);
     }
-    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Blocked);
-    assert!(town.store(|txn| txn.hooks(None)).await.is_empty());
-    assert_eq!(town.escalations().await.len(), 1);
-    assert_eq!(town.events(EventType::RaiderMergeFailed).await.len(), 3);
-    let prompts = town.parts.tasks.prompts();
+    assert_eq!(city.relic_now(&relic).await.status, RelicStatus::Blocked);
+    assert!(city.store(|txn| txn.hooks(None)).await.is_empty());
+    assert_eq!(city.escalations().await.len(), 1);
+    assert_eq!(city.events(EventType::RaiderMergeFailed).await.len(), 3);
+    let prompts = city.parts.tasks.prompts();
     assert!(prompts[1].contains("src/a.rs"), "the next one is told why");
 }
 
 /// The work of an attempt that did not land is not lost: salvage names it before its branch is deleted.
 #[tokio::test(start_paused = true)]
 async fn attempts_that_did_not_land_become_salvage_when_another_one_does() {
-    let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    town.charge(&relic).await.unwrap();
+    let city = Scenario::new().start().await;
+    let relic = city.relic("a").await;
+    city.charge(&relic).await.unwrap();
     let mut heads = Vec::new();
     for conflicts in [true, false] {
-        let hook = town.store(|txn| txn.hooks(None)).await.pop().unwrap();
-        heads.push(town.parts.repo.commit(&hook.raider.name));
+        let hook = city.store(|txn| txn.hooks(None)).await.pop().unwrap();
+        heads.push(city.parts.repo.commit(&hook.raider.name));
         if conflicts {
             let files = vec!["src/a.rs".to_owned()];
-            town.parts.repo.script_merge(MergeOutcome::Conflict(files));
+            city.parts.repo.script_merge(MergeOutcome::Conflict(files));
         }
-        town.completed(&hook.raider).await.unwrap();
-        town.pass(PATROL).await;
+        city.completed(&hook.raider).await.unwrap();
+        city.pass(PATROL).await;
     }
-    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Closed);
-    assert!(town.parts.repo.has_landed(&heads[1]));
-    assert!(town.parts.repo.pins().is_empty());
-    assert!(town.parts.repo.remote_branches().is_empty());
-    let salvages = town.store(|txn| txn.salvages()).await;
+    assert_eq!(city.relic_now(&relic).await.status, RelicStatus::Closed);
+    assert!(city.parts.repo.has_landed(&heads[1]));
+    assert!(city.parts.repo.pins().is_empty());
+    assert!(city.parts.repo.remote_branches().is_empty());
+    let salvages = city.store(|txn| txn.salvages()).await;
     assert_eq!(salvages.len(), 1, "what landed needs none");
     assert_eq!(salvages[0].relic, Some(relic));
     assert_eq!(salvages[0].reason, "superseded");
     assert!(salvages[0].refs[0].ends_with(heads[0].as_str()));
-    assert_eq!(town.events(EventType::RaiderSalvaged).await.len(), 1);
+    assert_eq!(city.events(EventType::RaiderSalvaged).await.len(), 1);
     // Salvage named it before the other refs were deleted.
-    let calls = town.parts.repo.calls();
+    let calls = city.parts.repo.calls();
     let at = |op, what: &str| calls.iter().position(|call| *call == (op, what.to_owned()));
     let saved = at("salvage_head", heads[0].as_str()).unwrap();
     let gone = calls.iter().position(|(op, _)| *op == "delete_branch");
@@ -149,24 +149,24 @@ async fn attempts_that_did_not_land_become_salvage_when_another_one_does() {
 /// A charge's settings hold for its reworks: work for a release branch never lands on main.
 #[tokio::test(start_paused = true)]
 async fn a_rework_lands_where_its_charge_said() {
-    let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let mut asked = town.relic_now(&relic).await;
+    let city = Scenario::new().start().await;
+    let relic = city.relic("a").await;
+    let mut asked = city.relic_now(&relic).await;
     asked.target = Some("release".into());
-    town.store(move |txn| txn.put_relic(&asked)).await;
-    town.charge(&relic).await.unwrap();
-    let first = town.store(|txn| txn.hooks(None)).await.pop().unwrap();
+    city.store(move |txn| txn.put_relic(&asked)).await;
+    city.charge(&relic).await.unwrap();
+    let first = city.store(|txn| txn.hooks(None)).await.pop().unwrap();
     assert_eq!(first.target, "release");
-    town.parts.repo.commit(&first.raider.name);
+    city.parts.repo.commit(&first.raider.name);
     let files = vec!["src/a.rs".to_owned()];
-    town.parts.repo.script_merge(MergeOutcome::Conflict(files));
-    town.completed(&first.raider).await.unwrap();
-    town.pass(PATROL).await;
-    let second = town.store(|txn| txn.hooks(None)).await.pop().unwrap();
+    city.parts.repo.script_merge(MergeOutcome::Conflict(files));
+    city.completed(&first.raider).await.unwrap();
+    city.pass(PATROL).await;
+    let second = city.store(|txn| txn.hooks(None)).await.pop().unwrap();
     assert_eq!(second.incarnation.0, first.incarnation.0 + 1);
     assert_eq!(second.target, "release");
     assert_eq!(
-        town.relic_now(&relic).await.target.as_deref(),
+        city.relic_now(&relic).await.target.as_deref(),
         Some("release")
     );
 }
@@ -174,26 +174,26 @@ async fn a_rework_lands_where_its_charge_said() {
 /// Another raider took the relic meanwhile: an old failure does not concern it.
 #[tokio::test(start_paused = true)]
 async fn a_failure_of_an_earlier_raider_does_not_touch_the_present_one() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let mut old = failed(&charged, "gt-99");
     old.raider = raider("Shadow");
-    send(&town, message::witness(&rig()), Body::MergeFailed(old)).await;
-    let relic = town.relic_now(&charged.relic).await;
+    send(&city, message::witness(&rig()), Body::MergeFailed(old)).await;
+    let relic = city.relic_now(&charged.relic).await;
     assert_eq!(relic.status, RelicStatus::Hooked);
     assert_eq!(relic.assignee, Some(charged.raider.to_string()));
     assert_eq!(relic.reworks, 0);
-    assert_eq!(town.store(|txn| txn.hooks(None)).await.len(), 1);
+    assert_eq!(city.store(|txn| txn.hooks(None)).await.len(), 1);
 }
 
 /// Delivery is at least once: repeated messages change nothing.
 #[tokio::test(start_paused = true)]
 async fn messages_delivered_twice_come_to_the_same_end() {
-    let (town, charged) = Scenario::at_work().await;
-    town.completed(&charged.raider).await.unwrap();
-    town.settle().await;
-    let mr = town.mr(&charged.relic).await.unwrap();
-    let before = town.store(|txn| txn.cv("horde/raiders/Toast")).await;
-    let again = town.worker("b").await;
+    let (city, charged) = Scenario::at_work().await;
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    let mr = city.mr(&charged.relic).await.unwrap();
+    let before = city.store(|txn| txn.cv("horde/raiders/Toast")).await;
+    let again = city.worker("b").await;
     let commit = mr.merge_commit.clone().unwrap();
     let ready = MergeReady {
         raider: charged.raider.clone(),
@@ -209,27 +209,27 @@ async fn messages_delivered_twice_come_to_the_same_end() {
     let late = failed(&charged, mr.id.as_str());
     for _ in 0..2 {
         let ready = Body::MergeReady(ready.clone());
-        send(&town, message::forge(&rig()), ready).await;
+        send(&city, message::forge(&rig()), ready).await;
         let said = Body::Merged(said.clone());
-        send(&town, message::witness(&rig()), said).await;
+        send(&city, message::witness(&rig()), said).await;
         let late = Body::MergeFailed(late.clone());
-        send(&town, message::witness(&rig()), late).await;
+        send(&city, message::witness(&rig()), late).await;
     }
     assert_eq!(
-        town.mr(&charged.relic).await.unwrap().state,
+        city.mr(&charged.relic).await.unwrap().state,
         MrState::Merged
     );
-    let relic = town.relic_now(&charged.relic).await;
+    let relic = city.relic_now(&charged.relic).await;
     assert_eq!((relic.status, relic.reworks), (RelicStatus::Closed, 0));
-    assert_eq!(town.parts.repo.landings(), 1);
-    assert_eq!(town.events(EventType::RaiderMerged).await.len(), 1);
-    assert!(town.parts.repo.pins().is_empty(), "no pin comes back");
+    assert_eq!(city.parts.repo.landings(), 1);
+    assert_eq!(city.events(EventType::RaiderMerged).await.len(), 1);
+    assert!(city.parts.repo.pins().is_empty(), "no pin comes back");
     // The slot's next incarnation works on, untouched.
     assert_eq!(again.raider, charged.raider);
-    assert!(town.runs(&again.session));
-    let hook = town.hook(&again.raider).await.unwrap();
+    assert!(city.runs(&again.session));
+    let hook = city.hook(&again.raider).await.unwrap();
     assert_eq!(hook.incarnation, again.incarnation);
-    let after = town.store(|txn| txn.cv("horde/raiders/Toast")).await;
+    let after = city.store(|txn| txn.cv("horde/raiders/Toast")).await;
     let merges = |chain: &[crate::domain::cv::CvEntry]| {
         chain.iter().filter(|entry| entry.kind == "merged").count()
     };
@@ -237,16 +237,16 @@ async fn messages_delivered_twice_come_to_the_same_end() {
 }
 
 /// Returns the hook of a raider that reworks a relic whose first attempt conflicted.
-async fn reworked(town: &Town) -> Hook {
-    let relic = town.relic("a").await;
-    town.charge(&relic).await.unwrap();
-    let first = town.store(|txn| txn.hooks(None)).await.pop().unwrap();
-    town.parts.repo.commit(&first.raider.name);
+async fn reworked(city: &TestCity) -> Hook {
+    let relic = city.relic("a").await;
+    city.charge(&relic).await.unwrap();
+    let first = city.store(|txn| txn.hooks(None)).await.pop().unwrap();
+    city.parts.repo.commit(&first.raider.name);
     let files = vec!["src/a.rs".to_owned()];
-    town.parts.repo.script_merge(MergeOutcome::Conflict(files));
-    town.completed(&first.raider).await.unwrap();
-    town.pass(PATROL).await;
-    let second = town.store(|txn| txn.hooks(None)).await.pop().unwrap();
+    city.parts.repo.script_merge(MergeOutcome::Conflict(files));
+    city.completed(&first.raider).await.unwrap();
+    city.pass(PATROL).await;
+    let second = city.store(|txn| txn.hooks(None)).await.pop().unwrap();
     assert_ne!(second.incarnation, first.incarnation);
     second
 }
@@ -254,111 +254,111 @@ async fn reworked(town: &Town) -> Hook {
 /// A failure causes one charge: after that raider is removed, no other is charged.
 #[tokio::test(start_paused = true)]
 async fn a_rework_that_a_person_nuked_waits_for_a_person() {
-    let town = Scenario::new().start().await;
-    let rework = reworked(&town).await;
-    town.nuke(&rework.raider, true).await.unwrap();
-    town.pass(PATROL * 2).await;
-    assert_eq!(town.status(&rework.relic).await, RelicStatus::Open);
-    assert!(town.store(|txn| txn.hooks(None)).await.is_empty());
+    let city = Scenario::new().start().await;
+    let rework = reworked(&city).await;
+    city.nuke(&rework.raider, true).await.unwrap();
+    city.pass(PATROL * 2).await;
+    assert_eq!(city.status(&rework.relic).await, RelicStatus::Open);
+    assert!(city.store(|txn| txn.hooks(None)).await.is_empty());
 }
 
 /// A failed charge changes nothing: the relic is still to be reworked.
 #[tokio::test(start_paused = true)]
 async fn a_rework_whose_charge_failed_is_charged_again() {
-    let town = Scenario::new().start().await;
+    let city = Scenario::new().start().await;
     let session = raider("Toast").session_id();
     let refuse = StartError::Provider("no memory".into());
-    let (sessions, fetched) = (Arc::clone(&town.parts.sessions), AtomicUsize::new(0));
-    town.parts.repo.interlude("make_sandbox", move || {
+    let (sessions, fetched) = (Arc::clone(&city.parts.sessions), AtomicUsize::new(0));
+    city.parts.repo.interlude("make_sandbox", move || {
         if fetched.fetch_add(1, Ordering::SeqCst) == 1 {
             sessions.refuse_start(&session, refuse.clone());
         }
     });
-    let rework = reworked(&town).await;
-    assert_eq!(town.parts.repo.count("make_sandbox"), 3);
+    let rework = reworked(&city).await;
+    assert_eq!(city.parts.repo.count("make_sandbox"), 3);
     assert_eq!(rework.incarnation.0, 3);
 }
 
 /// Retries after a landing journal the salvage once.
 #[tokio::test(start_paused = true)]
 async fn salvage_is_journalled_once_however_often_merged_is_retried() {
-    let town = Scenario::new().start().await;
-    let rework = reworked(&town).await;
-    town.parts.repo.commit(&rework.raider.name);
+    let city = Scenario::new().start().await;
+    let rework = reworked(&city).await;
+    city.parts.repo.commit(&rework.raider.name);
     let away = RepoError::Remote("away".into());
-    town.parts.repo.break_op("delete_branch", away);
-    town.completed(&rework.raider).await.unwrap();
-    town.pass(PATROL).await;
-    assert!(town.parts.repo.count("salvage_head") > 1, "it was retried");
-    town.parts.repo.mend("delete_branch");
-    town.pass(PATROL).await;
-    assert!(town.parts.repo.remote_branches().is_empty());
-    assert_eq!(town.events(EventType::RaiderSalvaged).await.len(), 1);
+    city.parts.repo.break_op("delete_branch", away);
+    city.completed(&rework.raider).await.unwrap();
+    city.pass(PATROL).await;
+    assert!(city.parts.repo.count("salvage_head") > 1, "it was retried");
+    city.parts.repo.mend("delete_branch");
+    city.pass(PATROL).await;
+    assert!(city.parts.repo.remote_branches().is_empty());
+    assert_eq!(city.events(EventType::RaiderSalvaged).await.len(), 1);
 }
 
 /// A push under way cannot be stopped: the work lands, and the journal says so.
 #[tokio::test(start_paused = true)]
 async fn work_whose_relic_was_closed_during_the_push_has_landed_all_the_same() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let away = RepoError::Remote("away".into());
-    town.parts.repo.break_op("land", away);
-    town.completed(&charged.raider).await.unwrap();
-    town.settle().await;
-    super::close(&town, &charged).await;
-    town.parts.repo.mend("land");
-    town.pass(PATROL * 4).await;
-    assert_eq!(town.parts.repo.landings(), 1);
-    assert_eq!(town.events(EventType::RaiderMerged).await.len(), 1);
-    let closed = town.events(EventType::RelicClosed).await;
+    city.parts.repo.break_op("land", away);
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    super::close(&city, &charged).await;
+    city.parts.repo.mend("land");
+    city.pass(PATROL * 4).await;
+    assert_eq!(city.parts.repo.landings(), 1);
+    assert_eq!(city.events(EventType::RaiderMerged).await.len(), 1);
+    let closed = city.events(EventType::RelicClosed).await;
     let twice = closed
         .iter()
         .any(|event| event.subject == charged.relic.as_str());
     assert!(!twice, "a person had closed it");
-    assert!(town.parts.repo.names().is_empty());
+    assert!(city.parts.repo.names().is_empty());
 }
 
 /// A kept sandbox delays only its own removal.
 #[tokio::test(start_paused = true)]
 async fn landing_is_journalled_although_its_relic_was_closed_and_its_sandbox_is_kept() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let away = RepoError::Remote("away".into());
-    town.parts.repo.break_op("land", away);
-    town.completed(&charged.raider).await.unwrap();
+    city.parts.repo.break_op("land", away);
+    city.completed(&charged.raider).await.unwrap();
     let stash = |facts: &mut GitFacts| facts.stashes.push("wip".into());
-    town.parts.repo.change(&charged.raider.name, stash);
-    town.settle().await;
-    super::close(&town, &charged).await;
-    town.pass(PATROL).await;
-    town.parts.repo.mend("land");
-    town.pass(PATROL * 2).await;
-    assert_eq!(town.parts.repo.landings(), 1);
-    assert_eq!(town.parts.repo.names(), ["Toast"], "it is kept");
-    assert_eq!(town.events(EventType::RaiderMerged).await.len(), 1);
+    city.parts.repo.change(&charged.raider.name, stash);
+    city.settle().await;
+    super::close(&city, &charged).await;
+    city.pass(PATROL).await;
+    city.parts.repo.mend("land");
+    city.pass(PATROL * 2).await;
+    assert_eq!(city.parts.repo.landings(), 1);
+    assert_eq!(city.parts.repo.names(), ["Toast"], "it is kept");
+    assert_eq!(city.events(EventType::RaiderMerged).await.len(), 1);
 }
 
 /// The call about unsaved work had been closed by the landing, and raised again by the next patrol.
 #[tokio::test(start_paused = true)]
 async fn landing_closes_no_call_about_a_sandbox_that_is_kept() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let away = RepoError::Remote("away".into());
-    town.parts.repo.break_op("land", away);
-    town.completed(&charged.raider).await.unwrap();
+    city.parts.repo.break_op("land", away);
+    city.completed(&charged.raider).await.unwrap();
     let stash = |facts: &mut GitFacts| facts.stashes.push("wip".into());
-    town.parts.repo.change(&charged.raider.name, stash);
-    town.pass(PATROL).await;
+    city.parts.repo.change(&charged.raider.name, stash);
+    city.pass(PATROL).await;
     let is_open = |call: &Relic| call.status != RelicStatus::Closed;
-    let before = town.escalations().await;
+    let before = city.escalations().await;
     assert_eq!(before.iter().filter(|call| is_open(call)).count(), 1);
-    town.parts.repo.mend("land");
-    town.pass(PATROL * 2).await;
-    assert_eq!(town.parts.repo.landings(), 1);
-    let after = town.escalations().await;
+    city.parts.repo.mend("land");
+    city.pass(PATROL * 2).await;
+    assert_eq!(city.parts.repo.landings(), 1);
+    let after = city.escalations().await;
     assert_eq!(after.len(), before.len(), "no further call: {after:?}");
     assert!(is_open(&after[0]));
-    town.parts
+    city.parts
         .repo
         .change(&charged.raider.name, |facts| facts.stashes.clear());
-    town.pass(PATROL * 2).await;
-    assert!(town.parts.repo.names().is_empty());
-    assert!(!town.escalations().await.iter().any(is_open), "it is over");
+    city.pass(PATROL * 2).await;
+    assert!(city.parts.repo.names().is_empty());
+    assert!(!city.escalations().await.iter().any(is_open), "it is over");
 }

@@ -40,7 +40,7 @@ use std::time::Duration;
 use crate::actors::mail::Charged;
 use crate::domain::event::EventType;
 use crate::domain::relic::RelicStatus;
-use crate::testing::world::Town;
+use crate::testing::world::TestCity;
 
 /// A patrol comes within this time.
 const PATROL: Duration = Duration::from_secs(31);
@@ -48,16 +48,16 @@ const PATROL: Duration = Duration::from_secs(31);
 const GROWN: Duration = Duration::from_secs(300 + 31);
 
 /// Drops the hook; the relic stays as it is.
-async fn unhook(town: &Town, charged: &Charged) {
+async fn unhook(city: &TestCity, charged: &Charged) {
     let (raider, incarnation) = (charged.raider.clone(), charged.incarnation);
-    let dropped = town.store(move |txn| txn.drop_hook(&raider, incarnation));
+    let dropped = city.store(move |txn| txn.drop_hook(&raider, incarnation));
     assert!(dropped.await, "it had one");
 }
 
 /// Closes the raider's relic.
-async fn close(town: &Town, charged: &Charged) {
+async fn close(city: &TestCity, charged: &Charged) {
     let id = charged.relic.clone();
-    town.store(move |txn| {
+    city.store(move |txn| {
         let mut relic = txn.relic(&id)?;
         relic.status = RelicStatus::Closed;
         relic.closed = Some(txn.now());
@@ -67,8 +67,8 @@ async fn close(town: &Town, charged: &Charged) {
 }
 
 /// Returns class and incarnation of every zombie that was noted.
-async fn zombies(town: &Town) -> Vec<(String, u64)> {
-    let noted = town.events(EventType::RaiderZombie).await.into_iter();
+async fn zombies(city: &TestCity) -> Vec<(String, u64)> {
+    let noted = city.events(EventType::RaiderZombie).await.into_iter();
     let said = noted.map(|event| {
         let class = event.data["class"].as_str().unwrap().to_owned();
         (class, event.data["incarnation"].as_u64().unwrap())

@@ -25,106 +25,106 @@ const PATROL: Duration = Duration::from_secs(31);
 
 #[tokio::test(start_paused = true)]
 async fn unsaved_work_is_refused_and_the_session_runs_on() {
-    let (town, charged) = Scenario::at_work().await;
-    let error = town.nuke(&charged.raider, false).await.unwrap_err();
+    let (city, charged) = Scenario::at_work().await;
+    let error = city.nuke(&charged.raider, false).await.unwrap_err();
     assert_eq!(error.kind, RefusalKind::WorkAtRisk);
-    assert!(town.runs(&charged.session));
+    assert!(city.runs(&charged.session));
     assert!(
-        town.parts.sessions.stops().is_empty(),
+        city.parts.sessions.stops().is_empty(),
         "nothing was touched"
     );
-    assert_eq!(town.sagas().await, 0);
+    assert_eq!(city.sagas().await, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn salvage_saves_it_and_frees_slot_and_relic() {
-    let (town, charged) = Scenario::at_work().await;
-    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    let nuked = town.nuke(&charged.raider, true).await.unwrap();
+    let (city, charged) = Scenario::at_work().await;
+    city.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    let nuked = city.nuke(&charged.raider, true).await.unwrap();
     assert!(nuked.salvage.is_some());
-    assert_eq!(town.parts.repo.salvages().len(), 1);
-    assert!(town.parts.repo.names().is_empty());
-    assert!(!town.runs(&charged.session));
-    assert_eq!(town.status(&charged.relic).await, RelicStatus::Open);
-    town.charge(&charged.relic).await.unwrap();
+    assert_eq!(city.parts.repo.salvages().len(), 1);
+    assert!(city.parts.repo.names().is_empty());
+    assert!(!city.runs(&charged.session));
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Open);
+    city.charge(&charged.relic).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_changes_at_the_last_moment_is_kept_and_worked_on() {
-    let (town, charged) = Scenario::at_work().await;
-    let (repo, name) = (town.parts.repo.clone(), charged.raider.name.clone());
-    town.parts
+    let (city, charged) = Scenario::at_work().await;
+    let (repo, name) = (city.parts.repo.clone(), charged.raider.name.clone());
+    city.parts
         .repo
         .interlude("discard_sandbox", move || repo.dirty(&name, "late.txt"));
-    town.nuke(&charged.raider, true).await.unwrap_err();
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
-    assert_eq!(town.sagas().await, 0);
-    town.settle().await;
+    city.nuke(&charged.raider, true).await.unwrap_err();
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
+    assert_eq!(city.sagas().await, 0);
+    city.settle().await;
     let id = ChildId::Raider(charged.raider);
-    assert_eq!(town.state(&id).await, Some(ChildState::Running));
+    assert_eq!(city.state(&id).await, Some(ChildState::Running));
 }
 
 /// The commits of a sandbox that was removed by hand are measured by its branch.
 #[tokio::test(start_paused = true)]
 async fn commits_of_a_sandbox_that_is_gone_are_no_less_precious() {
-    let (town, charged) = Scenario::at_work().await;
-    town.parts.repo.lose(&charged.raider.name);
-    let error = town.nuke(&charged.raider, false).await.unwrap_err();
+    let (city, charged) = Scenario::at_work().await;
+    city.parts.repo.lose(&charged.raider.name);
+    let error = city.nuke(&charged.raider, false).await.unwrap_err();
     assert_eq!(error.kind, RefusalKind::WorkAtRisk);
     assert_eq!(error.losses.len(), 1);
-    assert!(town.runs(&charged.session), "nothing was touched");
-    let nuked = town.nuke(&charged.raider, true).await.unwrap();
-    let entries = town.store(|txn| txn.salvages()).await;
+    assert!(city.runs(&charged.session), "nothing was touched");
+    let nuked = city.nuke(&charged.raider, true).await.unwrap();
+    let entries = city.store(|txn| txn.salvages()).await;
     assert_eq!(entries.len(), 1);
     // The next raider is told where it is.
     let id = nuked.salvage.unwrap();
-    let context = town.relic_now(&charged.relic).await.context.unwrap();
+    let context = city.relic_now(&charged.relic).await.context.unwrap();
     assert!(
         context.contains(&format!("kept as salvage {id}")),
         "{context}"
     );
-    assert!(town.hook(&charged.raider).await.is_none());
+    assert!(city.hook(&charged.raider).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn unmeasurable_sandbox_is_kept() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let broken = RepoError::Failed("index is damaged".into());
-    town.parts.repo.break_op("measure", broken);
-    let error = town.nuke(&charged.raider, false).await.unwrap_err();
+    city.parts.repo.break_op("measure", broken);
+    let error = city.nuke(&charged.raider, false).await.unwrap_err();
     assert_eq!(error.kind, RefusalKind::WorkAtRisk);
-    town.parts
+    city.parts
         .repo
         .break_op("salvage", RepoError::Failed("too".into()));
-    town.nuke(&charged.raider, true).await.unwrap_err();
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    city.nuke(&charged.raider, true).await.unwrap_err();
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_will_not_end_holds_up_its_own_raider_only() {
-    let town = Scenario::new().start().await;
-    let (stuck, other) = (town.worker("a").await, town.worker("b").await);
+    let city = Scenario::new().start().await;
+    let (stuck, other) = (city.worker("a").await, city.worker("b").await);
     let closed = stuck.relic.clone();
-    town.store(move |txn| {
+    city.store(move |txn| {
         let mut relic = txn.relic(&closed)?;
         relic.status = RelicStatus::Closed;
         txn.put_relic(&relic)
     })
     .await;
-    town.parts.sessions.hide(&stuck.session, Some("deaf"));
-    town.pass(PATROL * 2).await;
-    town.completed(&other.raider).await.unwrap();
-    town.pass(PATROL).await;
-    assert_eq!(town.status(&other.relic).await, RelicStatus::Closed);
-    let free = town.parts.repo.names();
+    city.parts.sessions.hide(&stuck.session, Some("deaf"));
+    city.pass(PATROL * 2).await;
+    city.completed(&other.raider).await.unwrap();
+    city.pass(PATROL).await;
+    assert_eq!(city.status(&other.relic).await, RelicStatus::Closed);
+    let free = city.parts.repo.names();
     assert_eq!(free, ["Toast"], "the other's sandbox is gone");
 }
 
 /// The trash may hold gigabytes: the slot does not wait for its removal.
 #[tokio::test(start_paused = true)]
 async fn the_slot_is_free_before_the_trash_is_emptied() {
-    let (town, charged) = Scenario::at_work().await;
-    let tasks = Arc::clone(&town.parts.tasks);
+    let (city, charged) = Scenario::at_work().await;
+    let tasks = Arc::clone(&city.parts.tasks);
     assert_eq!(tasks.emptied(), 1, "what an earlier life left");
     let (release, full) = channel::<()>();
     let full = Mutex::new(full);
@@ -132,14 +132,14 @@ async fn the_slot_is_free_before_the_trash_is_emptied() {
         // The sender never sends: it is dropped.
         let _released = full.lock().unwrap().recv();
     });
-    town.nuke(&charged.raider, true).await.unwrap();
-    assert!(town.hook(&charged.raider).await.is_none());
-    let other = town.worker("b").await;
-    town.nuke(&other.raider, true).await.unwrap();
+    city.nuke(&charged.raider, true).await.unwrap();
+    assert!(city.hook(&charged.raider).await.is_none());
+    let other = city.worker("b").await;
+    city.nuke(&other.raider, true).await.unwrap();
     assert_eq!(tasks.emptied(), 1, "it is still being emptied");
     drop(release);
     let emptied = || tasks.emptied() == 3;
-    town.until("what came meanwhile goes as well", emptied)
+    city.until("what came meanwhile goes as well", emptied)
         .await;
 }
 
@@ -151,26 +151,26 @@ async fn interrupted_nuke_still_names_where_the_work_is() {
             panic!("at {point:?}");
         }
     };
-    let town = Scenario::new().fault(Arc::new(fault)).start().await;
-    let charged = town.worker("a").await;
-    town.nuke(&charged.raider, true).await.unwrap_err();
-    town.pass(PATROL).await;
-    assert!(town.hook(&charged.raider).await.is_none());
-    let finished = town.parts.repo.count("forget_sandbox");
+    let city = Scenario::new().fault(Arc::new(fault)).start().await;
+    let charged = city.worker("a").await;
+    city.nuke(&charged.raider, true).await.unwrap_err();
+    city.pass(PATROL).await;
+    assert!(city.hook(&charged.raider).await.is_none());
+    let finished = city.parts.repo.count("forget_sandbox");
     assert_eq!(finished, 1, "the removal may have been half done");
-    let nuked = town.events(EventType::RaiderNuked).await;
+    let nuked = city.events(EventType::RaiderNuked).await;
     assert_eq!(nuked.len(), 1);
-    let id = &town.parts.repo.salvages()[0].id;
+    let id = &city.parts.repo.salvages()[0].id;
     assert_eq!(nuked[0].data["salvage"], id.as_str());
 }
 
 /// The permit is for the session that had ended, not for a later one.
 #[tokio::test(start_paused = true)]
 async fn a_permit_is_no_permit_any_more_when_a_session_has_come() {
-    let town = Scenario::new().start().await;
-    let charged = town.charged("a").await;
-    let path = town.world.city.sandbox(&charged.raider);
-    let facts = town.parts.repo.facts(&path, "main").unwrap();
+    let city = Scenario::new().start().await;
+    let charged = city.charged("a").await;
+    let path = city.world.city.sandbox(&charged.raider);
+    let facts = city.parts.repo.facts(&path, "main").unwrap();
     for session in [
         None,
         Some(LastSession {
@@ -187,15 +187,15 @@ async fn a_permit_is_no_permit_any_more_when_a_session_has_come() {
             git: Probed::Known(facts.clone()),
             salvaged: None,
             cause: Cause::Operator,
-            detected: town.world.clock.now(),
+            detected: city.world.clock.now(),
         });
         let Judgement::Permit(permit) = judged else {
             panic!("{judged:?}");
         };
-        let stale = effects::discard(&town.world, *permit).await.unwrap_err();
+        let stale = effects::discard(&city.world, *permit).await.unwrap_err();
         assert!(matches!(stale, RepoError::PermitStale(_)), "{stale}");
     }
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -203,86 +203,86 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// "Skip", and "none lingers".
 #[tokio::test(start_paused = true)]
 async fn a_finished_sandbox_that_holds_something_is_kept_for_so_long_and_salvaged_then() {
-    let town = Scenario::new().rig(|rig| rig.witness.keep_dirty = HOUR);
-    let town = town.start().await;
-    let charged = town.worker("a").await;
+    let city = Scenario::new().rig(|rig| rig.witness.keep_dirty = HOUR);
+    let city = city.start().await;
+    let charged = city.worker("a").await;
     let name = charged.raider.name.clone();
-    town.parts
+    city.parts
         .repo
         .change(&name, |facts| facts.stashes.push("wip".into()));
-    town.completed(&charged.raider).await.unwrap();
-    town.pass_hours(HOUR - PATROL * 2).await;
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
-    let mut told = town.escalations().await;
+    city.completed(&charged.raider).await.unwrap();
+    city.pass_hours(HOUR - PATROL * 2).await;
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
+    let mut told = city.escalations().await;
     told.retain(|escalation| escalation.status != RelicStatus::Closed);
     assert_eq!(told.len(), 1);
-    assert!(town.parts.repo.salvages().is_empty());
+    assert!(city.parts.repo.salvages().is_empty());
     // The present configuration applies.
-    town.reload(|city| city.rigs[0].witness.keep_dirty = 2 * HOUR)
+    city.reload(|city| city.rigs[0].witness.keep_dirty = 2 * HOUR)
         .await;
-    town.pass(PATROL * 4).await;
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
-    town.reload(|city| city.rigs[0].witness.keep_dirty = HOUR)
+    city.pass(PATROL * 4).await;
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
+    city.reload(|city| city.rigs[0].witness.keep_dirty = HOUR)
         .await;
-    town.pass(PATROL * 2).await;
-    assert!(town.parts.repo.names().is_empty());
-    assert_eq!(town.parts.repo.salvages().len(), 1);
-    let nuked = town.events(EventType::RaiderNuked).await;
+    city.pass(PATROL * 2).await;
+    assert!(city.parts.repo.names().is_empty());
+    assert_eq!(city.parts.repo.salvages().len(), 1);
+    let nuked = city.events(EventType::RaiderNuked).await;
     assert_eq!(nuked[0].cause, "kept_long_enough");
-    assert!(town.hook(&charged.raider).await.is_none());
+    assert!(city.hook(&charged.raider).await.is_none());
 }
 
 /// "has_unpushed: escalate": its commits do not depend on the sandbox while a person is awaited.
 #[tokio::test(start_paused = true)]
 async fn unpushed_commits_of_work_that_is_over_are_saved_at_once_and_the_sandbox_stays() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let closed = charged.relic.clone();
-    town.store(move |txn| {
+    city.store(move |txn| {
         let mut relic = txn.relic(&closed)?;
         relic.status = RelicStatus::Closed;
         relic.closed = Some(txn.now());
         txn.put_relic(&relic)
     })
     .await;
-    town.pass(PATROL * 3).await;
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
-    assert_eq!(town.escalations().await.len(), 1);
-    assert_eq!(town.parts.repo.count("salvage"), 1, "once");
-    assert_eq!(town.store(|txn| txn.salvages()).await.len(), 1);
+    city.pass(PATROL * 3).await;
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
+    assert_eq!(city.escalations().await.len(), 1);
+    assert_eq!(city.parts.repo.count("salvage"), 1, "once");
+    assert_eq!(city.store(|txn| txn.salvages()).await.len(), 1);
 }
 
 /// "Commits alone take no room": they are salvaged although the rest does not fit, and the rest once it does.
 #[tokio::test(start_paused = true)]
 async fn unpushed_commits_are_saved_where_there_is_no_room_for_the_rest() {
     let full = Scenario::new().with(|city| city.retention.salvage_max = Some(0));
-    let town = full.start().await;
-    let charged = town.worker("a").await;
-    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    super::close(&town, &charged).await;
-    town.pass(PATROL * 3).await;
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
-    let head = town.parts.repo.salvages();
+    let city = full.start().await;
+    let charged = city.worker("a").await;
+    city.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    super::close(&city, &charged).await;
+    city.pass(PATROL * 3).await;
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
+    let head = city.parts.repo.salvages();
     assert!(!head.is_empty() && head.iter().all(|kept| kept.bytes == 0));
-    assert_eq!(town.store(|txn| txn.salvages()).await.len(), 1);
-    assert_eq!(town.parts.repo.count("salvage"), 0);
-    town.reload(|city| city.retention.salvage_max = None).await;
-    town.pass(PATROL * 3).await;
-    assert_eq!(town.parts.repo.count("salvage"), 1, "once");
+    assert_eq!(city.store(|txn| txn.salvages()).await.len(), 1);
+    assert_eq!(city.parts.repo.count("salvage"), 0);
+    city.reload(|city| city.retention.salvage_max = None).await;
+    city.pass(PATROL * 3).await;
+    assert_eq!(city.parts.repo.count("salvage"), 1, "once");
 }
 
 /// Holds for commits of its own branch, too, when HEAD is elsewhere.
 #[tokio::test(start_paused = true)]
 async fn commits_that_head_has_left_are_saved_where_there_is_no_room_for_the_rest() {
     let full = Scenario::new().with(|city| city.retention.salvage_max = Some(0));
-    let town = full.start().await;
-    let charged = town.worker("a").await;
+    let city = full.start().await;
+    let charged = city.worker("a").await;
     let name = &charged.raider.name;
     let left = Oid::new("e".repeat(40)).unwrap();
-    town.parts.repo.dirty(name, "wip.txt");
-    town.parts.repo.leave(name, &left);
-    super::close(&town, &charged).await;
-    town.pass(PATROL * 3).await;
-    let kept = town.parts.repo.salvages();
+    city.parts.repo.dirty(name, "wip.txt");
+    city.parts.repo.leave(name, &left);
+    super::close(&city, &charged).await;
+    city.pass(PATROL * 3).await;
+    let kept = city.parts.repo.salvages();
     let names = |kept: &SalvageRecord| kept.refs.iter().any(|name| name.ends_with(left.as_str()));
     assert!(kept.iter().any(names), "{kept:?}");
 }
@@ -290,69 +290,69 @@ async fn commits_that_head_has_left_are_saved_where_there_is_no_room_for_the_res
 /// The raider's own merge request lands during the salvage, which is outside the sandbox.
 #[tokio::test(start_paused = true)]
 async fn a_target_that_moves_during_salvage_changes_nothing() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let name = charged.raider.name.clone();
-    town.parts.repo.dirty(&name, "wip.txt");
-    let (repo, slot) = (std::sync::Arc::clone(&town.parts.repo), name);
-    town.parts.repo.interlude("salvage", move || {
+    city.parts.repo.dirty(&name, "wip.txt");
+    let (repo, slot) = (std::sync::Arc::clone(&city.parts.repo), name);
+    city.parts.repo.interlude("salvage", move || {
         repo.change(&slot, |facts| {
             facts.ahead += 1;
             facts.merge_base = Some(facts.head.clone());
         });
     });
-    let nuked = town.nuke(&charged.raider, true).await.unwrap();
+    let nuked = city.nuke(&charged.raider, true).await.unwrap();
     assert!(nuked.salvage.is_some());
-    assert!(town.parts.repo.names().is_empty());
+    assert!(city.parts.repo.names().is_empty());
 }
 
 /// At the judgement it is as before, but each salvage holds a state in between.
 #[tokio::test(start_paused = true)]
 async fn sandbox_that_changes_each_time_it_is_saved_is_kept() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let name = charged.raider.name.clone();
-    town.parts.repo.dirty(&name, "wip.txt");
-    let (repo, slot) = (Arc::clone(&town.parts.repo), name.clone());
+    city.parts.repo.dirty(&name, "wip.txt");
+    let (repo, slot) = (Arc::clone(&city.parts.repo), name.clone());
     let number = AtomicUsize::new(0);
-    town.parts.repo.interlude("salvage", move || {
+    city.parts.repo.interlude("salvage", move || {
         let number = number.fetch_add(1, Ordering::Relaxed);
         repo.dirty(&slot, &format!("other{number}.txt"));
     });
-    let refused = town.nuke(&charged.raider, true).await.unwrap_err();
+    let refused = city.nuke(&charged.raider, true).await.unwrap_err();
     assert!(
         refused.message.contains("while it was saved"),
         "{refused:?}"
     );
-    assert_eq!(town.parts.repo.names(), [name.as_str()]);
+    assert_eq!(city.parts.repo.names(), [name.as_str()]);
     // The next attempt saves the present state.
-    town.parts.repo.interlude("salvage", || {});
-    town.nuke(&charged.raider, true).await.unwrap();
-    assert!(town.parts.repo.names().is_empty());
+    city.parts.repo.interlude("salvage", || {});
+    city.nuke(&charged.raider, true).await.unwrap();
+    assert!(city.parts.repo.names().is_empty());
 }
 
 /// A salvage that saves a missing file makes its commit whole, which git then tells otherwise.
 #[tokio::test(start_paused = true)]
 async fn sandbox_that_changed_once_while_it_was_saved_is_saved_again() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let name = charged.raider.name.clone();
-    town.parts.repo.dirty(&name, "wip.txt");
-    let (repo, slot) = (Arc::clone(&town.parts.repo), name);
+    city.parts.repo.dirty(&name, "wip.txt");
+    let (repo, slot) = (Arc::clone(&city.parts.repo), name);
     let is_first = AtomicBool::new(true);
-    town.parts.repo.interlude("salvage", move || {
+    city.parts.repo.interlude("salvage", move || {
         if is_first.swap(false, Ordering::Relaxed) {
             repo.dirty(&slot, "other.txt");
         }
     });
-    town.nuke(&charged.raider, true).await.unwrap();
-    assert!(town.parts.repo.names().is_empty());
-    assert_eq!(town.parts.repo.salvages().len(), 2);
+    city.nuke(&charged.raider, true).await.unwrap();
+    assert!(city.parts.repo.names().is_empty());
+    assert_eq!(city.parts.repo.salvages().len(), 2);
 }
 
 /// Holds for a rehearsal and for the nuke itself.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_cannot_be_seen_makes_no_nuke_safe() {
-    let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
+    let city = Scenario::new().start().await;
+    let relic = city.relic("a").await;
+    let charged = city.charge(&relic).await.unwrap();
     let target = NukeTarget {
         raider: charged.raider.clone(),
         incarnation: charged.incarnation,
@@ -364,42 +364,42 @@ async fn a_session_that_cannot_be_seen_makes_no_nuke_safe() {
         asker: None,
         cancel: None,
     };
-    nuke::check(&town.world, &target).await.unwrap();
-    town.parts.sessions.hide(&charged.session, Some("deaf"));
-    let refused = nuke::check(&town.world, &target).await.unwrap_err();
+    nuke::check(&city.world, &target).await.unwrap();
+    city.parts.sessions.hide(&charged.session, Some("deaf"));
+    let refused = nuke::check(&city.world, &target).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Unavailable, "{refused}");
-    town.nuke(&charged.raider, false).await.unwrap_err();
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
+    city.nuke(&charged.raider, false).await.unwrap_err();
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
 }
 
 /// A salvage that always times out is retried for ever, destroys nothing, and is escalated once.
 #[tokio::test(start_paused = true)]
 async fn a_nuke_that_does_not_get_on_calls_a_person_once_and_goes_on_trying() {
     for hooked in [true, false] {
-        let (town, charged) = Scenario::at_work().await;
+        let (city, charged) = Scenario::at_work().await;
         let limit = Duration::from_secs(120);
         let late = RepoError::Timeout {
             what: "salvage".into(),
             limit,
         };
-        town.parts.repo.break_op("salvage", late);
-        town.nuke(&charged.raider, true).await.unwrap_err();
+        city.parts.repo.break_op("salvage", late);
+        city.nuke(&charged.raider, true).await.unwrap_err();
         if !hooked {
-            super::unhook(&town, &charged).await;
+            super::unhook(&city, &charged).await;
         }
-        assert!(town.escalations().await.is_empty(), "it may pass");
-        town.pass_hours(HOUR).await;
-        let told = town.escalations().await;
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].body.contains("salvage"), "{told:?}");
-        assert_eq!(town.events(EventType::EscalationRaised).await.len(), 1);
-        assert_eq!(town.parts.repo.names(), ["Toast"]);
-        assert_eq!(town.sagas().await, 1);
-        town.parts.repo.mend("salvage");
-        town.pass(PATROL * 2).await;
-        assert!(town.parts.repo.names().is_empty());
-        assert_eq!(town.parts.repo.salvages().len(), 1);
-        let settled = town.relic_now(&told[0].id).await;
+        assert!(city.escalations().await.is_empty(), "it may pass");
+        city.pass_hours(HOUR).await;
+        let escalations = city.escalations().await;
+        assert_eq!(escalations.len(), 1, "{escalations:?}");
+        assert!(escalations[0].body.contains("salvage"), "{escalations:?}");
+        assert_eq!(city.events(EventType::EscalationRaised).await.len(), 1);
+        assert_eq!(city.parts.repo.names(), ["Toast"]);
+        assert_eq!(city.sagas().await, 1);
+        city.parts.repo.mend("salvage");
+        city.pass(PATROL * 2).await;
+        assert!(city.parts.repo.names().is_empty());
+        assert_eq!(city.parts.repo.salvages().len(), 1);
+        let settled = city.relic_now(&escalations[0].id).await;
         assert_eq!(settled.status, RelicStatus::Closed, "hooked: {hooked}");
     }
 }
@@ -407,21 +407,21 @@ async fn a_nuke_that_does_not_get_on_calls_a_person_once_and_goes_on_trying() {
 /// A decision about work in progress is not applied to finished work.
 #[tokio::test(start_paused = true)]
 async fn a_completion_that_came_while_a_nuke_was_prepared_is_not_undone() {
-    let town = Scenario::new().rig(|rig| rig.forge.review_human = true);
-    let town = town.start().await;
-    let charged = town.worker("a").await;
-    let open = town.hook(&charged.raider).await.unwrap();
-    town.completed(&charged.raider).await.unwrap();
-    town.settle().await;
+    let city = Scenario::new().rig(|rig| rig.forge.review_human = true);
+    let city = city.start().await;
+    let charged = city.worker("a").await;
+    let open = city.hook(&charged.raider).await.unwrap();
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
     let target = NukeTarget::of(&open, Cause::TooManyDeaths);
-    let judged = nuke::permitted(&town.world, target).await.unwrap();
-    let late = nuke::begin(&town.world, &judged).await;
+    let judged = nuke::permitted(&city.world, target).await.unwrap();
+    let late = nuke::begin(&city.world, &judged).await;
     assert_eq!(late.err().unwrap().kind, RefusalKind::Conflict);
-    assert_eq!(town.sagas().await, 0);
-    let now = town.hook(&charged.raider).await.unwrap();
+    assert_eq!(city.sagas().await, 0);
+    let now = city.hook(&charged.raider).await.unwrap();
     let target = NukeTarget::of(&now, Cause::Operator);
-    let judged = nuke::permitted(&town.world, target).await.unwrap();
-    let begun = nuke::begin(&town.world, &judged).await;
+    let judged = nuke::permitted(&city.world, target).await.unwrap();
+    let begun = nuke::begin(&city.world, &judged).await;
     assert!(begun.is_ok());
 }
 
@@ -429,22 +429,22 @@ async fn a_completion_that_came_while_a_nuke_was_prepared_is_not_undone() {
 /// by the rehearsal.
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_cannot_be_read_is_not_salvaged_and_works_on() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let broken = RepoError::Failed("its .git link is broken".into());
-    town.parts.repo.break_op("measure", broken);
-    let refused = town.nuke(&charged.raider, true).await.unwrap_err();
+    city.parts.repo.break_op("measure", broken);
+    let refused = city.nuke(&charged.raider, true).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::WorkAtRisk, "{refused}");
     assert!(refused.hint.unwrap().contains("repair"));
-    assert_eq!(town.starts(&charged.session), 1);
-    assert!(town.runs(&charged.session));
-    let hook = town.hook(&charged.raider).await.unwrap();
+    assert_eq!(city.starts(&charged.session), 1);
+    assert!(city.runs(&charged.session));
+    let hook = city.hook(&charged.raider).await.unwrap();
     let target = NukeTarget::of(&hook, Cause::Operator);
-    let would = nuke::rehearse(&town.world, &target, true).await.unwrap();
+    let would = nuke::rehearse(&city.world, &target, true).await.unwrap();
     assert_eq!(would.would, nuke::Would::Refuse);
     assert!(would.hint.unwrap().contains("repair"));
     // `--salvage` is not proposed for it either.
-    let refused = town.nuke(&charged.raider, false).await.unwrap_err();
-    let would = nuke::rehearse(&town.world, &target, false).await.unwrap();
+    let refused = city.nuke(&charged.raider, false).await.unwrap_err();
+    let would = nuke::rehearse(&city.world, &target, false).await.unwrap();
     for hint in [refused.hint.unwrap(), would.hint.unwrap()] {
         assert!(
             hint.contains("repair") && !hint.contains("salvage"),
@@ -456,25 +456,25 @@ async fn a_sandbox_that_cannot_be_read_is_not_salvaged_and_works_on() {
         what: "git status".into(),
         limit: PATROL,
     };
-    town.parts.repo.break_op("measure", slow);
-    let refused = town.nuke(&charged.raider, true).await.unwrap_err();
+    city.parts.repo.break_op("measure", slow);
+    let refused = city.nuke(&charged.raider, true).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Timeout, "{refused}");
-    assert!(town.runs(&charged.session));
+    assert!(city.runs(&charged.session));
 }
 
 /// A sandbox without room for its salvage does not lose its session either.
 #[tokio::test(start_paused = true)]
 async fn without_room_for_salvage_the_session_goes_on() {
-    let town = Scenario::new()
+    let city = Scenario::new()
         .with(|city| city.retention.salvage_max = Some(0))
         .start()
         .await;
-    let charged = town.worker("a").await;
-    town.parts.repo.dirty(&charged.raider.name, "notes.txt");
-    let refused = town.nuke(&charged.raider, true).await.unwrap_err();
+    let charged = city.worker("a").await;
+    city.parts.repo.dirty(&charged.raider.name, "notes.txt");
+    let refused = city.nuke(&charged.raider, true).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::NoRoom, "{refused}");
-    assert_eq!(town.starts(&charged.session), 1);
-    assert!(town.runs(&charged.session));
+    assert_eq!(city.starts(&charged.session), 1);
+    assert!(city.runs(&charged.session));
 }
 
 /// After a crash between the two there are the recorded salvage and the sandbox.
@@ -489,11 +489,11 @@ async fn salvage_is_on_record_before_the_sandbox_goes() {
             seen.lock().unwrap().extend(names);
         }
     }));
-    let town = scenario.start().await;
-    assert!(repo.set(Arc::clone(&town.parts.repo)).is_ok(), "once");
-    let charged = town.worker("a").await;
-    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    town.nuke(&charged.raider, true).await.unwrap();
+    let city = scenario.start().await;
+    assert!(repo.set(Arc::clone(&city.parts.repo)).is_ok(), "once");
+    let charged = city.worker("a").await;
+    city.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    city.nuke(&charged.raider, true).await.unwrap();
     assert_eq!(*there.lock().unwrap(), [["Toast"]]);
-    assert!(town.parts.repo.names().is_empty());
+    assert!(city.parts.repo.names().is_empty());
 }

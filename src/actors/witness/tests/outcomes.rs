@@ -14,279 +14,282 @@ use crate::domain::message::{Body, Handoff};
 use crate::domain::relic::RelicStatus;
 use crate::ports::repo::RepoError;
 use crate::testing::fake_tasks::{done_intent, sign};
-use crate::testing::world::{Scenario, Town, asking};
+use crate::testing::world::{Scenario, TestCity, asking};
 
 const PATROL: Duration = Duration::from_secs(31);
 const PASSED: &str = r#"{"outcome":"passed"}"#;
 
-fn dir(town: &Town, charged: &Charged) -> std::path::PathBuf {
-    let city = &town.world.city;
+fn dir(city: &TestCity, charged: &Charged) -> std::path::PathBuf {
+    let city = &city.world.city;
     city.task_dir(&charged.raider, &charged.relic, charged.incarnation)
 }
 
 /// Writes the outcome file of a raider, as its agent does.
-fn outcome(town: &Town, charged: &Charged, text: &str) {
-    town.parts.tasks.write_outcome(&dir(town, charged), text);
+fn outcome(city: &TestCity, charged: &Charged, text: &str) {
+    city.parts.tasks.write_outcome(&dir(city, charged), text);
 }
 
 /// Writes it unnoticed by the watcher.
-fn unwatched(town: &Town, charged: &Charged, text: &str) {
-    let tasks = &town.parts.tasks;
-    tasks.write_outcome_unwatched(&dir(town, charged), text);
+fn unwatched(city: &TestCity, charged: &Charged, text: &str) {
+    let tasks = &city.parts.tasks;
+    tasks.write_outcome_unwatched(&dir(city, charged), text);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_outcome_file_completes_like_done_once() {
-    let (town, charged) = Scenario::at_work().await;
-    let dir = dir(&town, &charged);
+    let (city, charged) = Scenario::at_work().await;
+    let dir = dir(&city, &charged);
     for _ in 0..3 {
-        town.parts.tasks.write_outcome(&dir, PASSED);
+        city.parts.tasks.write_outcome(&dir, PASSED);
     }
-    drop(town.completed(&charged.raider).await);
-    town.settle().await;
-    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
-    assert_eq!(town.events(EventType::RaiderDone).await.len(), 1);
-    assert_eq!(town.parts.repo.landings(), 1);
+    drop(city.completed(&charged.raider).await);
+    city.settle().await;
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
+    assert_eq!(city.events(EventType::RaiderDone).await.len(), 1);
+    assert_eq!(city.parts.repo.landings(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_ends_after_its_outcome_is_finished_not_dead() {
-    let (town, charged) = Scenario::at_work().await;
-    unwatched(&town, &charged, PASSED);
-    town.parts.sessions.exit(&charged.session, 0);
-    town.settle().await;
-    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
-    assert_eq!(town.starts(&charged.session), 1);
-    assert!(town.events(EventType::AgentCrashed).await.is_empty());
+    let (city, charged) = Scenario::at_work().await;
+    unwatched(&city, &charged, PASSED);
+    city.parts.sessions.exit(&charged.session, 0);
+    city.settle().await;
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
+    assert_eq!(city.starts(&charged.session), 1);
+    assert!(city.events(EventType::AgentCrashed).await.is_empty());
 }
 
 /// An unreadable outcome proves nothing: the death counts, and the raider is not finished.
 #[tokio::test(start_paused = true)]
 async fn unreadable_outcome_does_not_finish_its_raider() {
-    let (town, charged) = Scenario::at_work().await;
-    town.parts.tasks.hide(Some("too many open files"));
-    town.parts.sessions.crash(&charged.session, 9);
-    town.pass(PATROL * 2).await;
+    let (city, charged) = Scenario::at_work().await;
+    city.parts.tasks.hide(Some("too many open files"));
+    city.parts.sessions.crash(&charged.session, 9);
+    city.pass(PATROL * 2).await;
     assert!(
-        !town.runs(&charged.session),
+        !city.runs(&charged.session),
         "it may have said that it is done"
     );
-    town.parts.tasks.hide(None);
-    town.pass(PATROL).await;
-    assert!(town.runs(&charged.session));
-    assert_eq!(town.starts(&charged.session), 2);
-    assert_eq!(town.events(EventType::AgentCrashed).await.len(), 1);
+    city.parts.tasks.hide(None);
+    city.pass(PATROL).await;
+    assert!(city.runs(&charged.session));
+    assert_eq!(city.starts(&charged.session), 2);
+    assert_eq!(city.events(EventType::AgentCrashed).await.len(), 1);
     // The next daemon concludes nothing from it either.
-    let clock = town.world.clock.clone();
-    let parts = town.crash().await;
+    let clock = city.world.clock.clone();
+    let parts = city.crash().await;
     parts.sessions.exit_unheard(&charged.session, 1);
     parts.tasks.hide(Some("too many open files"));
-    let town = Scenario::new().start_on(parts, clock).await;
-    town.pass(PATROL).await;
-    assert!(!town.runs(&charged.session));
-    town.parts.tasks.hide(None);
-    town.pass(PATROL).await;
-    assert!(town.runs(&charged.session));
+    let city = Scenario::new().start_on(parts, clock).await;
+    city.pass(PATROL).await;
+    assert!(!city.runs(&charged.session));
+    city.parts.tasks.hide(None);
+    city.pass(PATROL).await;
+    assert!(city.runs(&charged.session));
 }
 
 /// A person is called when it lasts, until it is over.
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_cannot_be_seen_for_long_is_told_of() {
-    let (town, charged) = Scenario::at_work().await;
-    town.parts.tasks.hide(Some("permission denied"));
-    town.parts.sessions.crash(&charged.session, 9);
-    town.pass(PATROL * 60).await;
-    let told = town.escalations().await;
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].body.contains("permission denied"), "{told:?}");
-    town.parts.tasks.hide(None);
-    town.pass(PATROL * 2).await;
-    assert!(town.runs(&charged.session));
-    assert_eq!(town.escalations().await[0].status, RelicStatus::Closed);
+    let (city, charged) = Scenario::at_work().await;
+    city.parts.tasks.hide(Some("permission denied"));
+    city.parts.sessions.crash(&charged.session, 9);
+    city.pass(PATROL * 60).await;
+    let escalations = city.escalations().await;
+    assert_eq!(escalations.len(), 1, "{escalations:?}");
+    assert!(
+        escalations[0].body.contains("permission denied"),
+        "{escalations:?}"
+    );
+    city.parts.tasks.hide(None);
+    city.pass(PATROL * 2).await;
+    assert!(city.runs(&charged.session));
+    assert_eq!(city.escalations().await[0].status, RelicStatus::Closed);
 }
 
 /// A raider that rests because of its outcome works on when that is withdrawn.
 #[tokio::test(start_paused = true)]
 async fn a_raider_whose_outcome_was_taken_back_works_on() {
-    let (town, charged) = Scenario::at_work().await;
-    let dir = dir(&town, &charged);
-    town.parts.tasks.write_outcome_unwatched(&dir, "half a li");
-    town.parts.sessions.exit(&charged.session, 0);
-    town.pass(PATROL * 20).await;
+    let (city, charged) = Scenario::at_work().await;
+    let dir = dir(&city, &charged);
+    city.parts.tasks.write_outcome_unwatched(&dir, "half a li");
+    city.parts.sessions.exit(&charged.session, 0);
+    city.pass(PATROL * 20).await;
     for _ in 0..3 {
-        town.parts.sessions.exit(&charged.session, 0);
-        town.pass(PATROL * 20).await;
+        city.parts.sessions.exit(&charged.session, 0);
+        city.pass(PATROL * 20).await;
     }
     let id = ChildId::Raider(charged.raider.clone());
-    assert_eq!(town.state(&id).await, Some(ChildState::Finished));
-    town.parts.tasks.write_outcome_unwatched(&dir, "");
-    town.pass(PATROL).await;
-    assert!(town.runs(&charged.session));
+    assert_eq!(city.state(&id).await, Some(ChildState::Finished));
+    city.parts.tasks.write_outcome_unwatched(&dir, "");
+    city.pass(PATROL).await;
+    assert!(city.runs(&charged.session));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_outcome_on_a_dirty_tree_is_told_then_escalated_once() {
-    let (town, charged) = Scenario::at_work().await;
-    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    outcome(&town, &charged, PASSED);
-    town.pass(PATROL * 20).await;
-    assert_eq!(town.parts.sessions.sent(&charged.session).len(), 2);
-    assert_eq!(town.escalations().await.len(), 1);
-    let sent = town.events(EventType::MessageSent).await;
+    let (city, charged) = Scenario::at_work().await;
+    city.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    outcome(&city, &charged, PASSED);
+    city.pass(PATROL * 20).await;
+    assert_eq!(city.parts.sessions.sent(&charged.session).len(), 2);
+    assert_eq!(city.escalations().await.len(), 1);
+    let sent = city.events(EventType::MessageSent).await;
     assert_eq!(sent.len(), 1, "{sent:?}");
-    assert!(town.runs(&charged.session), "nothing was thrown away");
+    assert!(city.runs(&charged.session), "nothing was thrown away");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_finished_session_with_a_dirty_tree_is_started_again_for_it() {
-    let (town, charged) = Scenario::at_work().await;
-    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    unwatched(&town, &charged, PASSED);
-    town.parts.sessions.exit(&charged.session, 0);
-    town.settle().await;
-    assert_eq!(town.starts(&charged.session), 2);
-    let prompt = town.parts.tasks.prompts().pop().unwrap();
+    let (city, charged) = Scenario::at_work().await;
+    city.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    unwatched(&city, &charged, PASSED);
+    city.parts.sessions.exit(&charged.session, 0);
+    city.settle().await;
+    assert_eq!(city.starts(&charged.session), 2);
+    let prompt = city.parts.tasks.prompts().pop().unwrap();
     assert!(prompt.contains("wip.txt"), "{prompt}");
     let id = ChildId::Raider(charged.raider.clone());
-    assert_eq!(town.state(&id).await, Some(ChildState::Running));
-    town.parts
+    assert_eq!(city.state(&id).await, Some(ChildState::Running));
+    city.parts
         .repo
         .change(&charged.raider.name, |facts| facts.dirty.clear());
-    outcome(&town, &charged, PASSED);
-    town.settle().await;
-    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
+    outcome(&city, &charged, PASSED);
+    city.settle().await;
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 /// An unreadable outcome is no crash, and the agent is told about it; a person is called when that does not help.
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_cannot_be_read_is_told_to_the_next_session_then_escalated() {
-    let (town, charged) = Scenario::at_work().await;
-    let dir = dir(&town, &charged);
-    town.parts
+    let (city, charged) = Scenario::at_work().await;
+    let dir = dir(&city, &charged);
+    city.parts
         .tasks
         .write_outcome(&dir, r#"{"outcome":"pased"}"#);
     for session in 2..=3 {
-        town.parts.sessions.exit(&charged.session, 0);
+        city.parts.sessions.exit(&charged.session, 0);
         // The watcher's reading may still run; the one after it waits for its turn.
-        town.pass(Duration::from_millis(200)).await;
-        assert_eq!(town.starts(&charged.session), session);
-        let prompt = town.parts.tasks.prompts().pop().unwrap();
+        city.pass(Duration::from_millis(200)).await;
+        assert_eq!(city.starts(&charged.session), session);
+        let prompt = city.parts.tasks.prompts().pop().unwrap();
         let why =
             "First fix this: .horde-outcome could not be understood: unknown outcome \"pased\"";
         assert!(prompt.contains(why), "{prompt}");
     }
-    assert!(town.escalations().await.is_empty());
-    town.parts.sessions.exit(&charged.session, 0);
-    town.pass(PATROL * 4).await;
-    assert_eq!(town.starts(&charged.session), 3);
-    assert_eq!(town.escalations().await.len(), 1);
-    assert!(town.events(EventType::AgentCrashed).await.is_empty());
-    town.parts.tasks.write_outcome(&dir, PASSED);
-    town.settle().await;
-    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
+    assert!(city.escalations().await.is_empty());
+    city.parts.sessions.exit(&charged.session, 0);
+    city.pass(PATROL * 4).await;
+    assert_eq!(city.starts(&charged.session), 3);
+    assert_eq!(city.escalations().await.len(), 1);
+    assert!(city.events(EventType::AgentCrashed).await.is_empty());
+    city.parts.tasks.write_outcome(&dir, PASSED);
+    city.settle().await;
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn outcome_that_is_written_in_two_parts_is_no_mistake() {
-    let (town, charged) = Scenario::at_work().await;
-    let dir = dir(&town, &charged);
-    let (start, second) = (town.world.clock.now(), Duration::from_secs(1));
-    town.parts.tasks.stamp(&dir, start);
-    town.parts.tasks.write_outcome(&dir, r#"{"outcome":"#);
-    town.pass(second).await;
-    town.parts.tasks.stamp(&dir, start + second);
-    town.parts.tasks.write_outcome(&dir, PASSED);
-    town.pass(second * 3).await;
-    assert!(town.parts.sessions.sent(&charged.session).is_empty());
-    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
+    let (city, charged) = Scenario::at_work().await;
+    let dir = dir(&city, &charged);
+    let (start, second) = (city.world.clock.now(), Duration::from_secs(1));
+    city.parts.tasks.stamp(&dir, start);
+    city.parts.tasks.write_outcome(&dir, r#"{"outcome":"#);
+    city.pass(second).await;
+    city.parts.tasks.stamp(&dir, start + second);
+    city.parts.tasks.write_outcome(&dir, PASSED);
+    city.pass(second * 3).await;
+    assert!(city.parts.sessions.sent(&charged.session).is_empty());
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 /// A half-written file is no mistake yet; if it stays so for a moment, the agent is told without waiting for a patrol.
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_stays_unreadable_is_told_to_the_living_session() {
-    let (town, charged) = Scenario::at_work().await;
-    let dir = dir(&town, &charged);
-    town.parts.tasks.stamp(&dir, town.world.clock.now());
-    town.parts.tasks.write_outcome(&dir, r#"{"outcome":"#);
-    town.pass(Duration::from_secs(5)).await;
-    let sent = town.parts.sessions.sent(&charged.session);
+    let (city, charged) = Scenario::at_work().await;
+    let dir = dir(&city, &charged);
+    city.parts.tasks.stamp(&dir, city.world.clock.now());
+    city.parts.tasks.write_outcome(&dir, r#"{"outcome":"#);
+    city.pass(Duration::from_secs(5)).await;
+    let sent = city.parts.sessions.sent(&charged.session);
     assert_eq!(sent.len(), 1, "{sent:?}");
     assert!(
         format!("{sent:?}").contains("could not be understood"),
         "{sent:?}"
     );
-    assert!(town.runs(&charged.session));
+    assert!(city.runs(&charged.session));
 }
 
 /// An operator's start is not ended at once by the same unacceptable file.
 #[tokio::test(start_paused = true)]
 async fn an_operator_can_start_a_raider_again_whose_outcome_was_not_accepted() {
-    let town = Scenario::new()
+    let city = Scenario::new()
         .rig(|rig| rig.raiders.nudges = 0)
         .start()
         .await;
-    let charged = town.worker("a").await;
-    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    unwatched(&town, &charged, PASSED);
-    town.parts.sessions.exit(&charged.session, 0);
-    town.settle().await;
+    let charged = city.worker("a").await;
+    city.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    unwatched(&city, &charged, PASSED);
+    city.parts.sessions.exit(&charged.session, 0);
+    city.settle().await;
     let id = ChildId::Raider(charged.raider.clone());
-    assert_eq!(town.state(&id).await, Some(ChildState::Finished));
-    assert_eq!(town.escalations().await.len(), 1);
-    town.wake(&id).await.unwrap();
-    town.settle().await;
-    assert_eq!(town.state(&id).await, Some(ChildState::Running));
-    let prompt = town.parts.tasks.prompts().pop().unwrap();
+    assert_eq!(city.state(&id).await, Some(ChildState::Finished));
+    assert_eq!(city.escalations().await.len(), 1);
+    city.wake(&id).await.unwrap();
+    city.settle().await;
+    assert_eq!(city.state(&id).await, Some(ChildState::Running));
+    let prompt = city.parts.tasks.prompts().pop().unwrap();
     assert!(
         prompt.contains("First fix this") && prompt.contains("wip.txt"),
         "{prompt}"
     );
     // An outcome that became acceptable meanwhile needs no session.
-    town.parts.sessions.exit(&charged.session, 0);
-    town.settle().await;
-    assert_eq!(town.state(&id).await, Some(ChildState::Finished));
-    town.parts
+    city.parts.sessions.exit(&charged.session, 0);
+    city.settle().await;
+    assert_eq!(city.state(&id).await, Some(ChildState::Finished));
+    city.parts
         .repo
         .change(&charged.raider.name, |facts| facts.dirty.clear());
-    town.wake(&id).await.unwrap();
-    town.settle().await;
-    assert_eq!(town.starts(&charged.session), 2);
-    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
+    city.wake(&id).await.unwrap();
+    city.settle().await;
+    assert_eq!(city.starts(&charged.session), 2);
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn intent_in_the_outbox_is_carried_out() {
-    let (town, charged) = Scenario::at_work().await;
-    town.parts.tasks.leave(done_intent(&charged));
-    town.settle().await;
-    assert_eq!(town.parts.tasks.intents(), 0);
-    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
+    let (city, charged) = Scenario::at_work().await;
+    city.parts.tasks.leave(done_intent(&charged));
+    city.settle().await;
+    assert_eq!(city.parts.tasks.intents(), 0);
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 /// The first has to wait: later completions of its raider wait, too.
 #[tokio::test(start_paused = true)]
 async fn intents_of_a_raider_are_carried_out_in_order() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let gone = RepoError::Remote("no route".into());
-    town.parts.repo.fail("measure", gone);
+    city.parts.repo.fail("measure", gone);
     let first = done_intent(&charged);
     let mut second = first.clone();
     second.args.insert("status".into(), "escalated".into());
     second.args.insert("reason".into(), "no key".into());
     let second = sign(&charged, second);
-    town.parts.tasks.leave_unheard(first);
-    town.parts.tasks.leave_unheard(second);
-    town.pass(PATROL).await;
-    town.pass(PATROL).await;
-    assert_eq!(town.parts.tasks.intents(), 0);
-    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
+    city.parts.tasks.leave_unheard(first);
+    city.parts.tasks.leave_unheard(second);
+    city.pass(PATROL).await;
+    city.pass(PATROL).await;
+    assert_eq!(city.parts.tasks.intents(), 0);
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 /// A file that was written in another raider's name is refused, set aside for a person, and journalled.
 #[tokio::test(start_paused = true)]
 async fn intent_with_a_false_claim_is_set_aside_and_journalled() {
-    let town = Scenario::new().start().await;
-    let (own, other) = (town.worker("a").await, town.worker("b").await);
+    let city = Scenario::new().start().await;
+    let (own, other) = (city.worker("a").await, city.worker("b").await);
     let honest = done_intent(&own);
     let forge = |change: &dyn Fn(&mut Intent)| {
         let mut forged = honest.clone();
@@ -315,14 +318,14 @@ async fn intent_with_a_false_claim_is_set_aside_and_journalled() {
         unsigned,
     ];
     for intent in &forged {
-        town.parts.tasks.leave(intent.clone());
-        town.settle().await;
+        city.parts.tasks.leave(intent.clone());
+        city.settle().await;
     }
-    town.parts.tasks.leave_garbage("it is not JSON");
-    town.pass(PATROL * 3).await;
-    assert_eq!(town.parts.tasks.intents(), 0);
-    assert_eq!(town.parts.tasks.aside(), forged);
-    let mut told = town.events(EventType::ControlForbidden).await;
+    city.parts.tasks.leave_garbage("it is not JSON");
+    city.pass(PATROL * 3).await;
+    assert_eq!(city.parts.tasks.intents(), 0);
+    assert_eq!(city.parts.tasks.aside(), forged);
+    let mut told = city.events(EventType::ControlForbidden).await;
     let garbage = told.pop().unwrap();
     assert_eq!(garbage.subject, "outbox");
     assert_eq!(garbage.data["message"], "it is not JSON");
@@ -330,46 +333,46 @@ async fn intent_with_a_false_claim_is_set_aside_and_journalled() {
     let subjects = |name: &str| told.iter().filter(|told| told.subject == name).count();
     assert_eq!(subjects(&own.raider.to_string()), 9);
     assert_eq!(subjects(&other.raider.to_string()), 2);
-    assert!(town.events(EventType::RaiderDone).await.is_empty());
-    assert!(town.runs(&own.session) && town.runs(&other.session));
-    town.parts.tasks.leave(honest);
-    town.settle().await;
-    assert_eq!(town.parts.tasks.intents(), 0);
-    assert_eq!(town.events(EventType::RaiderDone).await.len(), 1);
+    assert!(city.events(EventType::RaiderDone).await.is_empty());
+    assert!(city.runs(&own.session) && city.runs(&other.session));
+    city.parts.tasks.leave(honest);
+    city.settle().await;
+    assert_eq!(city.parts.tasks.intents(), 0);
+    assert_eq!(city.events(EventType::RaiderDone).await.len(), 1);
 }
 
 /// A raider ran `hd done` without a supervisor and ended: its next session learns the result.
 #[tokio::test(start_paused = true)]
 async fn an_intent_that_is_refused_at_the_start_is_told_to_the_next_session() {
-    let (town, charged) = Scenario::at_work().await;
-    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    let clock = Arc::clone(&town.world.clock);
-    let parts = town.crash().await;
+    let (city, charged) = Scenario::at_work().await;
+    city.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    let clock = Arc::clone(&city.world.clock);
+    let parts = city.crash().await;
     parts.sessions.exit_unheard(&charged.session, 0);
     parts.tasks.leave(done_intent(&charged));
-    let town = Scenario::new().start_on(parts, clock).await;
+    let city = Scenario::new().start_on(parts, clock).await;
     // The refusal may come while its session is being started, and waits for that.
     let told = || {
-        let sent = town.parts.sessions.sent(&charged.session);
-        let heard = format!("{sent:?} {:?}", town.parts.tasks.prompts().last());
-        town.parts.tasks.intents() == 0 && heard.contains("wip.txt")
+        let sent = city.parts.sessions.sent(&charged.session);
+        let heard = format!("{sent:?} {:?}", city.parts.tasks.prompts().last());
+        city.parts.tasks.intents() == 0 && heard.contains("wip.txt")
     };
     // The store answers from a thread of its own, for which virtual time does not wait.
     let breath = || crate::testing::poll::pass(Duration::from_millis(5));
     for _ in 0..100 {
-        town.pass(Duration::from_millis(200)).await;
+        city.pass(Duration::from_millis(200)).await;
         tokio::task::spawn_blocking(breath).await.unwrap();
         if told() {
             break;
         }
     }
-    assert!(told() && town.runs(&charged.session));
+    assert!(told() && city.runs(&charged.session));
 }
 
 /// A note is for the successor on the same work, not for the next incarnation in the slot.
 #[tokio::test(start_paused = true)]
 async fn a_handoff_note_never_reaches_the_next_incarnation() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let address = charged.raider.to_string();
     let note = Body::Handoff(Handoff {
         note: Some("mind the gap".into()),
@@ -377,61 +380,61 @@ async fn a_handoff_note_never_reaches_the_next_incarnation() {
         totem_step: None,
         resume: false,
     });
-    town.store(move |txn| txn.send(&address, &address, note.clone()))
+    city.store(move |txn| txn.send(&address, &address, note.clone()))
         .await;
-    town.nuke(&charged.raider, true).await.unwrap();
-    let next = town.worker("b").await;
+    city.nuke(&charged.raider, true).await.unwrap();
+    let next = city.worker("b").await;
     assert_eq!(next.raider, charged.raider);
-    let prompt = town.parts.tasks.prompts().pop().unwrap();
+    let prompt = city.parts.tasks.prompts().pop().unwrap();
     assert!(!prompt.contains("mind the gap"), "{prompt}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_outcome_on_a_sandbox_that_cannot_be_measured_is_escalated_once() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let broken = RepoError::Failed("index is damaged".into());
-    town.parts.repo.break_op("measure", broken);
-    unwatched(&town, &charged, PASSED);
-    town.parts.sessions.exit(&charged.session, 0);
-    town.pass(PATROL * 4).await;
-    let escalations = town.escalations().await;
+    city.parts.repo.break_op("measure", broken);
+    unwatched(&city, &charged, PASSED);
+    city.parts.sessions.exit(&charged.session, 0);
+    city.pass(PATROL * 4).await;
+    let escalations = city.escalations().await;
     assert_eq!(escalations.len(), 1);
     assert!(escalations[0].body.contains("index is damaged"));
-    town.parts.repo.mend("measure");
-    town.pass(PATROL).await;
-    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
+    city.parts.repo.mend("measure");
+    city.pass(PATROL).await;
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
 }
 
 /// A refused completion is reported, and never carried out later while the raider works on.
 #[tokio::test(start_paused = true)]
 async fn an_intent_that_is_refused_is_told_to_its_raider_and_put_away() {
-    let (town, charged) = Scenario::at_work().await;
-    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    town.parts.tasks.leave(done_intent(&charged));
-    town.settle().await;
-    assert_eq!(town.parts.tasks.intents(), 0);
-    let sent = town.parts.sessions.sent(&charged.session);
+    let (city, charged) = Scenario::at_work().await;
+    city.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    city.parts.tasks.leave(done_intent(&charged));
+    city.settle().await;
+    assert_eq!(city.parts.tasks.intents(), 0);
+    let sent = city.parts.sessions.sent(&charged.session);
     assert_eq!(sent.len(), 1, "{sent:?}");
     assert!(format!("{sent:?}").contains("wip.txt"), "{sent:?}");
     let clean = |facts: &mut GitFacts| facts.dirty.clear();
-    town.parts.repo.change(&charged.raider.name, clean);
-    town.pass(PATROL * 3).await;
-    assert!(town.events(EventType::RaiderDone).await.is_empty());
-    assert!(town.runs(&charged.session));
+    city.parts.repo.change(&charged.raider.name, clean);
+    city.pass(PATROL * 3).await;
+    assert!(city.events(EventType::RaiderDone).await.is_empty());
+    assert!(city.runs(&charged.session));
 }
 
 /// The number of reminders is stored.
 #[tokio::test(start_paused = true)]
 async fn a_killed_witness_does_not_begin_to_count_anew() {
-    let (town, charged) = Scenario::at_work().await;
-    town.parts.repo.dirty(&charged.raider.name, "wip.txt");
-    outcome(&town, &charged, PASSED);
+    let (city, charged) = Scenario::at_work().await;
+    city.parts.repo.dirty(&charged.raider.name, "wip.txt");
+    outcome(&city, &charged, PASSED);
     for _ in 0..5 {
-        town.pass(PATROL).await;
-        assert_eq!(town.kill_actors::<WitnessMsg>(), 1);
+        city.pass(PATROL).await;
+        assert_eq!(city.kill_actors::<WitnessMsg>(), 1);
     }
-    assert_eq!(town.parts.sessions.sent(&charged.session).len(), 2);
-    assert_eq!(town.escalations().await.len(), 1);
+    assert_eq!(city.parts.sessions.sent(&charged.session).len(), 2);
+    assert_eq!(city.escalations().await.len(), 1);
 }
 
 /// A return would answer the dialog: a problem with an outcome, or with a refused completion, is reported when the
@@ -439,30 +442,30 @@ async fn a_killed_witness_does_not_begin_to_count_anew() {
 #[tokio::test(start_paused = true)]
 async fn no_input_into_an_open_question_or_under_a_persons_hands() {
     for (attached, intent) in [(true, false), (false, false), (true, true), (false, true)] {
-        let town = Scenario::new().with(asking).start().await;
-        let charged = town.worker("a").await;
-        let sessions = &town.parts.sessions;
+        let city = Scenario::new().with(asking).start().await;
+        let charged = city.worker("a").await;
+        let sessions = &city.parts.sessions;
         match attached {
             true => sessions.set_attached(&charged.session, true),
             false => sessions.print(&charged.session, "Delete it?"),
         }
-        town.parts.repo.dirty(&charged.raider.name, "wip.txt");
+        city.parts.repo.dirty(&charged.raider.name, "wip.txt");
         match intent {
-            true => town.parts.tasks.leave(done_intent(&charged)),
-            false => town
+            true => city.parts.tasks.leave(done_intent(&charged)),
+            false => city
                 .parts
                 .tasks
-                .write_outcome(&dir(&town, &charged), PASSED),
+                .write_outcome(&dir(&city, &charged), PASSED),
         }
-        town.pass(PATROL * 10).await;
+        city.pass(PATROL * 10).await;
         let what = format!("attached: {attached}, intent: {intent}");
         assert_eq!(sessions.sent(&charged.session), [], "{what}");
-        assert!(town.events(EventType::RaiderNudged).await.is_empty());
-        assert!(town.escalations().await.is_empty(), "{what}");
+        assert!(city.events(EventType::RaiderNudged).await.is_empty());
+        assert!(city.escalations().await.is_empty(), "{what}");
         sessions.set_attached(&charged.session, false);
         sessions.show(&charged.session, Some(""));
         sessions.print(&charged.session, "working");
-        town.pass(PATROL * 2).await;
+        city.pass(PATROL * 2).await;
         assert!(!sessions.sent(&charged.session).is_empty(), "{what}");
     }
 }

@@ -14,23 +14,23 @@ use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Relic, RelicStatus};
-use crate::testing::world::{Town, agent};
+use crate::testing::world::{TestCity, agent};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Starts with a quarantined raider whose sandbox is clean, in a rig that charges every open relic.
-async fn crashed() -> (Town, Charged) {
+async fn crashed() -> (TestCity, Charged) {
     let scenario = fragile().rig(|rig| rig.raiders.auto_charge = true);
-    let town = scenario.start().await;
-    let relic = town.relic("port the parser").await;
-    let charged = town.charge(&relic).await.unwrap();
-    while town.state(&child(&charged)).await != Some(ChildState::Quarantined) {
-        town.parts.sessions.print(&charged.session, "API Error 500");
-        town.parts.sessions.crash(&charged.session, 9);
-        town.pass(Duration::from_secs(5)).await;
+    let city = scenario.start().await;
+    let relic = city.relic("port the parser").await;
+    let charged = city.charge(&relic).await.unwrap();
+    while city.state(&child(&charged)).await != Some(ChildState::Quarantined) {
+        city.parts.sessions.print(&charged.session, "API Error 500");
+        city.parts.sessions.crash(&charged.session, 9);
+        city.pass(Duration::from_secs(5)).await;
     }
-    town.settle().await;
-    (town, charged)
+    city.settle().await;
+    (city, charged)
 }
 
 fn child(charged: &Charged) -> ChildId {
@@ -38,28 +38,28 @@ fn child(charged: &Charged) -> ChildId {
 }
 
 /// Returns the open escalations about the quarantine.
-async fn calls(town: &Town) -> Vec<Relic> {
-    let mut open = town.escalations().await;
+async fn calls(city: &TestCity) -> Vec<Relic> {
+    let mut open = city.escalations().await;
     open.retain(|call| {
         call.status == RelicStatus::Open && call.title == ProblemKind::Quarantined.text()
     });
     open
 }
 
-async fn status(town: &Town, charged: &Charged) -> RelicStatus {
-    town.relic_now(&charged.relic).await.status
+async fn status(city: &TestCity, charged: &Charged) -> RelicStatus {
+    city.relic_now(&charged.relic).await.status
 }
 
 #[tokio::test(start_paused = true)]
 async fn quarantine_blocks_the_relic_and_calls_a_person_with_the_last_output() {
-    let (town, charged) = crashed().await;
-    assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
-    let calls = calls(&town).await;
+    let (city, charged) = crashed().await;
+    assert_eq!(status(&city, &charged).await, RelicStatus::Blocked);
+    let calls = calls(&city).await;
     assert_eq!(calls.len(), 1);
-    let view = town.view(&child(&charged)).await.unwrap();
+    let view = city.view(&child(&charged)).await.unwrap();
     let died_of = "signal 9: API Error 500";
     assert_eq!(view.died_of.as_deref(), Some(died_of));
-    let told = town.events(EventType::AgentQuarantined).await;
+    let told = city.events(EventType::AgentQuarantined).await;
     assert_eq!(told[0].data["last"], died_of);
     let until = view.quarantined_until.unwrap();
     let shown = until.strftime("%FT%TZ").to_string();
@@ -73,7 +73,7 @@ async fn quarantine_blocks_the_relic_and_calls_a_person_with_the_last_output() {
     ] {
         assert!(calls[0].body.contains(part), "{part} in {}", calls[0].body);
     }
-    let told = town.events(EventType::RelicUpdated).await;
+    let told = city.events(EventType::RelicUpdated).await;
     let told = told.iter().find(|event| event.data["status"] == "blocked");
     let told = told.expect("the relic's story says it");
     assert_eq!(told.cause, Cause::TooManyDeaths.as_str());
@@ -83,70 +83,70 @@ async fn quarantine_blocks_the_relic_and_calls_a_person_with_the_last_output() {
 /// Neither `spawn_grace` nor `auto_charge` shortens the time that `status` shows.
 #[tokio::test(start_paused = true)]
 async fn sandbox_is_not_removed_and_relic_not_charged_before_the_quarantine_ends() {
-    let (town, charged) = crashed().await;
-    let starts = town.starts(&charged.session);
-    town.pass(GROWN * 3).await;
-    town.pass_hours(HOUR - GROWN * 3 - PATROL).await;
-    assert_eq!(town.parts.repo.names(), ["Toast"]);
-    assert_eq!(town.starts(&charged.session), starts);
-    assert_eq!(town.parts.repo.count("make_sandbox"), 1);
-    assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
-    assert_eq!(calls(&town).await.len(), 1, "once");
-    assert_eq!(town.events(EventType::AgentQuarantined).await.len(), 1);
+    let (city, charged) = crashed().await;
+    let starts = city.starts(&charged.session);
+    city.pass(GROWN * 3).await;
+    city.pass_hours(HOUR - GROWN * 3 - PATROL).await;
+    assert_eq!(city.parts.repo.names(), ["Toast"]);
+    assert_eq!(city.starts(&charged.session), starts);
+    assert_eq!(city.parts.repo.count("make_sandbox"), 1);
+    assert_eq!(status(&city, &charged).await, RelicStatus::Blocked);
+    assert_eq!(calls(&city).await.len(), 1, "once");
+    assert_eq!(city.events(EventType::AgentQuarantined).await.len(), 1);
 }
 
 /// The user pays for each session: not six an hour.
 #[tokio::test(start_paused = true)]
 async fn quarantined_raider_is_tried_once_per_window_and_its_relic_stays_blocked() {
-    let (town, charged) = crashed().await;
-    let starts = town.starts(&charged.session);
+    let (city, charged) = crashed().await;
+    let starts = city.starts(&charged.session);
     for tries in 1..4 {
-        town.pass_hours(HOUR).await;
-        assert_eq!(town.starts(&charged.session), starts + tries);
-        assert!(town.runs(&charged.session), "at the time that was shown");
-        assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
-        town.parts.sessions.crash(&charged.session, 9);
-        town.settle().await;
+        city.pass_hours(HOUR).await;
+        assert_eq!(city.starts(&charged.session), starts + tries);
+        assert!(city.runs(&charged.session), "at the time that was shown");
+        assert_eq!(status(&city, &charged).await, RelicStatus::Blocked);
+        city.parts.sessions.crash(&charged.session, 9);
+        city.settle().await;
         assert_eq!(
-            town.state(&child(&charged)).await,
+            city.state(&child(&charged)).await,
             Some(ChildState::Quarantined)
         );
-        assert_eq!(calls(&town).await.len(), 1, "the same call");
+        assert_eq!(calls(&city).await.len(), 1, "the same call");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn unquarantine_closes_the_escalation_and_the_next_quarantine_opens_another() {
-    let (town, charged) = crashed().await;
-    let first = calls(&town).await.remove(0).id;
-    town.wake(&child(&charged)).await.unwrap();
-    town.settle().await;
-    assert!(town.runs(&charged.session));
-    assert_eq!(status(&town, &charged).await, RelicStatus::Hooked);
-    assert!(calls(&town).await.is_empty());
-    exhaust(&town, &charged).await;
-    town.settle().await;
-    assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
-    let second = calls(&town).await;
+    let (city, charged) = crashed().await;
+    let first = calls(&city).await.remove(0).id;
+    city.wake(&child(&charged)).await.unwrap();
+    city.settle().await;
+    assert!(city.runs(&charged.session));
+    assert_eq!(status(&city, &charged).await, RelicStatus::Hooked);
+    assert!(calls(&city).await.is_empty());
+    exhaust(&city, &charged).await;
+    city.settle().await;
+    assert_eq!(status(&city, &charged).await, RelicStatus::Blocked);
+    let second = calls(&city).await;
     assert_eq!(second.len(), 1);
     assert_ne!(second[0].id, first);
 }
 
 #[tokio::test(start_paused = true)]
 async fn work_that_is_done_after_the_quarantine_lands_and_settles_the_call() {
-    let (town, charged) = crashed().await;
-    town.pass_hours(HOUR).await;
-    assert!(town.runs(&charged.session));
-    town.parts.repo.commit(&charged.raider.name);
-    town.completed(&charged.raider).await.unwrap();
-    town.pass(PATROL).await;
-    assert_eq!(status(&town, &charged).await, RelicStatus::Closed);
-    assert!(calls(&town).await.is_empty());
+    let (city, charged) = crashed().await;
+    city.pass_hours(HOUR).await;
+    assert!(city.runs(&charged.session));
+    city.parts.repo.commit(&charged.raider.name);
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(PATROL).await;
+    assert_eq!(status(&city, &charged).await, RelicStatus::Closed);
+    assert!(calls(&city).await.is_empty());
 }
 
-async fn restarted(town: Town) -> Town {
-    let clock = std::sync::Arc::clone(&town.world.clock);
-    let parts = town.crash().await;
+async fn restarted(city: TestCity) -> TestCity {
+    let clock = std::sync::Arc::clone(&city.world.clock);
+    let parts = city.crash().await;
     let scenario = fragile().rig(|rig| {
         rig.raiders.auto_charge = true;
         rig.raiders.respawn_reduced = true;
@@ -162,95 +162,95 @@ async fn restarted(town: Town) -> Town {
 /// Deaths are counted in memory; the escalation and the time that `status` announced are stored.
 #[tokio::test(start_paused = true)]
 async fn a_restart_of_the_supervisor_keeps_the_promised_time_and_leaves_one_try_on_trial() {
-    let (town, charged) = crashed().await;
-    let promised = town.view(&child(&charged)).await.unwrap();
+    let (city, charged) = crashed().await;
+    let promised = city.view(&child(&charged)).await.unwrap();
     let promised = promised.quarantined_until.unwrap();
-    town.pass(HOUR / 3).await;
-    let starts = town.starts(&charged.session);
-    let town = restarted(town).await;
-    let view = town.view(&child(&charged)).await.unwrap();
+    city.pass(HOUR / 3).await;
+    let starts = city.starts(&charged.session);
+    let city = restarted(city).await;
+    let view = city.view(&child(&charged)).await.unwrap();
     assert_eq!(view.state, ChildState::Quarantined);
     let shown = view.quarantined_until.unwrap();
     assert!(shown.duration_since(promised).unsigned_abs() < Duration::from_secs(1));
     assert_eq!(view.died_of.as_deref(), Some("signal 9: API Error 500"));
-    assert_eq!(town.starts(&charged.session), starts);
-    assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
-    assert_eq!(calls(&town).await.len(), 1);
+    assert_eq!(city.starts(&charged.session), starts);
+    assert_eq!(status(&city, &charged).await, RelicStatus::Blocked);
+    assert_eq!(calls(&city).await.len(), 1);
     // Another restart does not change that.
-    let town = restarted(town).await;
+    let city = restarted(city).await;
     let left = promised
-        .duration_since(town.world.clock.now())
+        .duration_since(city.world.clock.now())
         .unsigned_abs();
-    town.pass(left - Duration::from_secs(1)).await;
-    assert_eq!(town.starts(&charged.session), starts);
-    town.pass(Duration::from_secs(2)).await;
-    assert_eq!(town.starts(&charged.session), starts + 1, "its one try");
-    let argv = town.parts.sessions.starts().last().unwrap().argv.clone();
+    city.pass(left - Duration::from_secs(1)).await;
+    assert_eq!(city.starts(&charged.session), starts);
+    city.pass(Duration::from_secs(2)).await;
+    assert_eq!(city.starts(&charged.session), starts + 1, "its one try");
+    let argv = city.parts.sessions.starts().last().unwrap().argv.clone();
     assert!(argv.contains(&"reduced".to_owned()), "{argv:?}");
     // The session is adopted, and still on trial.
-    let town = restarted(town).await;
-    assert!(town.runs(&charged.session));
-    town.parts.sessions.crash(&charged.session, 9);
-    town.pass(PATROL).await;
-    let view = town.view(&child(&charged)).await.unwrap();
+    let city = restarted(city).await;
+    assert!(city.runs(&charged.session));
+    city.parts.sessions.crash(&charged.session, 9);
+    city.pass(PATROL).await;
+    let view = city.view(&child(&charged)).await.unwrap();
     assert_eq!(view.state, ChildState::Quarantined);
-    assert_eq!(town.starts(&charged.session), starts + 1);
-    assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
-    assert_eq!(calls(&town).await.len(), 1);
+    assert_eq!(city.starts(&charged.session), starts + 1);
+    assert_eq!(status(&city, &charged).await, RelicStatus::Blocked);
+    assert_eq!(calls(&city).await.len(), 1);
 }
 
 /// The quarantine ended while no supervisor ran: one try follows, with reduced permissions.
 #[tokio::test(start_paused = true)]
 async fn a_quarantine_that_ended_while_no_supervisor_ran_is_followed_by_one_try() {
-    let (town, charged) = crashed().await;
-    let starts = town.starts(&charged.session);
+    let (city, charged) = crashed().await;
+    let starts = city.starts(&charged.session);
     let id = charged.relic.clone();
-    let passed = town.world.clock.now();
-    town.store(move |txn| {
+    let passed = city.world.clock.now();
+    city.store(move |txn| {
         let mut held = crate::actors::records::quarantine::held(txn)?;
         held[0].until = passed;
         let text = serde_json::json!(held).to_string();
         txn.set("raiders.quarantined", Some(&text))
     })
     .await;
-    let town = restarted(town).await;
-    assert_eq!(town.starts(&charged.session), starts + 1);
-    let argv = town.parts.sessions.starts().last().unwrap().argv.clone();
+    let city = restarted(city).await;
+    assert_eq!(city.starts(&charged.session), starts + 1);
+    let argv = city.parts.sessions.starts().last().unwrap().argv.clone();
     assert!(argv.contains(&"reduced".to_owned()), "{argv:?}");
-    town.parts.sessions.crash(&charged.session, 9);
-    town.pass(PATROL).await;
+    city.parts.sessions.crash(&charged.session, 9);
+    city.pass(PATROL).await;
     assert_eq!(
-        town.state(&child(&charged)).await,
+        city.state(&child(&charged)).await,
         Some(ChildState::Quarantined)
     );
-    assert_eq!(town.starts(&charged.session), starts + 1);
-    let relic = town.store(move |txn| txn.relic(&id)).await;
+    assert_eq!(city.starts(&charged.session), starts + 1);
+    let relic = city.store(move |txn| txn.relic(&id)).await;
     assert_eq!(relic.status, RelicStatus::Blocked);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_person_ends_a_quarantine_for_the_next_supervisor_too() {
-    let (town, charged) = crashed().await;
-    town.wake(&child(&charged)).await.unwrap();
-    town.settle().await;
+    let (city, charged) = crashed().await;
+    city.wake(&child(&charged)).await.unwrap();
+    city.settle().await;
     assert!(
-        town.store(crate::actors::records::quarantine::held)
+        city.store(crate::actors::records::quarantine::held)
             .await
             .is_empty()
     );
-    let town = restarted(town).await;
-    town.parts.sessions.crash(&charged.session, 9);
-    town.pass(PATROL).await;
-    assert!(town.runs(&charged.session), "its deaths are forgotten");
-    assert_eq!(status(&town, &charged).await, RelicStatus::Hooked);
+    let city = restarted(city).await;
+    city.parts.sessions.crash(&charged.session, 9);
+    city.pass(PATROL).await;
+    assert!(city.runs(&charged.session), "its deaths are forgotten");
+    assert_eq!(status(&city, &charged).await, RelicStatus::Hooked);
 }
 
 /// The store refused the write: the patrol sees that the relic is not blocked.
 #[tokio::test(start_paused = true)]
 async fn a_relic_that_could_not_be_blocked_is_blocked_by_the_patrol() {
-    let (town, charged) = crashed().await;
+    let (city, charged) = crashed().await;
     let id = charged.relic.clone();
-    town.store(move |txn| {
+    city.store(move |txn| {
         let mut relic = txn.relic(&id)?;
         relic.status = RelicStatus::Hooked;
         txn.put_relic(&relic)?;
@@ -258,10 +258,10 @@ async fn a_relic_that_could_not_be_blocked_is_blocked_by_the_patrol() {
         escalations::close_where(txn, |_| true)
     })
     .await;
-    assert!(calls(&town).await.is_empty());
-    town.pass(PATROL).await;
-    assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
-    let called = calls(&town).await;
+    assert!(calls(&city).await.is_empty());
+    city.pass(PATROL).await;
+    assert_eq!(status(&city, &charged).await, RelicStatus::Blocked);
+    let called = calls(&city).await;
     assert_eq!(called.len(), 1);
     assert!(
         called[0].body.contains("signal 9: API Error 500."),
@@ -272,51 +272,51 @@ async fn a_relic_that_could_not_be_blocked_is_blocked_by_the_patrol() {
 /// The slot is free, but the cause of the deaths may persist: no raider starts unasked.
 #[tokio::test(start_paused = true)]
 async fn a_nuke_leaves_the_relic_blocked_until_a_person_charges_it() {
-    let (town, charged) = crashed().await;
-    town.nuke(&charged.raider, false).await.unwrap();
-    town.pass(GROWN).await;
-    assert!(town.parts.repo.names().is_empty());
-    assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
-    assert_eq!(calls(&town).await.len(), 1);
-    town.charge(&charged.relic).await.unwrap();
-    town.settle().await;
-    assert_eq!(status(&town, &charged).await, RelicStatus::Hooked);
-    assert!(calls(&town).await.is_empty());
+    let (city, charged) = crashed().await;
+    city.nuke(&charged.raider, false).await.unwrap();
+    city.pass(GROWN).await;
+    assert!(city.parts.repo.names().is_empty());
+    assert_eq!(status(&city, &charged).await, RelicStatus::Blocked);
+    assert_eq!(calls(&city).await.len(), 1);
+    city.charge(&charged.relic).await.unwrap();
+    city.settle().await;
+    assert_eq!(status(&city, &charged).await, RelicStatus::Hooked);
+    assert!(calls(&city).await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn raider_tried_in_vain_for_keep_dirty_is_removed_and_its_relic_stays_blocked() {
     let scenario = fragile().rig(|rig| rig.witness.keep_dirty = 2 * HOUR);
-    let town = scenario.start().await;
-    let charged = town.charged("a").await;
-    exhaust(&town, &charged).await;
+    let city = scenario.start().await;
+    let charged = city.charged("a").await;
+    exhaust(&city, &charged).await;
     for _ in 0..3 {
-        town.pass_hours(HOUR).await;
-        town.parts.sessions.crash(&charged.session, 9);
-        town.settle().await;
+        city.pass_hours(HOUR).await;
+        city.parts.sessions.crash(&charged.session, 9);
+        city.settle().await;
     }
     assert!(
-        town.parts.repo.names().is_empty(),
+        city.parts.repo.names().is_empty(),
         "at the end of a quarantine"
     );
-    assert_eq!(status(&town, &charged).await, RelicStatus::Blocked);
-    assert_eq!(calls(&town).await.len(), 1);
-    town.pass_hours(HOUR).await;
-    assert_eq!(town.starts(&charged.session), 4);
+    assert_eq!(status(&city, &charged).await, RelicStatus::Blocked);
+    assert_eq!(calls(&city).await.len(), 1);
+    city.pass_hours(HOUR).await;
+    assert_eq!(city.starts(&charged.session), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn quarantined_agent_escalates_without_a_relic() {
-    let town = fragile()
+    let city = fragile()
         .agent("mayor", RestartType::Permanent)
         .start()
         .await;
     let id = agent("mayor");
-    let session = town.session(&id);
-    while town.state(&id).await != Some(ChildState::Quarantined) {
-        town.parts.sessions.crash(&session, 9);
-        town.pass(Duration::from_secs(5)).await;
+    let session = city.session(&id);
+    while city.state(&id).await != Some(ChildState::Quarantined) {
+        city.parts.sessions.crash(&session, 9);
+        city.pass(Duration::from_secs(5)).await;
     }
-    town.pass(PATROL).await;
-    assert!(calls(&town).await.is_empty());
+    city.pass(PATROL).await;
+    assert!(calls(&city).await.is_empty());
 }

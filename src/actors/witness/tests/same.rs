@@ -20,7 +20,7 @@ use crate::domain::restart::History;
 use crate::ports::repo::RepoError;
 use crate::testing::seeded;
 use crate::testing::tier::{self, by_tier};
-use crate::testing::world::{Scenario, Town};
+use crate::testing::world::{Scenario, TestCity};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -141,8 +141,8 @@ fn scenario(case: &Case) -> Scenario {
     })
 }
 
-async fn go_wrong(town: &Town, charged: &Charged, wrong: Wrong, work: Work) {
-    let (repo, name) = (&town.parts.repo, &charged.raider.name);
+async fn go_wrong(city: &TestCity, charged: &Charged, wrong: Wrong, work: Work) {
+    let (repo, name) = (&city.parts.repo, &charged.raider.name);
     match work {
         Work::None => {}
         Work::Committed => drop(repo.commit(name)),
@@ -154,74 +154,74 @@ async fn go_wrong(town: &Town, charged: &Charged, wrong: Wrong, work: Work) {
     }
     match wrong {
         Wrong::Nothing => {}
-        Wrong::HookLost => unhook(town, charged).await,
+        Wrong::HookLost => unhook(city, charged).await,
         Wrong::Nameless => {
             repo.forget_provenance(name);
-            unhook(town, charged).await;
+            unhook(city, charged).await;
         }
-        Wrong::Closed => close(town, charged).await,
-        Wrong::Hollow => town.parts.sessions.hollow(&charged.session),
+        Wrong::Closed => close(city, charged).await,
+        Wrong::Hollow => city.parts.sessions.hollow(&charged.session),
         // Refused when there is nothing to land.
-        Wrong::Done => drop(town.completed(&charged.raider).await),
+        Wrong::Done => drop(city.completed(&charged.raider).await),
         Wrong::Blocked => {
             let away = RepoError::Remote("no route".into());
             repo.fail_for("push_branch", &charged.branch, away);
-            drop(town.completed(&charged.raider).await);
+            drop(city.completed(&charged.raider).await);
         }
-        Wrong::Quarantined => exhaust(town, charged).await,
-        Wrong::Unseen => town
+        Wrong::Quarantined => exhaust(city, charged).await,
+        Wrong::Unseen => city
             .parts
             .sessions
             .hide(&charged.session, Some("no answer")),
         Wrong::Unmeasured => {
             let damaged = RepoError::Failed("its index is damaged".into());
             repo.fail_for("measure", &charged.sandbox.display().to_string(), damaged);
-            unhook(town, charged).await;
+            unhook(city, charged).await;
         }
     }
 }
 
 /// Has the witness killed at every nth call.
-fn kill_at_calls(town: &Town, nth: usize) -> Arc<AtomicUsize> {
+fn kill_at_calls(city: &TestCity, nth: usize) -> Arc<AtomicUsize> {
     let (calls, kills) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     for op in OPS {
-        let (root, calls, kills) = (town.root.clone(), Arc::clone(&calls), Arc::clone(&kills));
+        let (root, calls, kills) = (city.root.clone(), Arc::clone(&calls), Arc::clone(&kills));
         let interlude = move || {
             let due = calls.fetch_add(1, Ordering::SeqCst).is_multiple_of(nth);
             if due && kills.load(Ordering::SeqCst) < KILLS {
-                let killed = Town::kill_actors_of::<WitnessMsg>(&root);
+                let killed = TestCity::kill_actors_of::<WitnessMsg>(&root);
                 kills.fetch_add(killed, Ordering::SeqCst);
             }
         };
         match op.strip_prefix("sessions.") {
-            Some(op) => town.parts.sessions.interlude(op, interlude),
-            None => town.parts.repo.interlude(op, interlude),
+            Some(op) => city.parts.sessions.interlude(op, interlude),
+            None => city.parts.repo.interlude(op, interlude),
         }
     }
     kills
 }
 
 async fn end(case: &Case, kill: Kill) -> End {
-    let mut town = scenario(case).start().await;
+    let mut city = scenario(case).start().await;
     let mut all = Vec::new();
     for (wrong, work) in &case.wrongs {
-        let relic = town.relic("a").await;
-        all.push((town.charge(&relic).await.unwrap(), *wrong, *work));
+        let relic = city.relic("a").await;
+        all.push((city.charge(&relic).await.unwrap(), *wrong, *work));
     }
     for (charged, wrong, work) in &all {
-        go_wrong(&town, charged, *wrong, *work).await;
+        go_wrong(&city, charged, *wrong, *work).await;
     }
-    let at_calls = (kill == Kill::WitnessAtCalls).then(|| kill_at_calls(&town, case.nth));
+    let at_calls = (kill == Kill::WitnessAtCalls).then(|| kill_at_calls(&city, case.nth));
     let mut left = MINUTE * 6;
     while let Some(rest) = left.checked_sub(case.every) {
         left = rest;
-        town.pass(case.every).await;
+        city.pass(case.every).await;
         match kill {
             Kill::Nobody | Kill::WitnessAtCalls => {}
-            Kill::Witness => assert_eq!(town.kill_actors::<WitnessMsg>(), 1),
+            Kill::Witness => assert_eq!(city.kill_actors::<WitnessMsg>(), 1),
             Kill::Supervisor => {
-                let clock = Arc::clone(&town.world.clock);
-                town = scenario(case).start_on(town.crash().await, clock).await;
+                let clock = Arc::clone(&city.world.clock);
+                city = scenario(case).start_on(city.crash().await, clock).await;
             }
         }
     }
@@ -229,14 +229,14 @@ async fn end(case: &Case, kill: Kill) -> End {
         assert!(kills.swap(KILLS, Ordering::SeqCst) > 0);
     }
     // A new supervisor measures silence from its start.
-    town.pass(MINUTE * 12).await;
+    city.pass(MINUTE * 12).await;
     let mut relics = Vec::new();
     for (charged, _, _) in &all {
-        relics.push(town.relic_now(&charged.relic).await.status);
+        relics.push(city.relic_now(&charged.relic).await.status);
     }
-    let mut noted = zombies(&town).await;
+    let mut noted = zombies(&city).await;
     noted.sort();
-    let called = town.escalations().await.into_iter();
+    let called = city.escalations().await.into_iter();
     let mut called: Vec<_> = called
         .map(|it| (it.title.clone(), subject(&it), it.status))
         .collect();
@@ -250,24 +250,24 @@ async fn end(case: &Case, kill: Kill) -> End {
         }
         same
     });
-    let sessions = &town.parts.sessions;
+    let sessions = &city.parts.sessions;
     let told = all.iter().map(|(charged, _, _)| {
         let told = sessions.sent(&charged.session).len();
-        (told, town.starts(&charged.session))
+        (told, city.starts(&charged.session))
     });
-    let saved = town.parts.repo.salvages();
+    let saved = city.parts.repo.salvages();
     let end = End {
-        sandboxes: town.parts.repo.names(),
+        sandboxes: city.parts.repo.names(),
         relics,
         told: told.collect(),
         running: sessions.running().iter().map(ToString::to_string).collect(),
         zombies: noted,
         called,
-        landings: town.parts.repo.landings(),
+        landings: city.parts.repo.landings(),
         // The fake saves the same state twice.
         salvages: saved.into_iter().map(|saved| saved.id).collect(),
     };
-    town.root.kill();
+    city.root.kill();
     end
 }
 

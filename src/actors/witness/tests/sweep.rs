@@ -10,35 +10,35 @@ use crate::domain::merge::MergeOutcome;
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
 use crate::testing::tier;
-use crate::testing::world::{Scenario, Town, raider};
+use crate::testing::world::{Scenario, TestCity, raider};
 
 const PATROL: Duration = Duration::from_secs(31);
 
 /// Runs charge, work, done, a conflict, a rework and a landing; retries what was refused, as a person would.
-async fn story(town: &Town) -> crate::domain::ids::RelicId {
-    let relic = town.relic("a").await;
-    if town.charge(&relic).await.is_err() {
-        town.pass(PATROL).await;
-        if town.relic_now(&relic).await.status == RelicStatus::Open {
-            town.charge(&relic).await.unwrap();
+async fn story(city: &TestCity) -> crate::domain::ids::RelicId {
+    let relic = city.relic("a").await;
+    if city.charge(&relic).await.is_err() {
+        city.pass(PATROL).await;
+        if city.relic_now(&relic).await.status == RelicStatus::Open {
+            city.charge(&relic).await.unwrap();
         }
     }
     let files = vec!["a.rs".to_owned()];
-    town.parts.repo.script_merge(MergeOutcome::Conflict(files));
+    city.parts.repo.script_merge(MergeOutcome::Conflict(files));
     for _ in 0..2 {
-        let hooks = town.store(|txn| txn.hooks(None)).await;
+        let hooks = city.store(|txn| txn.hooks(None)).await;
         let worker = hooks.into_iter().next().unwrap();
         let raider = worker.raider;
-        town.parts.repo.commit(&raider.name);
-        if town.completed(&raider).await.is_err() {
-            town.pass(PATROL).await;
-            let hook = town.hook(&raider).await;
+        city.parts.repo.commit(&raider.name);
+        if city.completed(&raider).await.is_err() {
+            city.pass(PATROL).await;
+            let hook = city.hook(&raider).await;
             let own = hook.filter(|hook| hook.incarnation == worker.incarnation);
             if own.is_some_and(|hook| hook.done.is_none()) {
-                town.completed(&raider).await.unwrap();
+                city.completed(&raider).await.unwrap();
             }
         }
-        town.pass(PATROL * 6).await;
+        city.pass(PATROL * 6).await;
     }
     relic
 }
@@ -50,27 +50,27 @@ async fn a_panic_at_any_step_changes_nothing_in_the_end() {
     for (_, &at) in all.filter(|(place, _)| tier::takes(*place, 4)) {
         let armed = Arc::new(AtomicBool::new(true));
         let fault = Arc::clone(&armed);
-        let town = Scenario::new().fault(Arc::new(move |point| {
+        let city = Scenario::new().fault(Arc::new(move |point| {
             if point == at && fault.swap(false, Ordering::SeqCst) {
                 panic!("at {}", at.as_str());
             }
         }));
-        let town = town.start().await;
-        let relic = story(&town).await;
+        let city = city.start().await;
+        let relic = story(&city).await;
         let what = at.as_str();
-        let now = town.relic_now(&relic).await;
+        let now = city.relic_now(&relic).await;
         assert_eq!(now.status, RelicStatus::Closed, "{what}");
         assert_eq!(now.reworks, 1, "{what}");
-        assert_eq!(town.parts.repo.landings(), 1, "{what}");
-        assert_eq!(town.sagas().await, 0, "{what}");
-        assert!(town.parts.repo.names().is_empty(), "{what}");
-        assert!(town.parts.repo.remote_branches().is_empty(), "{what}");
-        assert!(town.parts.repo.pins().is_empty(), "{what}");
-        assert!(town.parts.sessions.running().is_empty(), "{what}");
-        assert!(town.hook(&raider("Toast")).await.is_none(), "{what}");
-        assert!(town.escalations().await.is_empty(), "{what}");
-        let merged = town.events(EventType::RaiderMerged).await;
+        assert_eq!(city.parts.repo.landings(), 1, "{what}");
+        assert_eq!(city.sagas().await, 0, "{what}");
+        assert!(city.parts.repo.names().is_empty(), "{what}");
+        assert!(city.parts.repo.remote_branches().is_empty(), "{what}");
+        assert!(city.parts.repo.pins().is_empty(), "{what}");
+        assert!(city.parts.sessions.running().is_empty(), "{what}");
+        assert!(city.hook(&raider("Toast")).await.is_none(), "{what}");
+        assert!(city.escalations().await.is_empty(), "{what}");
+        let merged = city.events(EventType::RaiderMerged).await;
         assert_eq!(merged.len(), 1, "{what}");
-        town.root.kill();
+        city.root.kill();
     }
 }

@@ -17,7 +17,7 @@ use super::super::measure::Measured;
 use super::super::object_copy::looked_up;
 use super::super::other_work::ASIDE;
 use super::super::rig::GitRepo;
-use super::manifest::{Line, Numbers, Place};
+use super::manifest::{EntryRoot, Line, Numbers};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -246,7 +246,7 @@ fn as_staged(repo: &GitRepo, measured: &Measured) -> Result<Vec<Line>, RepoError
             _ => size?.parse().ok()?,
         };
         Some(Line {
-            place: Place::Work,
+            place: EntryRoot::Work,
             path: staged.path.clone(),
             kind,
             mode,
@@ -274,17 +274,17 @@ struct List {
 impl List {
     fn add(&mut self, home: &Home, entry: Entry, id: Option<Oid>) {
         let place = match home {
-            Home::Sandbox => Place::Work,
-            Home::Admin => Place::Admin,
+            Home::Sandbox => EntryRoot::Work,
+            Home::Admin => EntryRoot::Admin,
             Home::Other(dir) => {
                 let at = self.others.iter().position(|known| known == dir);
-                Place::Other(at.unwrap_or_else(|| {
+                EntryRoot::Other(at.unwrap_or_else(|| {
                     self.others.push(dir.clone());
                     self.others.len() - 1
                 }))
             }
         };
-        let shared = entry.kind == Kind::File && entry.links > 1 && place == Place::Work;
+        let shared = entry.kind == Kind::File && entry.links > 1 && place == EntryRoot::Work;
         self.lines.push(Line {
             place,
             kind: entry.kind,

@@ -104,7 +104,7 @@ pub(super) fn clones(measured: &Measured) -> Vec<Cloned> {
 
 /// The directory that an entry was in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(super) enum EntryRoot {
     /// In the sandbox.
     Work,
     /// In its administrative directory.
@@ -117,7 +117,7 @@ pub(super) enum Place {
 /// An entry of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
-    pub(super) place: Place,
+    pub(super) place: EntryRoot,
     pub(super) path: RelPath,
     pub(super) kind: Kind,
     pub(super) mode: u32,
@@ -135,9 +135,9 @@ pub(super) fn render(lines: &[Line]) -> String {
     let mut text = format!("{FORMAT}\n");
     for line in lines {
         let place = match line.place {
-            Place::Work => "w".to_owned(),
-            Place::Admin => "a".to_owned(),
-            Place::Other(n) => format!("o{n}"),
+            EntryRoot::Work => "w".to_owned(),
+            EntryRoot::Admin => "a".to_owned(),
+            EntryRoot::Other(n) => format!("o{n}"),
         };
         let kind = match line.kind {
             Kind::File => 'f',
@@ -180,9 +180,9 @@ fn line(text: &str) -> Option<Line> {
     is_plain.then_some(())?;
     Some(Line {
         place: match place {
-            "w" => Place::Work,
-            "a" => Place::Admin,
-            other => Place::Other(other.strip_prefix('o')?.parse().ok()?),
+            "w" => EntryRoot::Work,
+            "a" => EntryRoot::Admin,
+            other => EntryRoot::Other(other.strip_prefix('o')?.parse().ok()?),
         },
         kind: match kind {
             "f" => Kind::File,
@@ -255,10 +255,10 @@ mod tests {
             file: (kind == Kind::File).then_some(4),
         };
         let lines = [
-            line(Place::Work, Kind::File, b".GIT/\xff x\n"),
-            line(Place::Admin, Kind::Link, b"logs/HEAD"),
-            line(Place::Other(2), Kind::Dir, b"%"),
-            line(Place::Work, Kind::Other, b"pipe"),
+            line(EntryRoot::Work, Kind::File, b".GIT/\xff x\n"),
+            line(EntryRoot::Admin, Kind::Link, b"logs/HEAD"),
+            line(EntryRoot::Other(2), Kind::Dir, b"%"),
+            line(EntryRoot::Work, Kind::Other, b"pipe"),
         ];
         assert_eq!(parse(render(&lines).as_bytes()).unwrap(), lines);
         assert!(parse(b"something else\n").is_err());

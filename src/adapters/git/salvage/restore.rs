@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::super::admin::{self, At, write_whole};
 use super::super::bytes;
 use super::super::rig::{GitRepo, locked};
-use super::manifest::{Line, Manifest, Place, VERSION, lines};
+use super::manifest::{EntryRoot, Line, Manifest, VERSION, lines};
 use super::part;
 use super::relink::relink;
 use super::written::{prove, write};
@@ -53,10 +53,10 @@ fn build(repo: &GitRepo, record: &SalvageRecord, to: &Path, home: &Path) -> Resu
     let mut state: Vec<Line> = Vec::new();
     for line in lines {
         match line.place {
-            Place::Work => work.push(line),
+            EntryRoot::Work => work.push(line),
             // HEAD itself is detached: its branch may be checked out elsewhere.
-            Place::Admin if line.path != b"HEAD" => state.push(line),
-            Place::Admin | Place::Other(_) => {}
+            EntryRoot::Admin if line.path != b"HEAD" => state.push(line),
+            EntryRoot::Admin | EntryRoot::Other(_) => {}
         }
     }
     aside(&mut work);

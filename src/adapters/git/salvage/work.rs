@@ -7,7 +7,7 @@ use super::super::command::CHECKOUT;
 use super::super::files::walk::Kind;
 use super::super::measure::Measured;
 use super::super::rig::{GitRepo, oid};
-use super::manifest::{Damaged, Line, Place};
+use super::manifest::{Damaged, EntryRoot, Line};
 use super::store::commit_tree;
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::domain::saved_work::SavedWork;
@@ -106,7 +106,7 @@ fn changes(measured: &Measured, lines: &[Line], changed: &BTreeSet<&[u8]>) -> Ve
             Kind::File => "100644",
             Kind::Dir | Kind::Other => continue,
         };
-        if line.place == Place::Work && is_named(line) && is_changed(&line.path) {
+        if line.place == EntryRoot::Work && is_named(line) && is_changed(&line.path) {
             put(format!("{mode} {id}"), &line.path);
         }
     }

@@ -128,7 +128,7 @@ const NAMING: &[Call] = &[
         Some("gt-mr-1"),
     ),
     (
-        "town",
+        "city",
         "/city/.horde/s.lock: it is a FIFO",
         "",
         ProblemKind::Ground,
@@ -227,11 +227,11 @@ fn call_of_a_standing_agent_that_begins_with_a_slash_is_in_its_own_words() {
     let mut conn = Connection::open(&path).unwrap();
     schema::migrate_to(&mut conn, WORDS).unwrap();
     conn.execute(
-        "INSERT INTO events (ts, type, subject, cause, data) VALUES (0, 'controller.started', 'town', 'startup', '{}')",
+        "INSERT INTO events (ts, type, subject, cause, data) VALUES (0, 'controller.started', 'city', 'startup', '{}')",
         [],
     )
     .unwrap();
-    for (number, about) in [(1, "mayor"), (2, "town")] {
+    for (number, about) in [(1, "mayor"), (2, "city")] {
         conn.execute(
             "INSERT INTO relics (id, prefix, number, step, kind, title, body, status, priority, created, reworks)
              VALUES ('esc-' || ?1, 'esc', ?1, 0, 'escalation', ?2, '', 'open', 2, 0, 0)",

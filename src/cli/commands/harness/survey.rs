@@ -74,8 +74,8 @@ fn brief(loaded: &Loaded, harness: &Harness, machine: &Machine) -> Value {
         "findings": looked.findings,
         "hooks": word(harness.hooks),
         "patterns": {
-            "needs_input": harness.looks.asks.len(), "rate_limited": harness.looks.limit.len(),
-            "auth": harness.looks.auth.len(),
+            "needs_input": harness.patterns.asks.len(), "rate_limited": harness.patterns.limit.len(),
+            "auth": harness.patterns.auth.len(),
         },
         "reduced": !harness.reduced.is_empty(),
         "reduced_asks": !harness.reduced.is_empty() && harness.reduced_asks,

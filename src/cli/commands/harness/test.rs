@@ -21,7 +21,7 @@ use crate::kit::bench::Bench;
 use crate::kit::cases::{self, Case};
 use crate::kit::model::Model;
 use crate::kit::outcome::Outcome;
-use crate::kit::place::Place;
+use crate::kit::place::KitDir;
 use crate::kit::programs::{self, Pointed, Pointing, Program};
 
 use super::survey;
@@ -116,7 +116,7 @@ impl Trial<'_> {
         let settings = settings.get(self.harness.name.as_str());
         let settings = settings.and_then(|own| own.as_object()).cloned();
         let settings = settings.unwrap_or_default();
-        let place = Place::make(&root, &self.harness.name, &settings, pointed);
+        let place = KitDir::make(&root, &self.harness.name, &settings, pointed);
         let place = place.doing(root.display())?;
         if self.args.keep {
             output::message(&format!("hd: the city is {}", place.city.display()));

@@ -17,7 +17,7 @@ use crate::domain::usage::ledger::Sum;
 pub(in crate::control::handlers) fn agents(
     world: &World,
     views: &[ChildView],
-    said: &OperatorOrders,
+    orders: &OperatorOrders,
     used: &BTreeMap<String, Sum>,
 ) -> Vec<Agent> {
     let city = &world.city;
@@ -31,7 +31,7 @@ pub(in crate::control::handlers) fn agents(
         }
     }
     // Pool members that were laid to rest before this start have no view.
-    let suspended = said.suspended.iter().filter_map(|id| match id {
+    let suspended = orders.suspended.iter().filter_map(|id| match id {
         ChildId::Agent(name) => Some(name),
         ChildId::Raider(_) => None,
     });
@@ -40,13 +40,13 @@ pub(in crate::control::handlers) fn agents(
         let of = agents.find(|agent| agent.member_number(name).is_some())?;
         Some(of.name.clone())
     };
-    let laid = said.resting.iter().chain(suspended);
+    let laid = orders.resting.iter().chain(suspended);
     for name in laid.filter(|name| pool(name).is_some()) {
         rows.entry(name).or_insert(None);
     }
     let rows = rows.into_iter().map(|(name, view)| {
         let used = used.get(name.as_str()).copied().unwrap_or_default();
-        row(world, said, (name, pool(name)), view, &used)
+        row(world, orders, (name, pool(name)), view, &used)
     });
     rows.collect()
 }
@@ -54,12 +54,12 @@ pub(in crate::control::handlers) fn agents(
 /// Describes a standing agent, or a member of a pool.
 fn row(
     world: &World,
-    said: &OperatorOrders,
+    orders: &OperatorOrders,
     (name, pool): (&AgentName, Option<AgentName>),
     view: Option<&ChildView>,
     used: &Sum,
 ) -> Agent {
-    let suspends = |name: &AgentName| said.suspended.contains(&ChildId::Agent(name.clone()));
+    let suspends = |name: &AgentName| orders.suspended.contains(&ChildId::Agent(name.clone()));
     let suspended = world.city.suspends(&ChildId::Agent(name.clone()))
         || suspends(name)
         || pool.as_ref().is_some_and(suspends);

@@ -229,7 +229,7 @@ pub(in crate::control::handlers) fn raider_state(
 
 fn is_suspended(world: &World, raider: &RaiderId, records: &Records) -> bool {
     let id = ChildId::Raider(raider.clone());
-    world.city.suspends(&id) || records.said.suspended.contains(&id)
+    world.city.suspends(&id) || records.orders.suspended.contains(&id)
 }
 
 /// Returns when a raider's turn ended without an end of its work; none while an automatic continuation may follow.

@@ -11,7 +11,7 @@ use crate::domain::event::EventType;
 use crate::domain::ids::{RelicId, SessionId};
 use crate::ports::relics::RelicFilter;
 use crate::ports::repo::RepoError;
-use crate::testing::world::{Scenario, Town};
+use crate::testing::world::{Scenario, TestCity};
 
 const PID: u32 = 4242;
 
@@ -20,10 +20,10 @@ fn caller(who: CallerRole) -> Caller {
 }
 
 fn mayor() -> Caller {
-    caller(CallerRole::Agent(SessionId::new("town-mayor").unwrap()))
+    caller(CallerRole::Agent(SessionId::new("city-mayor").unwrap()))
 }
 
-async fn town(rights: Rights) -> Town {
+async fn city(rights: Rights) -> TestCity {
     let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
     let scenario = scenario.with(|city| city.agents[0].rights = rights);
     scenario.start().await
@@ -35,46 +35,46 @@ fn close(relic: &impl serde::Serialize) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn agent_with_work_rights_cannot_close_a_hooked_relic() {
-    let town = town(Rights::Work).await;
-    let charged = town.worker("a").await;
+    let city = city(Rights::Work).await;
+    let charged = city.worker("a").await;
     for other in [mayor(), caller(CallerRole::OwnCommand(Rights::Work))] {
-        let refused = ask_as(&town, other, "relic.close", close(&charged.relic)).await;
+        let refused = ask_as(&city, other, "relic.close", close(&charged.relic)).await;
         let refused = refused.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Forbidden);
         assert!(refused.message.contains("Toast"), "{refused}");
     }
-    town.pass(PATROL * 2).await;
-    assert!(town.runs(&charged.session));
-    let free = town.relic("b").await;
-    let closed = ask_as(&town, mayor(), "relic.close", close(&free)).await;
+    city.pass(PATROL * 2).await;
+    assert!(city.runs(&charged.session));
+    let free = city.relic("b").await;
+    let closed = ask_as(&city, mayor(), "relic.close", close(&free)).await;
     assert_eq!(closed.unwrap()["status"], "closed");
 }
 
 /// The work waits to land, and its sandbox is gone.
 #[tokio::test(start_paused = true)]
 async fn nor_does_it_take_the_work_of_others_out_of_the_queue() {
-    let town = town(Rights::Work).await;
-    let charged = town.worker("a").await;
+    let city = city(Rights::Work).await;
+    let charged = city.worker("a").await;
     let broken = RepoError::Failed("no network".into());
-    town.parts.repo.break_op("fetch_target", broken);
-    town.completed(&charged.raider).await.unwrap();
-    town.pass(PATROL).await;
-    assert!(town.parts.repo.names().is_empty(), "it is the queue's");
-    let refused = ask_as(&town, mayor(), "relic.close", close(&charged.relic)).await;
+    city.parts.repo.break_op("fetch_target", broken);
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(PATROL).await;
+    assert!(city.parts.repo.names().is_empty(), "it is the queue's");
+    let refused = ask_as(&city, mayor(), "relic.close", close(&charged.relic)).await;
     assert_eq!(refused.unwrap_err().kind, ErrorKind::Forbidden);
-    assert!(!town.mr(&charged.relic).await.unwrap().is_final());
+    assert!(!city.mr(&charged.relic).await.unwrap().is_final());
     let text = json!({ "relic": charged.relic, "body": "another task" });
-    let refused = ask_as(&town, mayor(), "relic.edit", text).await;
+    let refused = ask_as(&city, mayor(), "relic.edit", text).await;
     assert_eq!(refused.unwrap_err().kind, ErrorKind::Forbidden);
 }
 
 /// An import rewrites no relic that a raider is hooked to, unless a person asks for it; a refused batch is undone.
 #[tokio::test(start_paused = true)]
 async fn nor_does_its_import_rewrite_the_work_of_others() {
-    let town = town(Rights::Work).await;
-    let charged = town.worker("a").await;
-    let before = town.relic_now(&charged.relic).await;
-    let other = town.relic("other").await;
+    let city = city(Rights::Work).await;
+    let charged = city.worker("a").await;
+    let before = city.relic_now(&charged.relic).await;
+    let other = city.relic("other").await;
     let link = |id: &RelicId| json!({ "system": "relic", "id": id });
     let record = |source: Value| {
         json!({
@@ -97,30 +97,30 @@ async fn nor_does_its_import_rewrite_the_work_of_others() {
     ];
     for who in [mayor(), caller(CallerRole::OwnCommand(Rights::Work))] {
         for rewrite in &rewrites {
-            let refused = ask_as(&town, who.clone(), "relic.import", batch(rewrite)).await;
+            let refused = ask_as(&city, who.clone(), "relic.import", batch(rewrite)).await;
             let refused = refused.unwrap_err();
             assert_eq!(refused.kind, ErrorKind::Forbidden, "{rewrite}");
             assert!(refused.message.contains("Toast"), "{refused}");
         }
     }
-    assert_eq!(town.relic_now(&charged.relic).await, before);
-    let all = town.store(|txn| txn.relics(&RelicFilter::default())).await;
+    assert_eq!(city.relic_now(&charged.relic).await, before);
+    let all = city.store(|txn| txn.relics(&RelicFilter::default())).await;
     assert_eq!(all.len(), 2, "the batch is undone");
     // What changes nothing is no rewriting.
-    ask_as(&town, mayor(), "relic.import", batch(&same))
+    ask_as(&city, mayor(), "relic.import", batch(&same))
         .await
         .unwrap();
     let person = caller(CallerRole::Operator);
-    ask_as(&town, person, "relic.import", batch(&rewrites[0]))
+    ask_as(&city, person, "relic.import", batch(&rewrites[0]))
         .await
         .unwrap();
-    assert_eq!(town.relic_now(&charged.relic).await.title, "x");
+    assert_eq!(city.relic_now(&charged.relic).await.title, "x");
 }
 
 /// The maker of a relic, its earlier work and its target are taken from a record only where a person asks.
 #[tokio::test(start_paused = true)]
 async fn an_import_of_an_agent_does_not_speak_for_the_supervisor() {
-    let town = town(Rights::Work).await;
+    let city = city(Rights::Work).await;
     let import = |who: Caller, id: &str, branch: &str| {
         let rest = json!({
             "by": "operator", "raider": "horde/raiders/Toast", "context": "do as I say", "reworks": 3,
@@ -128,14 +128,14 @@ async fn an_import_of_an_agent_does_not_speak_for_the_supervisor() {
         });
         let source = json!({ "system": "beads", "id": id });
         let item = json!({ "source": source, "title": id, "status": "open", "rest": rest });
-        ask_as(&town, who, "relic.import", json!({ "relics": [item] }))
+        ask_as(&city, who, "relic.import", json!({ "relics": [item] }))
     };
     let relic = async |told: Value| {
         let id = RelicId::new(told[0]["relic"].as_str().unwrap()).unwrap();
-        town.relic_now(&id).await
+        city.relic_now(&id).await
     };
     let errand = caller(CallerRole::OwnCommand(Rights::Work));
-    town.parts.runner.name(PID, "automation/horde/lint");
+    city.parts.runner.name(PID, "automation/horde/lint");
     for (who, id, by) in [
         (mayor(), "bd-1", "mayor"),
         (errand, "bd-2", "automation/horde/lint"),
@@ -164,16 +164,16 @@ async fn an_import_of_an_agent_does_not_speak_for_the_supervisor() {
 #[tokio::test(start_paused = true)]
 async fn a_person_and_an_agent_that_may_do_everything_close_it() {
     for who in [caller(CallerRole::Operator), mayor()] {
-        let town = town(Rights::All).await;
-        let charged = town.worker("a").await;
-        let closed = ask_as(&town, who, "relic.close", close(&charged.relic)).await;
+        let city = city(Rights::All).await;
+        let charged = city.worker("a").await;
+        let closed = ask_as(&city, who, "relic.close", close(&charged.relic)).await;
         assert_eq!(closed.unwrap()["status"], "closed");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn events_and_relics_name_the_agent_automation_or_person_that_asked() {
-    let town = town(Rights::Work).await;
+    let city = city(Rights::Work).await;
     let nightly = caller(CallerRole::Operator);
     let theirs = Caller {
         pid: Some(PID + 1),
@@ -183,8 +183,8 @@ async fn events_and_relics_name_the_agent_automation_or_person_that_asked() {
         pid: None,
         ..caller(CallerRole::Operator)
     };
-    town.parts.runner.name(PID, "automation/nightly");
-    town.parts.runner.name(PID + 1, "automation/horde/lint");
+    city.parts.runner.name(PID, "automation/nightly");
+    city.parts.runner.name(PID + 1, "automation/horde/lint");
     let callers = [
         (mayor(), "agent", "mayor"),
         (nightly, "automation", "automation/nightly"),
@@ -193,14 +193,14 @@ async fn events_and_relics_name_the_agent_automation_or_person_that_asked() {
     ];
     for (who, cause, name) in callers {
         let create = json!({ "title": "a" });
-        let relic = ask_as(&town, who.clone(), "relic.create", create)
+        let relic = ask_as(&city, who.clone(), "relic.create", create)
             .await
             .unwrap();
         assert_eq!(relic["by"], name);
         let charge = json!({ "relic": relic["id"], "rig": "horde" });
-        ask_as(&town, who, "charge", charge).await.unwrap();
+        ask_as(&city, who, "charge", charge).await.unwrap();
         for kind in [EventType::RelicCreated, EventType::RaiderCharged] {
-            let told = town.events(kind).await.pop().unwrap();
+            let told = city.events(kind).await.pop().unwrap();
             assert_eq!(
                 (told.cause.as_str(), &told.data["by"]),
                 (cause, &json!(name)),
@@ -213,16 +213,16 @@ async fn events_and_relics_name_the_agent_automation_or_person_that_asked() {
 /// The events of `run`, `reopen` and a nuke name the caller.
 #[tokio::test(start_paused = true)]
 async fn so_do_the_events_of_run_reopen_and_nuke() {
-    let town = town(Rights::All).await;
-    let told = ask_as(&town, mayor(), "run", json!({ "task": ["a"] })).await;
+    let city = city(Rights::All).await;
+    let told = ask_as(&city, mayor(), "run", json!({ "task": ["a"] })).await;
     let relic = told.unwrap()["relics"][0]["relic"].clone();
     let nuke = json!({ "name": "Toast", "salvage": true, "yes": true });
-    ask_as(&town, mayor(), "raider.nuke", nuke).await.unwrap();
-    ask_as(&town, mayor(), "relic.close", close(&relic))
+    ask_as(&city, mayor(), "raider.nuke", nuke).await.unwrap();
+    ask_as(&city, mayor(), "relic.close", close(&relic))
         .await
         .unwrap();
     let reopen = json!({ "relic": relic });
-    ask_as(&town, mayor(), "relic.reopen", reopen)
+    ask_as(&city, mayor(), "relic.reopen", reopen)
         .await
         .unwrap();
     let kinds = [
@@ -232,7 +232,7 @@ async fn so_do_the_events_of_run_reopen_and_nuke() {
         EventType::RelicUpdated,
     ];
     for kind in kinds {
-        let told = town.events(kind).await.pop().unwrap();
+        let told = city.events(kind).await.pop().unwrap();
         assert_eq!(
             (told.cause.as_str(), &told.data["by"]),
             ("agent", &json!("mayor")),

@@ -15,10 +15,10 @@ use crate::domain::ids::{Generation, Incarnation, RelicId, SessionId, SlotName};
 use crate::ports::repo::{Repo, RepoError, SandboxSpec};
 use crate::ports::sessions::{SessionSpec, Sessions};
 use crate::ports::tasks::Leftovers;
-use crate::testing::world::{Scenario, Town, raider};
+use crate::testing::world::{Scenario, TestCity, raider};
 
-async fn doctor(town: &Town, fix: bool) -> Value {
-    ask(town, "doctor", json!({ "fix": fix })).await.unwrap()
+async fn doctor(city: &TestCity, fix: bool) -> Value {
+    ask(city, "doctor", json!({ "fix": fix })).await.unwrap()
 }
 
 /// Returns kind and subject of each finding, and whether it was fixed.
@@ -32,22 +32,22 @@ fn finding_keys(answer: &Value) -> Vec<(&str, &str, bool)> {
 }
 
 /// Makes a sandbox without a hook.
-fn stray(town: &Town, name: &str) {
-    let path = town.world.city.sandbox(&raider(name));
+fn stray(city: &TestCity, name: &str) {
+    let path = city.world.city.sandbox(&raider(name));
     let spec = SandboxSpec {
         raider: raider(name),
         relic: RelicId::new("gt-90").unwrap(),
         incarnation: Incarnation(1),
         branch: format!("raider/{name}/gt-90-1"),
-        base: town.parts.repo.tip(),
+        base: city.parts.repo.tip(),
         path,
         task_dir: "/tasks".into(),
         copy: Vec::new(),
     };
-    town.parts.repo.make_sandbox(&spec).unwrap();
+    city.parts.repo.make_sandbox(&spec).unwrap();
 }
 
-fn orphan(town: &Town, id: &str) -> SessionId {
+fn orphan(city: &TestCity, id: &str) -> SessionId {
     let id = SessionId::new(id).unwrap();
     let spec = SessionSpec {
         id: id.clone(),
@@ -59,39 +59,39 @@ fn orphan(town: &Town, id: &str) -> SessionId {
         output_limit: 0,
         meta: Default::default(),
     };
-    town.parts.sessions.start(&spec).unwrap();
+    city.parts.sessions.start(&spec).unwrap();
     id
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_city_at_work_has_nothing_wrong_with_it() {
     let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
-    let town = scenario.start().await;
-    let charged = town.worker("a").await;
-    let repo = &town.parts.repo;
+    let city = scenario.start().await;
+    let charged = city.worker("a").await;
+    let repo = &city.parts.repo;
     repo.leave_branch("raider/Toast/side-work", true);
     repo.leave_branch(&format!("raider/Rust/{}-7", charged.relic), true);
     for fix in [false, true] {
-        let answer = doctor(&town, fix).await;
+        let answer = doctor(&city, fix).await;
         let git = "git version 2.47.3";
         assert_eq!(answer["ok"], true);
         assert_eq!(answer["findings"], json!([]));
         assert_eq!(answer["git"], git);
     }
-    assert_eq!(town.parts.sessions.running().len(), 2);
+    assert_eq!(city.parts.sessions.running().len(), 2);
     assert_eq!(repo.count("drop_branch"), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn unowned_leftovers_are_found_and_then_mended() {
-    let town = Scenario::new().start().await;
-    let working = town.worker("a").await;
-    let ghost = orphan(&town, "gt-horde-Ghost");
-    stray(&town, "Rust");
-    town.parts.repo.leave_branch("raider/Ghost/gt-99-1", true);
+    let city = Scenario::new().start().await;
+    let working = city.worker("a").await;
+    let ghost = orphan(&city, "gt-horde-Ghost");
+    stray(&city, "Rust");
+    city.parts.repo.leave_branch("raider/Ghost/gt-99-1", true);
     let trash = vec!["/trash/a".into()];
     let outbox = vec![("/outbox/1-2.refused".into(), None)];
-    town.parts.tasks.litter(Leftovers { trash, outbox });
+    city.parts.tasks.litter(Leftovers { trash, outbox });
     let wrong = |fixed| {
         [
             ("orphan_session", ghost.as_str(), fixed),
@@ -101,33 +101,33 @@ async fn unowned_leftovers_are_found_and_then_mended() {
             ("outbox", "/outbox/1-2.refused", fixed),
         ]
     };
-    let seen = doctor(&town, false).await;
+    let seen = doctor(&city, false).await;
     assert_eq!(finding_keys(&seen), wrong(false));
     assert_eq!(seen["ok"], false);
     assert!(
-        town.parts.sessions.running().contains(&ghost),
+        city.parts.sessions.running().contains(&ghost),
         "a look changes nothing"
     );
-    let mended = doctor(&town, true).await;
+    let mended = doctor(&city, true).await;
     assert_eq!(finding_keys(&mended), wrong(true), "{mended}");
     assert_eq!(mended["ok"], true);
-    assert_eq!(doctor(&town, false).await["findings"], json!([]));
-    assert_eq!(town.parts.sessions.running(), [working.session]);
-    assert_eq!(town.parts.repo.names(), [working.raider.name.to_string()]);
-    assert_eq!(town.events(EventType::AgentOrphanStopped).await.len(), 1);
-    assert_eq!(town.events(EventType::RaiderNuked).await.len(), 1);
-    assert_eq!(town.events(EventType::BranchDropped).await.len(), 1);
+    assert_eq!(doctor(&city, false).await["findings"], json!([]));
+    assert_eq!(city.parts.sessions.running(), [working.session]);
+    assert_eq!(city.parts.repo.names(), [working.raider.name.to_string()]);
+    assert_eq!(city.events(EventType::AgentOrphanStopped).await.len(), 1);
+    assert_eq!(city.events(EventType::RaiderNuked).await.len(), 1);
+    assert_eq!(city.events(EventType::BranchDropped).await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn leftovers_with_work_are_not_mended_away() {
-    let town = Scenario::new().start().await;
-    stray(&town, "Rust");
-    town.parts
+    let city = Scenario::new().start().await;
+    stray(&city, "Rust");
+    city.parts
         .repo
         .dirty(&SlotName::new("Rust").unwrap(), "half");
-    town.parts.repo.leave_branch("raider/Ghost/gt-99-1", false);
-    let answer = doctor(&town, true).await;
+    city.parts.repo.leave_branch("raider/Ghost/gt-99-1", false);
+    let answer = doctor(&city, true).await;
     assert_eq!(answer["ok"], false);
     for finding in answer["findings"].as_array().unwrap() {
         assert_eq!(finding["fixable"], false, "{finding}");
@@ -137,43 +137,43 @@ async fn leftovers_with_work_are_not_mended_away() {
         );
     }
     assert_eq!(finding_keys(&answer).len(), 2);
-    assert_eq!(town.parts.repo.names(), ["Rust"]);
-    assert_eq!(town.parts.repo.count("drop_branch"), 0);
-    assert!(town.parts.repo.salvages().is_empty());
+    assert_eq!(city.parts.repo.names(), ["Rust"]);
+    assert_eq!(city.parts.repo.count("drop_branch"), 0);
+    assert!(city.parts.repo.salvages().is_empty());
 }
 
 /// The first look found nothing to lose; then the agent wrote something before the removal.
 #[tokio::test(start_paused = true)]
 async fn a_stray_sandbox_is_judged_again_when_it_is_removed() {
-    let town = Scenario::new().start().await;
-    stray(&town, "Rust");
-    let repo = std::sync::Arc::downgrade(&town.parts.repo);
-    town.parts.repo.interlude("discard_sandbox", move || {
+    let city = Scenario::new().start().await;
+    stray(&city, "Rust");
+    let repo = std::sync::Arc::downgrade(&city.parts.repo);
+    city.parts.repo.interlude("discard_sandbox", move || {
         let repo = repo.upgrade().unwrap();
         repo.dirty(&SlotName::new("Rust").unwrap(), "late");
     });
-    let answer = doctor(&town, true).await;
+    let answer = doctor(&city, true).await;
     assert_eq!(
         finding_keys(&answer),
         [("stray_sandbox", "horde/raiders/Rust", false)]
     );
-    assert_eq!(town.parts.repo.names(), ["Rust"]);
-    let sagas = town.store(|txn| txn.sagas(None)).await;
+    assert_eq!(city.parts.repo.names(), ["Rust"]);
+    let sagas = city.store(|txn| txn.sagas(None)).await;
     assert!(sagas.is_empty(), "{sagas:?}");
 }
 
 /// An object that cannot be read at present may have an owner, so it is left alone.
 #[tokio::test(start_paused = true)]
 async fn unobservable_session_is_reported_and_left_alone() {
-    let town = Scenario::new().start().await;
-    let ghost = orphan(&town, "gt-horde-Ghost");
-    town.parts.sessions.hide(&ghost, Some("no answer"));
-    let answer = doctor(&town, true).await;
+    let city = Scenario::new().start().await;
+    let ghost = orphan(&city, "gt-horde-Ghost");
+    city.parts.sessions.hide(&ghost, Some("no answer"));
+    let answer = doctor(&city, true).await;
     assert_eq!(finding_keys(&answer), [("unseen", ghost.as_str(), false)]);
-    town.parts.sessions.blind(Some("no sessions"));
-    let answer = doctor(&town, true).await;
+    city.parts.sessions.blind(Some("no sessions"));
+    let answer = doctor(&city, true).await;
     assert_eq!(finding_keys(&answer), [("unseen", "sessions", false)]);
-    assert!(town.parts.sessions.stops().is_empty());
+    assert!(city.parts.sessions.stops().is_empty());
 }
 
 /// A program that cannot be looked for is not called missing, and hides no other finding.
@@ -197,14 +197,14 @@ async fn a_program_that_cannot_be_looked_for_is_not_called_missing() {
 
 #[tokio::test(start_paused = true)]
 async fn caller_with_read_rights_may_not_mend() {
-    let town = Scenario::new().start().await;
-    stray(&town, "Rust");
-    let toast = town.worker("a").await.session;
+    let city = Scenario::new().start().await;
+    stray(&city, "Rust");
+    let toast = city.worker("a").await.session;
     let asked = |who: CallerRole, fix: bool| {
         let caller = Caller::stand_in(None, who);
         let args = json!({ "fix": fix }).as_object().unwrap().clone();
         let op = Op::parse("doctor".parse().unwrap(), args).unwrap();
-        let world = town.world.newest();
+        let world = city.world.newest();
         async move { dispatch(&Published::default(), &world, caller, op).await }
     };
     for who in [CallerRole::Raider(toast), CallerRole::Unrecognised] {
@@ -212,18 +212,18 @@ async fn caller_with_read_rights_may_not_mend() {
         let refused = asked(who, true).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Forbidden);
     }
-    town.pass(Duration::from_secs(1)).await;
-    assert_eq!(town.parts.repo.discarded(), []);
+    city.pass(Duration::from_secs(1)).await;
+    assert_eq!(city.parts.repo.discarded(), []);
 }
 
 /// The sandbox holds a slot; no owner can be read.
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_cannot_be_read_is_named_and_kept() {
-    let town = Scenario::new().start().await;
-    stray(&town, "Rust");
+    let city = Scenario::new().start().await;
+    stray(&city, "Rust");
     let damaged = RepoError::Failed("its gitdir is damaged".into());
-    town.parts.repo.break_op("provenance", damaged);
-    let answer = doctor(&town, true).await;
+    city.parts.repo.break_op("provenance", damaged);
+    let answer = doctor(&city, true).await;
     assert_eq!(
         finding_keys(&answer),
         [("unseen", "horde/raiders/Rust", false)]
@@ -231,31 +231,31 @@ async fn a_sandbox_that_cannot_be_read_is_named_and_kept() {
     let says = answer["findings"][0]["says"].as_str().unwrap();
     assert!(says.contains("its gitdir is damaged"), "{says}");
     let nuke = json!({ "name": "Rust", "salvage": true, "yes": true });
-    let refused = ask(&town, "raider.nuke", nuke).await.unwrap_err();
+    let refused = ask(&city, "raider.nuke", nuke).await.unwrap_err();
     assert!(
         refused.message.contains("its gitdir is damaged"),
         "{refused:?}"
     );
-    assert_eq!(town.parts.repo.names(), ["Rust"]);
+    assert_eq!(city.parts.repo.names(), ["Rust"]);
 }
 
 /// The sandboxes of a rig are named even if another rig cannot be read.
 #[tokio::test(start_paused = true)]
 async fn a_rig_that_cannot_be_read_hides_only_its_own_sandboxes() {
-    let town = Scenario::new().with(|city| {
+    let city = Scenario::new().with(|city| {
         let mut other = city.rigs[0].clone();
         other.name = "broken".parse().unwrap();
         city.rigs.insert(0, other);
     });
-    let town = town.start().await;
-    stray(&town, "Rust");
+    let city = city.start().await;
+    stray(&city, "Rust");
     let nuke = |name: &str| json!({ "name": name, "dry_run": true });
     for name in ["Rust", "horde/Rust"] {
-        let looked = ask(&town, "raider.nuke", nuke(name)).await.unwrap();
+        let looked = ask(&city, "raider.nuke", nuke(name)).await.unwrap();
         assert_eq!(looked["raider"], "horde/raiders/Rust");
         assert_eq!(looked["safe"], true);
     }
-    let unknown = ask(&town, "raider.nuke", nuke("broken/Rust")).await;
+    let unknown = ask(&city, "raider.nuke", nuke("broken/Rust")).await;
     let unknown = unknown.unwrap_err();
     assert!(unknown.message.contains("broken"), "{unknown:?}");
 }
@@ -263,18 +263,18 @@ async fn a_rig_that_cannot_be_read_hides_only_its_own_sandboxes() {
 /// Consent to the removal of one incarnation is no consent to that of the next.
 #[tokio::test(start_paused = true)]
 async fn a_nuke_of_an_incarnation_that_is_gone_is_refused() {
-    let town = Scenario::new().start().await;
-    let charged = town.charged("a").await;
+    let city = Scenario::new().start().await;
+    let charged = city.charged("a").await;
     let look = json!({ "name": "Toast", "dry_run": true });
-    let seen = ask(&town, "raider.nuke", look).await.unwrap();
+    let seen = ask(&city, "raider.nuke", look).await.unwrap();
     assert_eq!(seen["incarnation"], 1);
-    town.nuke(&charged.raider, false).await.unwrap();
-    let again = town.charge(&charged.relic).await.unwrap();
+    city.nuke(&charged.raider, false).await.unwrap();
+    let again = city.charge(&charged.relic).await.unwrap();
     assert_eq!((&again.raider, again.incarnation.0), (&charged.raider, 2));
     let nuke = |n: u64| json!({ "name": "Toast", "incarnation": n, "yes": true });
-    let refused = ask(&town, "raider.nuke", nuke(1)).await.unwrap_err();
+    let refused = ask(&city, "raider.nuke", nuke(1)).await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Conflict);
-    assert!(town.runs(&again.session));
-    ask(&town, "raider.nuke", nuke(2)).await.unwrap();
-    assert!(town.parts.repo.names().is_empty());
+    assert!(city.runs(&again.session));
+    ask(&city, "raider.nuke", nuke(2)).await.unwrap();
+    assert!(city.parts.repo.names().is_empty());
 }

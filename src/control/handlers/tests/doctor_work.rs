@@ -12,32 +12,32 @@ use crate::ports::repo::RepoError;
 use crate::ports::tasks::Leftovers;
 use crate::testing::fake_tasks::done_intent;
 use crate::testing::records;
-use crate::testing::world::{Scenario, Town};
+use crate::testing::world::{Scenario, TestCity};
 
 const PATROL: Duration = Duration::from_secs(31);
 
 /// Returns the only finding.
-async fn found(town: &Town, fix: bool) -> Value {
-    let answer = ask(town, "doctor", json!({ "fix": fix })).await.unwrap();
+async fn found(city: &TestCity, fix: bool) -> Value {
+    let answer = ask(city, "doctor", json!({ "fix": fix })).await.unwrap();
     let findings = answer["findings"].as_array().unwrap();
     assert_eq!(findings.len(), 1, "{answer}");
     findings[0].clone()
 }
 
-async fn is_well(town: &Town) -> bool {
-    let answer = ask(town, "doctor", json!({})).await.unwrap();
+async fn is_well(city: &TestCity) -> bool {
+    let answer = ask(city, "doctor", json!({})).await.unwrap();
     answer["ok"] == true
 }
 
 /// Hook and sandbox of the raider are lost, and no patrol reopens the relic.
 #[tokio::test(start_paused = true)]
 async fn a_relic_whose_raider_is_nowhere_is_found_and_opened_again() {
-    let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    let charged = town.charge(&relic).await.unwrap();
-    assert!(is_well(&town).await);
+    let city = Scenario::new().start().await;
+    let relic = city.relic("a").await;
+    let charged = city.charge(&relic).await.unwrap();
+    assert!(is_well(&city).await);
     let (raider, incarnation) = (charged.raider.clone(), charged.incarnation);
-    town.nuke(&raider, false).await.unwrap();
+    city.nuke(&raider, false).await.unwrap();
     let (id, name) = (relic.clone(), raider.to_string());
     let forget = move |txn: &mut dyn crate::ports::relics::Txn| {
         let mut relic = txn.relic(&id)?;
@@ -45,89 +45,89 @@ async fn a_relic_whose_raider_is_nowhere_is_found_and_opened_again() {
         relic.assignee = Some(name.clone());
         txn.put_relic(&relic)
     };
-    town.store(forget).await;
-    town.pass(PATROL * 4).await;
-    let lost = found(&town, false).await;
+    city.store(forget).await;
+    city.pass(PATROL * 4).await;
+    let lost = found(&city, false).await;
     let says = lost["says"].as_str().unwrap();
     assert_eq!(
         (&lost["kind"], &lost["subject"]),
         (&json!("lost_relic"), &json!(relic.as_str()))
     );
     assert!(says.contains("horde/raiders/Toast"), "{says}");
-    assert_eq!(town.relic_now(&relic).await.status, RelicStatus::Hooked);
+    assert_eq!(city.relic_now(&relic).await.status, RelicStatus::Hooked);
     // A relic that may have an unreadable sandbox is left alone.
     let blind = RepoError::Failed("input/output error".into());
-    town.parts.repo.break_op("sandboxes", blind);
-    let unseen = found(&town, true).await;
+    city.parts.repo.break_op("sandboxes", blind);
+    let unseen = found(&city, true).await;
     assert_eq!(unseen["kind"], "unseen");
-    town.parts.repo.mend("sandboxes");
-    assert_eq!(found(&town, true).await["fixed"], true);
-    let open = town.relic_now(&relic).await;
+    city.parts.repo.mend("sandboxes");
+    assert_eq!(found(&city, true).await["fixed"], true);
+    let open = city.relic_now(&relic).await;
     assert_eq!((open.status, open.assignee), (RelicStatus::Open, None));
-    assert!(is_well(&town).await);
-    let again = town.charge(&relic).await.unwrap();
+    assert!(is_well(&city).await);
+    let again = city.charge(&relic).await.unwrap();
     assert!(again.incarnation > incarnation);
 }
 
 /// The raider is gone as well, but its work is not.
 #[tokio::test(start_paused = true)]
 async fn a_relic_whose_work_is_in_the_queue_is_not_lost() {
-    let town = Scenario::new().gate("test").start().await;
-    let charged = town.worker("a").await;
+    let city = Scenario::new().gate("test").start().await;
+    let charged = city.worker("a").await;
     let away = RepoError::Remote("no route".into());
-    town.parts.repo.break_op("fetch_target", away);
-    town.completed(&charged.raider).await.unwrap();
-    town.pass(PATROL * 2).await;
-    let mr = town.mr(&charged.relic).await.unwrap();
+    city.parts.repo.break_op("fetch_target", away);
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(PATROL * 2).await;
+    let mr = city.mr(&charged.relic).await.unwrap();
     assert!(
         !mr.state.is_final() && mr.state != MrState::Reviewing,
         "{mr:?}"
     );
-    assert!(town.parts.repo.names().is_empty());
-    assert_eq!(town.status(&charged.relic).await, RelicStatus::Hooked);
-    assert!(is_well(&town).await);
+    assert!(city.parts.repo.names().is_empty());
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Hooked);
+    assert!(is_well(&city).await);
 }
 
 /// A waiting intent is tried again, and its finding tells the result.
 #[tokio::test(start_paused = true)]
 async fn an_old_intent_is_carried_out_when_it_can_be() {
-    let (town, charged) = Scenario::at_work().await;
-    town.parts.tasks.leave_unheard(done_intent(&charged));
+    let (city, charged) = Scenario::at_work().await;
+    city.parts.tasks.leave_unheard(done_intent(&charged));
     let (trash, outbox) = (Vec::new(), vec![("/outbox/1.json".into(), None)]);
-    town.parts.tasks.litter(Leftovers { trash, outbox });
-    let waits = found(&town, false).await;
+    city.parts.tasks.litter(Leftovers { trash, outbox });
+    let waits = found(&city, false).await;
     assert_eq!(
         (&waits["kind"], &waits["fixable"]),
         (&json!("outbox"), &json!(true))
     );
-    assert_eq!(town.parts.tasks.intents(), 1, "a look changes nothing");
+    assert_eq!(city.parts.tasks.intents(), 1, "a look changes nothing");
     let slow = RepoError::Timeout {
         what: "git status".into(),
         limit: PATROL,
     };
-    town.parts.repo.break_op("measure", slow);
-    let waits = found(&town, true).await;
+    city.parts.repo.break_op("measure", slow);
+    let waits = found(&city, true).await;
     assert_eq!(waits["fixed"], false);
     let hint = waits["hint"].as_str().unwrap();
     assert!(hint.contains("it still waits"), "{hint}");
-    assert_eq!(town.parts.tasks.intents(), 1);
-    town.parts.repo.mend("measure");
-    assert_eq!(found(&town, true).await["fixed"], true);
-    assert_eq!(town.parts.tasks.intents(), 0);
-    assert!(town.parts.tasks.aside().is_empty());
-    town.settle().await;
-    assert_eq!(town.events(EventType::RaiderDone).await.len(), 1);
-    assert!(is_well(&town).await);
+    assert_eq!(city.parts.tasks.intents(), 1);
+    city.parts.repo.mend("measure");
+    assert_eq!(found(&city, true).await["fixed"], true);
+    assert_eq!(city.parts.tasks.intents(), 0);
+    assert!(city.parts.tasks.aside().is_empty());
+    city.settle().await;
+    assert_eq!(city.events(EventType::RaiderDone).await.len(), 1);
+    assert!(is_well(&city).await);
 }
 
 /// The rig was removed from the configuration, and the supervisor that was draining it is gone.
 #[tokio::test(start_paused = true)]
 async fn work_of_a_rig_that_is_not_configured_is_told() {
-    let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
+    let city = Scenario::new().start().await;
+    let relic = city.relic("a").await;
     let hook = records::hook(&"shal/raiders/Toast".parse().unwrap(), &relic);
-    town.store(move |txn| txn.put_hook(&hook)).await;
-    let told = found(&town, true).await;
+    city.store(move |txn| txn.put_hook(&hook)).await;
+    let told = found(&city, true).await;
     assert_eq!(
         (&told["kind"], &told["subject"], &told["fixed"]),
         (

@@ -1,5 +1,5 @@
 //! Fuzzing of the socket: each line gets an answer, nothing panics or hangs, and a caller with read rights changes
-//! nothing. Real server, real handlers, a town of fakes.
+//! nothing. Real server, real handlers, a city of fakes.
 //!
 //! In `cargo test` a few cases of one seed; in the long tier a million lines of others. The seed is
 //! printed, and `HORDE_SEED` repeats it.
@@ -27,7 +27,7 @@ use crate::domain::event::EventType;
 use crate::ports::relics::{EventFilter, RelicFilter};
 use crate::testing::seeded;
 use crate::testing::tier::by_tier;
-use crate::testing::world::{Scenario, Town, agent};
+use crate::testing::world::{Scenario, TestCity, agent};
 
 /// The virtual time after which a request counts as hanging; no operation takes as long.
 const HANG: Duration = Duration::from_secs(2 * 3600);
@@ -200,8 +200,8 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// The state that a caller with read rights must not change.
-async fn snapshot(town: &Town) -> Vec<String> {
-    let stored = town.store(|txn| {
+async fn snapshot(city: &TestCity) -> Vec<String> {
+    let stored = city.store(|txn| {
         let mut events = txn.events(&EventFilter {
             limit: usize::MAX,
             ..EventFilter::default()
@@ -215,7 +215,7 @@ async fn snapshot(town: &Town) -> Vec<String> {
             txn.salvages()?,
         ))
     });
-    let (sessions, repo) = (&town.parts.sessions, &town.parts.repo);
+    let (sessions, repo) = (&city.parts.sessions, &city.parts.repo);
     vec![
         stored.await,
         format!(
@@ -234,15 +234,15 @@ async fn snapshot(town: &Town) -> Vec<String> {
 }
 
 /// The state of another raider.
-async fn others(town: &Town, other: &Charged) -> String {
-    let hook = town.hook(&other.raider).await;
-    let relic = town.relic_now(&other.relic).await;
-    let mayor = town.starts(&town.session(&agent("mayor")));
-    let stops = town.parts.sessions.stops();
+async fn others(city: &TestCity, other: &Charged) -> String {
+    let hook = city.hook(&other.raider).await;
+    let relic = city.relic_now(&other.relic).await;
+    let mayor = city.starts(&city.session(&agent("mayor")));
+    let stops = city.parts.sessions.stops();
     let stopped = stops.iter().any(|(handle, _)| handle.id == other.session);
     format!(
         "{hook:?} {relic:?} {mayor} {stopped} {}",
-        town.starts(&other.session)
+        city.starts(&other.session)
     )
 }
 
@@ -292,18 +292,18 @@ async fn converse(caller: Caller, lines: &[Vec<u8>]) {
             city.agents[0].rights = rights;
         }
     });
-    let town = scenario.start().await;
-    let (own, other) = (town.worker("a").await, town.worker("b").await);
+    let city = scenario.start().await;
+    let (own, other) = (city.worker("a").await, city.worker("b").await);
     let pid = std::process::id();
     match caller {
         Caller::Operator => {}
-        Caller::Raider => town.parts.sessions.place(pid, &own.session),
+        Caller::Raider => city.parts.sessions.place(pid, &own.session),
         Caller::Agent(_) => {
-            let session = town.session(&agent("mayor"));
-            town.parts.sessions.place(pid, &session);
+            let session = city.session(&agent("mayor"));
+            city.parts.sessions.place(pid, &session);
         }
-        Caller::Errand(rights) => town.parts.runner.place(pid, rights),
-        Caller::Invisible => town.parts.sessions.obscure(pid),
+        Caller::Errand(rights) => city.parts.runner.place(pid, rights),
+        Caller::Invisible => city.parts.sessions.obscure(pid),
     }
     let dir = crate::testing::scratch();
     let socket = dir.path().join("s/control.sock");
@@ -314,13 +314,13 @@ async fn converse(caller: Caller, lines: &[Vec<u8>]) {
             let _gone = tokio::sync::oneshot::Sender::send(done, StopEnd { mode, left });
         }
     });
-    let handlers = Arc::new(Handlers::new(Arc::clone(&town.world), stop));
+    let handlers = Arc::new(Handlers::new(Arc::clone(&city.world), stop));
     let (stopping, stops) = watch::channel(false);
     let (listener, _until_served) = bind(&socket).unwrap().listen().unwrap();
     let (renew, listeners) = mpsc::channel(1);
     renew.try_send(listener).unwrap();
     let server = tokio::spawn(serve(listeners, handlers, stops));
-    let before = (snapshot(&town).await, others(&town, &other).await);
+    let before = (snapshot(&city).await, others(&city, &other).await);
 
     let mut peer = Peer::at(&socket).await;
     for (n, line) in lines.iter().enumerate() {
@@ -335,15 +335,15 @@ async fn converse(caller: Caller, lines: &[Vec<u8>]) {
         assert_ne!(answer["error"]["kind"], "internal", "{shown}\n{answer}");
         peer.is_in_step(n).await;
     }
-    town.settle().await;
-    let after = (snapshot(&town).await, others(&town, &other).await);
+    city.settle().await;
+    let after = (snapshot(&city).await, others(&city, &other).await);
     if caller.only_looks() {
         assert_eq!(after.0, before.0);
     }
     if caller.only_looks() || caller == Caller::Raider {
         assert_eq!(after.1, before.1);
     }
-    ask::views(&town.world).await.expect("the root lives");
+    ask::views(&city.world).await.expect("the root lives");
     drop(peer);
     stopping.send_replace(true);
     server.await.unwrap();

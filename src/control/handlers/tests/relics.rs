@@ -12,14 +12,14 @@ use crate::domain::ids::{RelicId, SessionId};
 use crate::domain::merge::MrState;
 use crate::domain::relic::RelicStatus;
 use crate::ports::repo::RepoError;
-use crate::testing::world::{Scenario, Town};
+use crate::testing::world::{Scenario, TestCity};
 
 const PID: u32 = 4242;
 
 fn mayor() -> Caller {
     Caller::stand_in(
         PID,
-        CallerRole::Agent(SessionId::new("town-mayor").unwrap()),
+        CallerRole::Agent(SessionId::new("city-mayor").unwrap()),
     )
 }
 
@@ -27,14 +27,14 @@ fn errand() -> Caller {
     Caller::stand_in(PID, CallerRole::OwnCommand(Rights::Work))
 }
 
-async fn with_mayor() -> Town {
+async fn with_mayor() -> TestCity {
     let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
     let scenario = scenario.with(|city| city.agents[0].rights = Rights::Work);
     scenario.start().await
 }
 
-async fn ids(town: &Town, op: &str) -> Vec<String> {
-    let list = ask(town, op, json!({})).await.unwrap();
+async fn ids(city: &TestCity, op: &str) -> Vec<String> {
+    let list = ask(city, op, json!({})).await.unwrap();
     let ids = list.as_array().unwrap().iter();
     ids.map(|relic| relic["id"].as_str().unwrap().to_owned())
         .collect()
@@ -46,19 +46,19 @@ fn kind(result: Result<Value, ControlError>) -> ErrorKind {
 
 #[tokio::test(start_paused = true)]
 async fn edit_changes_what_it_is_given_and_journals_that() {
-    let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
+    let city = Scenario::new().start().await;
+    let relic = city.relic("a").await;
     let edit = json!({
         "relic": relic, "title": "b", "body": "c", "priority": 4, "label": ["x", "y"], "assignee": "alice",
     });
-    let told = ask(&town, "relic.edit", edit.clone()).await.unwrap();
+    let told = ask(&city, "relic.edit", edit.clone()).await.unwrap();
     assert_eq!((&told["title"], &told["body"]), (&json!("b"), &json!("c")));
     assert_eq!(told["labels"], json!(["x", "y"]));
     assert_eq!(
         (&told["priority"], &told["assignee"]),
         (&json!(4), &json!("alice"))
     );
-    let event = town.events(EventType::RelicUpdated).await.pop().unwrap();
+    let event = city.events(EventType::RelicUpdated).await.pop().unwrap();
     let changed = json!(["title", "body", "priority", "labels", "assignee"]);
     assert_eq!(event.data["changed"], changed);
     assert_eq!(
@@ -66,18 +66,18 @@ async fn edit_changes_what_it_is_given_and_journals_that() {
         json!({ "kind": "person", "name": "operator" })
     );
     // The same again is no change.
-    ask(&town, "relic.edit", edit).await.unwrap();
-    assert_eq!(town.events(EventType::RelicUpdated).await.len(), 1);
+    ask(&city, "relic.edit", edit).await.unwrap();
+    assert_eq!(city.events(EventType::RelicUpdated).await.len(), 1);
     let back = json!({ "relic": relic, "unlabel": ["x"], "assignee": "" });
-    let told = ask(&town, "relic.edit", back).await.unwrap();
+    let told = ask(&city, "relic.edit", back).await.unwrap();
     assert_eq!(
         (&told["labels"], &told["assignee"]),
         (&json!(["y"]), &Value::Null)
     );
-    let nothing = ask(&town, "relic.edit", json!({ "relic": relic })).await;
+    let nothing = ask(&city, "relic.edit", json!({ "relic": relic })).await;
     assert_eq!(kind(nothing), ErrorKind::BadRequest);
     let unknown = ask(
-        &town,
+        &city,
         "relic.edit",
         json!({ "relic": "gt-99", "title": "x" }),
     )
@@ -87,17 +87,17 @@ async fn edit_changes_what_it_is_given_and_journals_that() {
 
 #[tokio::test(start_paused = true)]
 async fn a_parent_is_changed_and_no_relic_is_a_step_of_itself() {
-    let town = Scenario::new().start().await;
-    let (a, b) = (town.relic("a").await, town.relic("b").await);
+    let city = Scenario::new().start().await;
+    let (a, b) = (city.relic("a").await, city.relic("b").await);
     let under = |relic: &RelicId, parent: &str| json!({ "relic": relic, "parent": parent });
-    ask(&town, "relic.edit", under(&b, a.as_str()))
+    ask(&city, "relic.edit", under(&b, a.as_str()))
         .await
         .unwrap();
-    let shown = ask(&town, "relic.show", json!({ "relic": a }))
+    let shown = ask(&city, "relic.show", json!({ "relic": a }))
         .await
         .unwrap();
     assert_eq!(shown["children"], json!([b]));
-    let cycle = ask(&town, "relic.edit", under(&a, b.as_str()))
+    let cycle = ask(&city, "relic.edit", under(&a, b.as_str()))
         .await
         .unwrap_err();
     assert_eq!(cycle.kind, ErrorKind::Conflict);
@@ -107,33 +107,33 @@ async fn a_parent_is_changed_and_no_relic_is_a_step_of_itself() {
             .contains(&format!("{a} \u{2192} {b} \u{2192} {a}")),
         "{cycle}"
     );
-    let told = ask(&town, "relic.edit", under(&b, "")).await.unwrap();
+    let told = ask(&city, "relic.edit", under(&b, "")).await.unwrap();
     assert_eq!(told["parent"], Value::Null);
 }
 
 #[tokio::test(start_paused = true)]
 async fn dependencies_decide_what_is_ready() {
-    let town = Scenario::new().start().await;
-    let (a, b) = (town.relic("a").await, town.relic("b").await);
+    let city = Scenario::new().start().await;
+    let (a, b) = (city.relic("a").await, city.relic("b").await);
     let dep = |relic: &RelicId, on: &RelicId| json!({ "relic": relic, "on": on });
     for _ in 0..2 {
-        ask(&town, "relic.dep.add", dep(&a, &b)).await.unwrap();
+        ask(&city, "relic.dep.add", dep(&a, &b)).await.unwrap();
     }
-    assert_eq!(town.events(EventType::RelicUpdated).await.len(), 1, "once");
-    assert_eq!(ids(&town, "relic.ready").await, [b.to_string()]);
-    let told = ask(&town, "relic.dep.list", json!({ "relic": a }))
+    assert_eq!(city.events(EventType::RelicUpdated).await.len(), 1, "once");
+    assert_eq!(ids(&city, "relic.ready").await, [b.to_string()]);
+    let told = ask(&city, "relic.dep.list", json!({ "relic": a }))
         .await
         .unwrap();
     assert_eq!(told["ready"], false);
     assert_eq!(told["deps"][0]["id"], json!(b));
-    let told = ask(&town, "relic.dep.list", json!({ "relic": b }))
+    let told = ask(&city, "relic.dep.list", json!({ "relic": b }))
         .await
         .unwrap();
     assert_eq!(
         (&told["ready"], &told["dependents"][0]["id"]),
         (&json!(true), &json!(a))
     );
-    let cycle = ask(&town, "relic.dep.add", dep(&b, &a)).await.unwrap_err();
+    let cycle = ask(&city, "relic.dep.add", dep(&b, &a)).await.unwrap_err();
     assert_eq!(cycle.kind, ErrorKind::Conflict);
     assert!(
         cycle
@@ -141,25 +141,25 @@ async fn dependencies_decide_what_is_ready() {
             .contains(&format!("{b} \u{2192} {a} \u{2192} {b}")),
         "{cycle}"
     );
-    let own = ask(&town, "relic.dep.add", dep(&b, &b)).await;
+    let own = ask(&city, "relic.dep.add", dep(&b, &b)).await;
     assert_eq!(kind(own), ErrorKind::Conflict);
     let missing: RelicId = RelicId::new("gt-99").unwrap();
     for args in [dep(&a, &missing), dep(&missing, &a)] {
         for op in ["relic.dep.add", "relic.dep.remove"] {
             assert_eq!(
-                kind(ask(&town, op, args.clone()).await),
+                kind(ask(&city, op, args.clone()).await),
                 ErrorKind::NotFound,
                 "{op} {args}"
             );
         }
     }
-    ask(&town, "relic.dep.remove", dep(&a, &b)).await.unwrap();
-    let again = ask(&town, "relic.dep.remove", dep(&a, &b)).await;
+    ask(&city, "relic.dep.remove", dep(&a, &b)).await.unwrap();
+    let again = ask(&city, "relic.dep.remove", dep(&a, &b)).await;
     assert_eq!(kind(again), ErrorKind::NotFound);
     let urgent = json!({ "relic": b, "priority": 3 });
-    ask(&town, "relic.edit", urgent).await.unwrap();
+    ask(&city, "relic.edit", urgent).await.unwrap();
     assert_eq!(
-        ids(&town, "relic.ready").await,
+        ids(&city, "relic.ready").await,
         [b.to_string(), a.to_string()]
     );
 }
@@ -167,40 +167,40 @@ async fn dependencies_decide_what_is_ready() {
 /// A rig that charges automatically looks at once: an assigned relic waits for its assignee, a dependency for its end.
 #[tokio::test(start_paused = true)]
 async fn auto_charge_respects_edits_and_dependencies_at_once() {
-    let town = Scenario::new().rig(|rig| rig.raiders.max = 1).start().await;
+    let city = Scenario::new().rig(|rig| rig.raiders.max = 1).start().await;
     let (a, b, c) = (
-        town.relic("a").await,
-        town.relic("b").await,
-        town.relic("c").await,
+        city.relic("a").await,
+        city.relic("b").await,
+        city.relic("c").await,
     );
     let mine = json!({ "relic": a, "assignee": "alice" });
-    ask(&town, "relic.edit", mine).await.unwrap();
-    ask(&town, "relic.dep.add", json!({ "relic": b, "on": a }))
+    ask(&city, "relic.edit", mine).await.unwrap();
+    ask(&city, "relic.dep.add", json!({ "relic": b, "on": a }))
         .await
         .unwrap();
-    town.reload(|city| city.rigs[0].raiders.auto_charge = true)
+    city.reload(|city| city.rigs[0].raiders.auto_charge = true)
         .await;
-    town.settle().await;
-    town.pass(PATROL).await;
+    city.settle().await;
+    city.pass(PATROL).await;
     let statuses = [
-        town.status(&a).await,
-        town.status(&b).await,
-        town.status(&c).await,
+        city.status(&a).await,
+        city.status(&b).await,
+        city.status(&c).await,
     ];
     assert_eq!(
         statuses,
         [RelicStatus::Open, RelicStatus::Open, RelicStatus::Hooked]
     );
     let cancel = json!({ "relic": c, "yes": true });
-    ask(&town, "relic.cancel", cancel).await.unwrap();
-    ask(&town, "relic.edit", json!({ "relic": a, "assignee": "" }))
+    ask(&city, "relic.cancel", cancel).await.unwrap();
+    ask(&city, "relic.edit", json!({ "relic": a, "assignee": "" }))
         .await
         .unwrap();
-    town.settle().await;
-    town.pass(PATROL).await;
-    assert_eq!(town.status(&a).await, RelicStatus::Hooked);
+    city.settle().await;
+    city.pass(PATROL).await;
+    assert_eq!(city.status(&a).await, RelicStatus::Hooked);
     assert_eq!(
-        town.status(&c).await,
+        city.status(&c).await,
         RelicStatus::Closed,
         "it is not charged again"
     );
@@ -208,13 +208,13 @@ async fn auto_charge_respects_edits_and_dependencies_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reopened_relic_has_the_note_for_its_next_raider() {
-    let town = Scenario::new().start().await;
-    let relic = town.relic("a").await;
-    ask(&town, "relic.close", json!({ "relic": relic }))
+    let city = Scenario::new().start().await;
+    let relic = city.relic("a").await;
+    ask(&city, "relic.close", json!({ "relic": relic }))
         .await
         .unwrap();
     let reopen = json!({ "relic": relic, "note": "the parser changed" });
-    let told = ask(&town, "relic.reopen", reopen).await.unwrap();
+    let told = ask(&city, "relic.reopen", reopen).await.unwrap();
     assert_eq!(told["status"], "open");
     assert!(
         told["context"]
@@ -223,15 +223,15 @@ async fn a_reopened_relic_has_the_note_for_its_next_raider() {
             .contains("the parser changed"),
         "{told}"
     );
-    let event = town.events(EventType::RelicUpdated).await.pop().unwrap();
+    let event = city.events(EventType::RelicUpdated).await.pop().unwrap();
     assert_eq!(event.data["note"], "the parser changed");
     // An open relic takes no note, and says so.
     let more = json!({ "relic": relic, "note": "and the lexer" });
-    let refused = ask(&town, "relic.reopen", more).await;
+    let refused = ask(&city, "relic.reopen", more).await;
     assert_eq!(kind(refused), ErrorKind::Conflict);
     for note in [json!(null), json!(" ")] {
         let again = json!({ "relic": relic, "note": note });
-        let told = ask(&town, "relic.reopen", again).await.unwrap();
+        let told = ask(&city, "relic.reopen", again).await.unwrap();
         assert_eq!(told["status"], "open");
     }
 }
@@ -239,32 +239,32 @@ async fn a_reopened_relic_has_the_note_for_its_next_raider() {
 /// A person or agent keeps what it is assigned to, so that no raider is charged with it; a raider that is gone does not.
 #[tokio::test(start_paused = true)]
 async fn a_reopened_relic_keeps_an_assignee_that_is_no_raider() {
-    let town = Scenario::new().start().await;
+    let city = Scenario::new().start().await;
     for (assignee, kept) in [
         ("alice", json!("alice")),
         ("horde/raiders/Ash", json!(null)),
     ] {
-        let relic = town.relic("a").await;
+        let relic = city.relic("a").await;
         let edit = json!({ "relic": relic, "assignee": assignee });
-        ask(&town, "relic.edit", edit).await.unwrap();
+        ask(&city, "relic.edit", edit).await.unwrap();
         let this = json!({ "relic": relic });
-        ask(&town, "relic.close", this.clone()).await.unwrap();
-        let told = ask(&town, "relic.reopen", this).await.unwrap();
+        ask(&city, "relic.close", this.clone()).await.unwrap();
+        let told = ask(&city, "relic.reopen", this).await.unwrap();
         assert_eq!(
             (&told["status"], &told["assignee"]),
             (&json!("open"), &kept)
         );
-        let event = town.events(EventType::RelicUpdated).await.pop().unwrap();
+        let event = city.events(EventType::RelicUpdated).await.pop().unwrap();
         assert_eq!(event.data["raider"], Value::Null);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn agents_and_errands_take_no_work_from_others() {
-    let town = with_mayor().await;
-    let charged = town.worker("a").await;
+    let city = with_mayor().await;
+    let charged = city.worker("a").await;
     let relic = &charged.relic;
-    let other = town.relic("other").await;
+    let other = city.relic("other").await;
     let dep = json!({ "relic": relic, "on": other });
     let acts = [
         ("relic.edit", json!({ "relic": relic, "title": "x" })),
@@ -280,16 +280,16 @@ async fn agents_and_errands_take_no_work_from_others() {
     ];
     for caller in [mayor(), errand()] {
         for (op, args) in &acts {
-            let refused = ask_as(&town, caller.clone(), op, args.clone())
+            let refused = ask_as(&city, caller.clone(), op, args.clone())
                 .await
                 .unwrap_err();
             assert_eq!(refused.kind, ErrorKind::Forbidden, "{op}: {refused}");
             assert!(refused.message.contains("Toast"), "{op}: {refused}");
         }
     }
-    town.pass(PATROL).await;
-    assert!(town.runs(&charged.session));
-    let now = town.relic_now(relic).await;
+    city.pass(PATROL).await;
+    assert!(city.runs(&charged.session));
+    let now = city.relic_now(relic).await;
     assert_eq!(
         (now.status, now.title.as_str(), now.parent),
         (RelicStatus::Hooked, "a", None)
@@ -297,21 +297,21 @@ async fn agents_and_errands_take_no_work_from_others() {
     assert!(now.deps.is_empty());
     // How urgent it is, and its labels, say nothing about what is to be done.
     let urgent = json!({ "relic": relic, "priority": 3, "label": ["x"] });
-    ask_as(&town, mayor(), "relic.edit", urgent).await.unwrap();
+    ask_as(&city, mayor(), "relic.edit", urgent).await.unwrap();
     // A person may rewrite it, but may not assign it either: that is a conflict.
     let text = json!({ "relic": relic, "title": "better said" });
-    ask(&town, "relic.edit", text).await.unwrap();
+    ask(&city, "relic.edit", text).await.unwrap();
     let assigned = ask(
-        &town,
+        &city,
         "relic.edit",
         json!({ "relic": relic, "assignee": "bob" }),
     )
     .await;
     assert_eq!(kind(assigned), ErrorKind::Conflict);
     // What no raider is at may be cancelled.
-    let free = town.relic("b").await;
+    let free = city.relic("b").await;
     let cancel = json!({ "relic": free, "yes": true });
-    let told = ask_as(&town, mayor(), "relic.cancel", cancel)
+    let told = ask_as(&city, mayor(), "relic.cancel", cancel)
         .await
         .unwrap();
     assert_eq!(told["status"], "closed");
@@ -319,8 +319,8 @@ async fn agents_and_errands_take_no_work_from_others() {
 
 #[tokio::test(start_paused = true)]
 async fn every_relic_event_names_the_kind_of_its_caller() {
-    let town = with_mayor().await;
-    town.parts.runner.name(PID + 1, "automation/horde/lint");
+    let city = with_mayor().await;
+    city.parts.runner.name(PID + 1, "automation/horde/lint");
     let lint = Caller {
         pid: Some(PID + 1),
         ..errand()
@@ -335,7 +335,7 @@ async fn every_relic_event_names_the_kind_of_its_caller() {
         (person, json!({ "kind": "person", "name": "operator" })),
     ];
     for (who, asker) in callers {
-        let act = |op: &'static str, args: Value| ask_as(&town, who.clone(), op, args);
+        let act = |op: &'static str, args: Value| ask_as(&city, who.clone(), op, args);
         let made = act("relic.create", json!({ "title": "a" })).await.unwrap();
         let id = made["id"].clone();
         let other = act("relic.create", json!({ "title": "b" })).await.unwrap();
@@ -361,7 +361,7 @@ async fn every_relic_event_names_the_kind_of_its_caller() {
             EventType::RelicUpdated,
             EventType::RelicClosed,
         ] {
-            let events = town.events(kind).await;
+            let events = city.events(kind).await;
             let own = events.iter().filter(|event| event.data["asker"] == asker);
             seen += own.count();
             assert!(
@@ -375,81 +375,81 @@ async fn every_relic_event_names_the_kind_of_its_caller() {
 
 #[tokio::test(start_paused = true)]
 async fn cancel_stops_the_raider_saves_its_work_and_closes_the_relic() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let cancel = json!({ "relic": charged.relic, "reason": "not wanted", "yes": true });
-    let told = ask(&town, "relic.cancel", cancel.clone()).await.unwrap();
+    let told = ask(&city, "relic.cancel", cancel.clone()).await.unwrap();
     assert_eq!(told["status"], "closed");
     assert_eq!(told["nuked"], json!(charged.raider));
-    assert!(!town.runs(&charged.session));
-    assert!(town.parts.repo.names().is_empty(), "the slot is free");
-    let closed = town.events(EventType::RelicClosed).await.pop().unwrap();
+    assert!(!city.runs(&charged.session));
+    assert!(city.parts.repo.names().is_empty(), "the slot is free");
+    let closed = city.events(EventType::RelicClosed).await.pop().unwrap();
     assert_eq!(closed.data["reason"], "not wanted");
-    assert!(town.hook(&charged.raider).await.is_none());
-    town.pass(PATROL).await;
-    assert_eq!(town.status(&charged.relic).await, RelicStatus::Closed);
+    assert!(city.hook(&charged.raider).await.is_none());
+    city.pass(PATROL).await;
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
     // Once more is no error.
-    let again = ask(&town, "relic.cancel", cancel).await.unwrap();
+    let again = ask(&city, "relic.cancel", cancel).await.unwrap();
     assert_eq!(again["nuked"], Value::Null);
 }
 
 /// The fake repository cannot measure the sandbox: what it holds is unknown, so nothing is touched.
 #[tokio::test(start_paused = true)]
 async fn cancel_changes_nothing_where_work_would_be_lost() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let broken = RepoError::Failed("unreadable".into());
-    town.parts.repo.break_op("measure", broken);
+    city.parts.repo.break_op("measure", broken);
     let cancel = json!({ "relic": charged.relic, "yes": true });
-    let refused = ask(&town, "relic.cancel", cancel).await.unwrap_err();
+    let refused = ask(&city, "relic.cancel", cancel).await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Refused, "{refused}");
-    assert!(town.runs(&charged.session));
-    assert_eq!(town.status(&charged.relic).await, RelicStatus::Hooked);
+    assert!(city.runs(&charged.session));
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Hooked);
 }
 
 #[tokio::test(start_paused = true)]
 async fn cancel_drops_queued_work_and_refuses_landed_work() {
-    let town = Scenario::new().start().await;
-    let landed = super::submitted(&town).await;
+    let city = Scenario::new().start().await;
+    let landed = super::submitted(&city).await;
     let cancel = |relic: &RelicId| json!({ "relic": relic, "yes": true });
-    let refused = ask(&town, "relic.cancel", cancel(&landed))
+    let refused = ask(&city, "relic.cancel", cancel(&landed))
         .await
         .unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Conflict, "{refused}");
     assert!(refused.message.contains("has landed"), "{refused}");
-    let charged = town.worker("b").await;
+    let charged = city.worker("b").await;
     let broken = RepoError::Failed("no network".into());
-    town.parts.repo.break_op("fetch_target", broken);
-    town.completed(&charged.raider).await.unwrap();
-    town.pass(PATROL).await;
+    city.parts.repo.break_op("fetch_target", broken);
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(PATROL).await;
     let queued = charged.relic;
-    let mr = town.mr(&queued).await.unwrap();
+    let mr = city.mr(&queued).await.unwrap();
     assert!(!mr.is_final());
-    let told = ask(&town, "relic.cancel", cancel(&queued)).await.unwrap();
+    let told = ask(&city, "relic.cancel", cancel(&queued)).await.unwrap();
     assert_eq!(
         (&told["status"], &told["withdrawn"]),
         (&json!("closed"), &json!([mr.id]))
     );
-    assert_eq!(town.mr(&queued).await.unwrap().state, MrState::Rejected);
-    assert_eq!(town.relic_now(&queued).await.branch, Some(mr.branch));
+    assert_eq!(city.mr(&queued).await.unwrap().state, MrState::Rejected);
+    assert_eq!(city.relic_now(&queued).await.branch, Some(mr.branch));
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_tasks_are_edited_and_cancelled() {
-    let town = Scenario::new().start().await;
-    let relic = super::submitted(&town).await;
-    let mr = town.mr(&relic).await.unwrap().id;
-    let edit = ask(&town, "relic.edit", json!({ "relic": mr, "title": "x" })).await;
+    let city = Scenario::new().start().await;
+    let relic = super::submitted(&city).await;
+    let mr = city.mr(&relic).await.unwrap().id;
+    let edit = ask(&city, "relic.edit", json!({ "relic": mr, "title": "x" })).await;
     assert_eq!(kind(edit), ErrorKind::Conflict);
-    let cancel = ask(&town, "relic.cancel", json!({ "relic": mr, "yes": true })).await;
+    let cancel = ask(&city, "relic.cancel", json!({ "relic": mr, "yes": true })).await;
     assert_eq!(kind(cancel), ErrorKind::Conflict);
 }
 
 /// Its counters of attempts begin again with a reopening.
 #[tokio::test(start_paused = true)]
 async fn blocked_relic_waits_until_a_person_has_looked() {
-    let town = with_mayor().await;
-    let stuck = town.relic("stuck").await;
+    let city = with_mayor().await;
+    let stuck = city.relic("stuck").await;
     let id = stuck.clone();
-    town.store(move |txn| {
+    city.store(move |txn| {
         let mut relic = txn.relic(&id)?;
         relic.status = RelicStatus::Blocked;
         txn.put_relic(&relic)
@@ -457,8 +457,8 @@ async fn blocked_relic_waits_until_a_person_has_looked() {
     .await;
     let reopen = json!({ "relic": stuck });
     for caller in [mayor(), errand()] {
-        let refused = ask_as(&town, caller, "relic.reopen", reopen.clone()).await;
+        let refused = ask_as(&city, caller, "relic.reopen", reopen.clone()).await;
         assert_eq!(kind(refused), ErrorKind::Forbidden);
     }
-    ask(&town, "relic.reopen", reopen).await.unwrap();
+    ask(&city, "relic.reopen", reopen).await.unwrap();
 }

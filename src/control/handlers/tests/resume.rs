@@ -19,7 +19,7 @@ use crate::domain::ids::{ChildId, SessionId};
 use crate::domain::question::Pattern;
 use crate::ports::sessions::Sessions;
 use crate::ports::tasks::TaskFiles;
-use crate::testing::world::{Scenario, Town, agent};
+use crate::testing::world::{Scenario, TestCity, agent};
 
 const SECOND: Duration = Duration::from_secs(1);
 const PID: u32 = 4242;
@@ -28,7 +28,7 @@ const PID: u32 = 4242;
 fn resuming(city: &mut City) {
     for harness in city.harnesses.values_mut() {
         harness.resume = vec!["--resume".into(), "{session_id}".into()];
-        harness.looks.limit = Pattern::new("at your limit").into_iter().collect();
+        harness.patterns.limit = Pattern::new("at your limit").into_iter().collect();
     }
     let harness = city.harnesses.keys().next().cloned();
     for agent in &mut city.agents {
@@ -46,79 +46,79 @@ fn scenario() -> Scenario {
 }
 
 /// Reports this conversation for the session, and writes its transcript.
-async fn converse(town: &Town, child: &ChildId, conversation: &str) {
-    let transcript = town
+async fn converse(city: &TestCity, child: &ChildId, conversation: &str) {
+    let transcript = city
         .parts
         .tasks
         .write_beside(Path::new("/transcripts"), conversation, "")
         .unwrap();
-    let handle = town.view(child).await.unwrap().session.unwrap().handle;
-    let sessions = &town.parts.sessions;
+    let handle = city.view(child).await.unwrap().session.unwrap().handle;
+    let sessions = &city.parts.sessions;
     let keep = |key, value: &str| sessions.set_meta(&handle, key, value).unwrap();
     keep(conversation::CONVERSATION, conversation);
     keep(conversation::TRANSCRIPT, &transcript.to_string_lossy());
 }
 
 /// Starts a city with a raider in the conversation `c-1`. Returns its child and its session, too.
-async fn conversing() -> (Town, ChildId, SessionId) {
-    let town = scenario().start().await;
-    let charged = town.worker("a").await;
+async fn conversing() -> (TestCity, ChildId, SessionId) {
+    let city = scenario().start().await;
+    let charged = city.worker("a").await;
     let id = ChildId::Raider(charged.raider);
-    converse(&town, &id, "c-1").await;
-    (town, id, charged.session)
+    converse(&city, &id, "c-1").await;
+    (city, id, charged.session)
 }
 
 /// Returns the conversation that the newest session of this id was started to resume.
-fn resumed(town: &Town, session: &SessionId) -> Option<String> {
-    let starts = town.parts.sessions.starts();
+fn resumed(city: &TestCity, session: &SessionId) -> Option<String> {
+    let starts = city.parts.sessions.starts();
     let last = starts.iter().rfind(|start| start.id == *session).unwrap();
     let mut words = last.argv.iter().skip_while(|word| *word != "--resume");
     words.nth(1).cloned()
 }
 
 /// Sends `hd handoff` from inside the session.
-async fn hand_off(town: &Town, session: &SessionId, args: serde_json::Value) {
-    say_handoff(town, session, args).await.unwrap();
-    town.settle().await;
+async fn hand_off(city: &TestCity, session: &SessionId, args: serde_json::Value) {
+    say_handoff(city, session, args).await.unwrap();
+    city.settle().await;
 }
 
 async fn say_handoff(
-    town: &Town,
+    city: &TestCity,
     session: &SessionId,
     args: serde_json::Value,
 ) -> Result<serde_json::Value, ControlError> {
-    town.parts.sessions.place(PID, session);
-    let who = match town.session(&agent("mayor")) == *session {
+    city.parts.sessions.place(PID, session);
+    let who = match city.session(&agent("mayor")) == *session {
         true => CallerRole::Agent(session.clone()),
         false => CallerRole::Raider(session.clone()),
     };
     let caller = Caller::stand_in(PID, who);
     let args = args.as_object().unwrap().clone();
     let op = Op::parse("handoff".parse().unwrap(), args).unwrap();
-    dispatch(&Published::default(), &town.world, caller, op).await
+    dispatch(&Published::default(), &city.world, caller, op).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn conversation_goes_on_when_its_transcript_is_there_and_begins_afresh_when_it_is_gone() {
-    let (town, id, session) = conversing().await;
+    let (city, id, session) = conversing().await;
     let session = &session;
-    town.pass(SECOND * 60).await;
-    town.parts.sessions.crash(session, 9);
-    town.settle().await;
-    assert_eq!(resumed(&town, session).as_deref(), Some("c-1"));
+    city.pass(SECOND * 60).await;
+    city.parts.sessions.crash(session, 9);
+    city.settle().await;
+    assert_eq!(resumed(&city, session).as_deref(), Some("c-1"));
     // The session reports another transcript, which is deleted.
-    converse(&town, &id, "c-2").await;
-    let handle = town.view(&id).await.unwrap().session.unwrap().handle;
-    let (sessions, gone) = (&town.parts.sessions, "/transcripts/gone");
+    converse(&city, &id, "c-2").await;
+    let handle = city.view(&id).await.unwrap().session.unwrap().handle;
+    let (sessions, gone) = (&city.parts.sessions, "/transcripts/gone");
     sessions
         .set_meta(&handle, conversation::TRANSCRIPT, gone)
         .unwrap();
-    town.pass(SECOND * 60).await;
-    town.parts.sessions.crash(session, 9);
-    town.pass(SECOND * 5).await;
-    assert_eq!(town.starts(session), 3);
-    assert_eq!(resumed(&town, session), None);
-    let prompts = town.parts.tasks.prompts();
+    city.pass(SECOND * 60).await;
+    city.parts.sessions.crash(session, 9);
+    city.pass(SECOND * 5).await;
+    assert_eq!(city.starts(session), 3);
+    assert_eq!(resumed(&city, session), None);
+    let prompts = city.parts.tasks.prompts();
     let prompt = prompts.last().unwrap();
     assert!(
         prompt.contains("Read") && prompt.contains("TASK.md"),
@@ -129,166 +129,166 @@ async fn conversation_goes_on_when_its_transcript_is_there_and_begins_afresh_whe
 /// A conversation is not lost if the facts of the session before cannot be read for a moment.
 #[tokio::test(start_paused = true)]
 async fn conversation_goes_on_although_the_facts_of_a_session_could_not_be_read() {
-    let (town, _, session) = conversing().await;
+    let (city, _, session) = conversing().await;
     let session = &session;
-    town.pass(SECOND * 60).await;
-    town.parts.sessions.hide_meta(session, true);
-    town.parts.sessions.crash(session, 9);
-    town.pass(PATROL * 2).await;
-    assert_eq!(town.starts(session), 1, "nothing is concluded");
-    town.parts.sessions.hide_meta(session, false);
-    town.pass(PATROL * 2).await;
-    assert_eq!(town.starts(session), 2);
-    assert_eq!(resumed(&town, session).as_deref(), Some("c-1"));
+    city.pass(SECOND * 60).await;
+    city.parts.sessions.hide_meta(session, true);
+    city.parts.sessions.crash(session, 9);
+    city.pass(PATROL * 2).await;
+    assert_eq!(city.starts(session), 1, "nothing is concluded");
+    city.parts.sessions.hide_meta(session, false);
+    city.pass(PATROL * 2).await;
+    assert_eq!(city.starts(session), 2);
+    assert_eq!(resumed(&city, session).as_deref(), Some("c-1"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn resume_that_dies_at_once_is_followed_by_a_fresh_conversation_and_the_next_is_resumed() {
-    let (town, id, session) = conversing().await;
+    let (city, id, session) = conversing().await;
     let session = &session;
-    town.pass(SECOND * 60).await;
-    town.parts.sessions.crash(session, 9);
-    town.settle().await;
-    assert_eq!(resumed(&town, session).as_deref(), Some("c-1"));
-    town.pass(SECOND * 2).await;
-    town.parts.sessions.exit(session, 1);
-    town.pass(SECOND * 5).await;
-    assert_eq!(resumed(&town, session), None, "once in vain is enough");
-    converse(&town, &id, "c-2").await;
-    town.pass(SECOND * 60).await;
-    town.parts.sessions.crash(session, 9);
-    town.pass(SECOND * 5).await;
-    assert_eq!(resumed(&town, session).as_deref(), Some("c-2"));
+    city.pass(SECOND * 60).await;
+    city.parts.sessions.crash(session, 9);
+    city.settle().await;
+    assert_eq!(resumed(&city, session).as_deref(), Some("c-1"));
+    city.pass(SECOND * 2).await;
+    city.parts.sessions.exit(session, 1);
+    city.pass(SECOND * 5).await;
+    assert_eq!(resumed(&city, session), None, "once in vain is enough");
+    converse(&city, &id, "c-2").await;
+    city.pass(SECOND * 60).await;
+    city.parts.sessions.crash(session, 9);
+    city.pass(SECOND * 5).await;
+    assert_eq!(resumed(&city, session).as_deref(), Some("c-2"));
 }
 
 /// A resumed session that meets the next limit at once was still able to resume: the limit, the supervisor or a person
 /// ended it.
 #[tokio::test(start_paused = true)]
 async fn resumed_session_that_was_ended_at_once_keeps_its_conversation() {
-    type End = fn(&Town, &SessionId);
-    let limit: End = |town, session| {
-        town.parts.sessions.print(session, "at your limit");
-        town.parts.sessions.exit(session, 1);
+    type End = fn(&TestCity, &SessionId);
+    let limit: End = |city, session| {
+        city.parts.sessions.print(session, "at your limit");
+        city.parts.sessions.exit(session, 1);
     };
-    let person: End = |town, session| town.parts.sessions.interrupted_by_person(session);
+    let person: End = |city, session| city.parts.sessions.interrupted_by_person(session);
     for (name, end) in [("limit", limit), ("person", person)] {
-        let town = scenario().start().await;
-        let charged = town.worker("a").await;
+        let city = scenario().start().await;
+        let charged = city.worker("a").await;
         let (id, session) = (ChildId::Raider(charged.raider.clone()), &charged.session);
-        converse(&town, &id, "c-1").await;
-        town.pass(SECOND * 60).await;
-        town.parts.sessions.crash(session, 9);
-        town.settle().await;
-        assert_eq!(resumed(&town, session).as_deref(), Some("c-1"));
-        town.pass(SECOND * 2).await;
-        end(&town, session);
-        town.pass(SECOND * 3600).await;
-        assert_eq!(town.starts(session), 3, "{name}");
-        assert_eq!(resumed(&town, session).as_deref(), Some("c-1"), "{name}");
+        converse(&city, &id, "c-1").await;
+        city.pass(SECOND * 60).await;
+        city.parts.sessions.crash(session, 9);
+        city.settle().await;
+        assert_eq!(resumed(&city, session).as_deref(), Some("c-1"));
+        city.pass(SECOND * 2).await;
+        end(&city, session);
+        city.pass(SECOND * 3600).await;
+        assert_eq!(city.starts(session), 3, "{name}");
+        assert_eq!(resumed(&city, session).as_deref(), Some("c-1"), "{name}");
         // The supervisor ends it within seconds of its start.
-        ask(&town, "agent.restart", json!({ "name": "Toast" }))
+        ask(&city, "agent.restart", json!({ "name": "Toast" }))
             .await
             .unwrap();
-        town.pass(SECOND * 2).await;
-        ask(&town, "agent.restart", json!({ "name": "Toast" }))
+        city.pass(SECOND * 2).await;
+        ask(&city, "agent.restart", json!({ "name": "Toast" }))
             .await
             .unwrap();
-        town.pass(SECOND * 2).await;
-        assert_eq!(town.starts(session), 5, "{name}");
-        assert_eq!(resumed(&town, session).as_deref(), Some("c-1"), "{name}");
+        city.pass(SECOND * 2).await;
+        assert_eq!(city.starts(session), 5, "{name}");
+        assert_eq!(resumed(&city, session).as_deref(), Some("c-1"), "{name}");
     }
 }
 
 /// A standing agent's next session continues its conversation, for every reason that ended the last one.
 #[tokio::test(start_paused = true)]
 async fn standing_agent_resumes_after_a_stop_a_restart_a_drift_and_a_new_supervisor() {
-    let mut town = scenario().start().await;
-    let (id, session) = (agent("mayor"), town.session(&agent("mayor")));
-    converse(&town, &id, "c-1").await;
-    let goes_on = async |town: &Town, starts: usize, why: &str| {
-        town.pass(PATROL).await;
-        assert_eq!(town.starts(&session), starts, "{why}");
-        assert_eq!(resumed(town, &session).as_deref(), Some("c-1"), "{why}");
+    let mut city = scenario().start().await;
+    let (id, session) = (agent("mayor"), city.session(&agent("mayor")));
+    converse(&city, &id, "c-1").await;
+    let goes_on = async |city: &TestCity, starts: usize, why: &str| {
+        city.pass(PATROL).await;
+        assert_eq!(city.starts(&session), starts, "{why}");
+        assert_eq!(resumed(city, &session).as_deref(), Some("c-1"), "{why}");
     };
     let name = json!({ "name": "mayor" });
-    ask(&town, "agent.restart", name.clone()).await.unwrap();
-    goes_on(&town, 2, "restart").await;
-    ask(&town, "agent.stop", name.clone()).await.unwrap();
-    ask(&town, "agent.start", name.clone()).await.unwrap();
-    goes_on(&town, 3, "stop and start").await;
-    let told = town.reload(|city| city.agents[0].fingerprint = "two".into());
+    ask(&city, "agent.restart", name.clone()).await.unwrap();
+    goes_on(&city, 2, "restart").await;
+    ask(&city, "agent.stop", name.clone()).await.unwrap();
+    ask(&city, "agent.start", name.clone()).await.unwrap();
+    goes_on(&city, 3, "stop and start").await;
+    let told = city.reload(|city| city.agents[0].fingerprint = "two".into());
     assert_eq!(told.await.len(), 1);
-    goes_on(&town, 4, "drift").await;
-    town.parts.sessions.crash(&session, 9);
-    goes_on(&town, 5, "crash").await;
+    goes_on(&city, 4, "drift").await;
+    city.parts.sessions.crash(&session, 9);
+    goes_on(&city, 5, "crash").await;
     // `hd stop`, `hd up`.
-    let (clock, parts) = (town.world.clock.clone(), town.parts.rewired());
+    let (clock, parts) = (city.world.clock.clone(), city.parts.rewired());
     let end = crate::actors::mail::StopMode::Graceful;
-    town.stop(end).await;
+    city.stop(end).await;
     let again = scenario().with(|city| city.agents[0].fingerprint = "two".into());
-    town = again.start_on(parts, clock).await;
-    goes_on(&town, 6, "a new supervisor").await;
+    city = again.start_on(parts, clock).await;
+    goes_on(&city, 6, "a new supervisor").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn person_can_ask_for_a_fresh_conversation() {
-    let town = scenario().start().await;
-    let charged = town.worker("a").await;
+    let city = scenario().start().await;
+    let charged = city.worker("a").await;
     let raider = ChildId::Raider(charged.raider.clone());
     for (name, id) in [("mayor", agent("mayor")), ("Toast", raider)] {
-        let session = town.session(&id);
-        converse(&town, &id, "c-1").await;
-        town.pass(SECOND * 60).await;
+        let session = city.session(&id);
+        converse(&city, &id, "c-1").await;
+        city.pass(SECOND * 60).await;
         let args = json!({ "name": name, "fresh": true });
-        ask(&town, "agent.restart", args).await.unwrap();
-        town.pass(PATROL).await;
-        assert_eq!((town.starts(&session), resumed(&town, &session)), (2, None));
+        ask(&city, "agent.restart", args).await.unwrap();
+        city.pass(PATROL).await;
+        assert_eq!((city.starts(&session), resumed(&city, &session)), (2, None));
         // Only that one.
-        converse(&town, &id, "c-2").await;
-        ask(&town, "agent.restart", json!({ "name": name }))
+        converse(&city, &id, "c-2").await;
+        ask(&city, "agent.restart", json!({ "name": name }))
             .await
             .unwrap();
-        town.pass(PATROL).await;
-        assert_eq!(resumed(&town, &session).as_deref(), Some("c-2"), "{name}");
+        city.pass(PATROL).await;
+        assert_eq!(resumed(&city, &session).as_deref(), Some("c-2"), "{name}");
     }
 }
 
 /// A handoff begins a fresh context, unless its note says otherwise.
 #[tokio::test(start_paused = true)]
 async fn handoff_begins_afresh_unless_it_says_that_the_conversation_goes_on() {
-    let town = scenario().start().await;
-    let charged = town.worker("a").await;
+    let city = scenario().start().await;
+    let charged = city.worker("a").await;
     let raider = ChildId::Raider(charged.raider.clone());
     for id in [agent("mayor"), raider] {
-        let session = town.session(&id);
-        converse(&town, &id, "c-1").await;
-        town.pass(SECOND * 60).await;
+        let session = city.session(&id);
+        converse(&city, &id, "c-1").await;
+        city.pass(SECOND * 60).await;
         let note = match id {
             ChildId::Raider(_) => json!({ "message": "so far" }),
             _ => json!({}),
         };
-        hand_off(&town, &session, note).await;
-        assert_eq!((town.starts(&session), resumed(&town, &session)), (2, None));
-        converse(&town, &id, "c-2").await;
-        town.pass(SECOND * 60).await;
-        hand_off(&town, &session, json!({ "resume": true })).await;
-        assert_eq!(town.starts(&session), 3);
-        assert_eq!(resumed(&town, &session).as_deref(), Some("c-2"), "{id}");
+        hand_off(&city, &session, note).await;
+        assert_eq!((city.starts(&session), resumed(&city, &session)), (2, None));
+        converse(&city, &id, "c-2").await;
+        city.pass(SECOND * 60).await;
+        hand_off(&city, &session, json!({ "resume": true })).await;
+        assert_eq!(city.starts(&session), 3);
+        assert_eq!(resumed(&city, &session).as_deref(), Some("c-2"), "{id}");
     }
-    let prompts = town.parts.tasks.prompts();
+    let prompts = city.parts.tasks.prompts();
     assert!(prompts.last().unwrap().contains("handed off to you"));
 }
 
 /// The session was dropped without a report.
 #[tokio::test(start_paused = true)]
 async fn note_of_a_standing_agent_is_refused_and_nothing_is_handed_off() {
-    let town = scenario().start().await;
-    let session = town.session(&agent("mayor"));
+    let city = scenario().start().await;
+    let session = city.session(&agent("mayor"));
     let note = json!({ "message": "so far" });
-    let refused = say_handoff(&town, &session, note).await.unwrap_err();
-    town.settle().await;
+    let refused = say_handoff(&city, &session, note).await.unwrap_err();
+    city.settle().await;
     assert_eq!(refused.kind, ErrorKind::Conflict);
-    assert_eq!(town.starts(&session), 1);
-    hand_off(&town, &session, json!({})).await;
-    assert_eq!(town.starts(&session), 2);
+    assert_eq!(city.starts(&session), 1);
+    hand_off(&city, &session, json!({})).await;
+    assert_eq!(city.starts(&session), 2);
 }

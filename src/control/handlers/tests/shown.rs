@@ -9,46 +9,46 @@ use crate::actors::conditions;
 use crate::domain::condition::Report;
 use crate::domain::ids::ChildId;
 use crate::domain::question::Pattern;
-use crate::testing::world::{Scenario, Town};
+use crate::testing::world::{Scenario, TestCity};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-async fn toast(town: &Town) -> Value {
+async fn toast(city: &TestCity) -> Value {
     let toast = json!({ "name": "Toast" });
-    ask(town, "raider.show", toast).await.unwrap()
+    ask(city, "raider.show", toast).await.unwrap()
 }
 
 /// The steps taken against a stalled session are remembered, but its replacement is not stalled for them.
 #[tokio::test(start_paused = true)]
 async fn a_fresh_session_is_not_stalled_before_its_time() {
     let scenario = Scenario::new().rig(|rig| rig.raiders.stall_after = Some(10 * MINUTE));
-    let town = scenario.start().await;
-    let charged = town.worker("a").await;
-    town.pass(12 * MINUTE).await;
-    assert_eq!(toast(&town).await["state"], "stalled");
-    while town.starts(&charged.session) < 2 {
-        town.pass(MINUTE).await;
+    let city = scenario.start().await;
+    let charged = city.worker("a").await;
+    city.pass(12 * MINUTE).await;
+    assert_eq!(toast(&city).await["state"], "stalled");
+    while city.starts(&charged.session) < 2 {
+        city.pass(MINUTE).await;
     }
-    assert_eq!(toast(&town).await["state"], "working");
-    town.pass(12 * MINUTE).await;
-    assert_eq!(toast(&town).await["state"], "stalled");
+    assert_eq!(toast(&city).await["state"], "working");
+    city.pass(12 * MINUTE).await;
+    assert_eq!(toast(&city).await["state"], "stalled");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_raider_in_its_back_off_says_when_it_is_tried_again() {
-    let (town, charged) = Scenario::at_work().await;
-    assert_eq!(toast(&town).await["retry_at"], Value::Null);
+    let (city, charged) = Scenario::at_work().await;
+    assert_eq!(toast(&city).await["retry_at"], Value::Null);
     for _ in 0..2 {
-        town.parts.sessions.exit(&charged.session, 3);
-        town.settle().await;
+        city.parts.sessions.exit(&charged.session, 3);
+        city.settle().await;
     }
-    let shown = toast(&town).await;
-    let now = town.world.clock.now().to_string();
+    let shown = toast(&city).await;
+    let now = city.world.clock.now().to_string();
     let at = shown["retry_at"].as_str();
     assert!(at.is_some_and(|at| at > now.as_str()), "{shown}");
-    town.pass(MINUTE).await;
-    assert_eq!(toast(&town).await["retry_at"], Value::Null);
+    city.pass(MINUTE).await;
+    assert_eq!(toast(&city).await["retry_at"], Value::Null);
 }
 
 /// Several sessions continue one after another: none shows a limit that is over.
@@ -57,30 +57,30 @@ async fn a_limit_that_is_over_is_shown_as_a_turn_that_is_waited_for_and_then_not
     let looks = |city: &mut crate::domain::city::City| {
         let pattern = r"at your limit(?: until (?P<until>\S+))?";
         for harness in city.harnesses.values_mut() {
-            harness.looks.limit = Pattern::new(pattern).into_iter().collect();
-            harness.looks.input = Pattern::new("^> ").into_iter().collect();
+            harness.patterns.limit = Pattern::new(pattern).into_iter().collect();
+            harness.patterns.input = Pattern::new("^> ").into_iter().collect();
         }
     };
-    let town = Scenario::new().with(looks).start().await;
-    let first = town.worker("one").await;
+    let city = Scenario::new().with(looks).start().await;
+    let first = city.worker("one").await;
     // The older work has the first turn.
-    town.pass(SECOND).await;
-    let second = town.worker("two").await;
-    let ends = town.world.clock.now() + 10 * MINUTE;
+    city.pass(SECOND).await;
+    let second = city.worker("two").await;
+    let ends = city.world.clock.now() + 10 * MINUTE;
     for session in [&first.session, &second.session] {
         let screen = format!("at your limit until {ends}\n> ");
-        town.parts.sessions.show(session, Some(&screen));
-        let now = town.world.clock.now();
-        town.parts.sessions.set_last_activity(session, Some(now));
+        city.parts.sessions.show(session, Some(&screen));
+        let now = city.world.clock.now();
+        city.parts.sessions.set_last_activity(session, Some(now));
     }
-    town.pass(MINUTE).await;
+    city.pass(MINUTE).await;
     let shown = async |name: &str| {
         let args = json!({ "name": name });
-        ask(&town, "raider.show", args).await.unwrap()
+        ask(&city, "raider.show", args).await.unwrap()
     };
     assert_eq!(shown("Toast").await["condition"], "rate_limited");
-    let left = ends.duration_since(town.world.clock.now()).unsigned_abs();
-    town.pass(left + SECOND).await;
+    let left = ends.duration_since(city.world.clock.now()).unsigned_abs();
+    city.pass(left + SECOND).await;
     assert_eq!(
         shown("Toast").await["condition"],
         Value::Null,
@@ -92,132 +92,132 @@ async fn a_limit_that_is_over_is_shown_as_a_turn_that_is_waited_for_and_then_not
     let (until, detail) = (waits["until"].as_str(), waits["detail"].as_str());
     assert!(until.unwrap() >= turn.as_str(), "{waits}");
     assert!(detail.unwrap().contains("in its turn"), "{waits}");
-    town.pass(5 * SECOND).await;
+    city.pass(5 * SECOND).await;
     assert_eq!(shown("Shadow").await["condition"], Value::Null);
 }
 
 /// An answer to a client never runs git: the last figures are shown with their age.
 #[tokio::test(start_paused = true)]
 async fn status_shows_the_last_git_counts_without_waiting() {
-    let (town, charged) = Scenario::at_work().await;
-    let counts = || town.parts.repo.count("glance");
+    let (city, charged) = Scenario::at_work().await;
+    let counts = || city.parts.repo.count("glance");
     // The first question makes git run, if no patrol did.
-    toast(&town).await;
-    town.settle().await;
-    let shown = toast(&town).await["git"].clone();
+    toast(&city).await;
+    city.settle().await;
+    let shown = toast(&city).await["git"].clone();
     assert_eq!(
         (&shown["ahead"], &shown["untracked"]),
         (&json!(1), &json!(0)),
         "{shown}"
     );
     assert_eq!(shown["age_s"], 0);
-    town.pass(MINUTE).await;
+    city.pass(MINUTE).await;
     // git hangs: the answer comes all the same, and there is one refresh at a time.
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
-    town.parts.repo.interlude("glance", move || {
+    city.parts.repo.interlude("glance", move || {
         // Returns also when the test ends.
         let _told = wait.lock().unwrap().recv();
     });
-    town.parts.repo.dirty(&charged.raider.name, "b");
+    city.parts.repo.dirty(&charged.raider.name, "b");
     let before = counts();
     for _ in 0..3 {
-        let shown = toast(&town).await["git"].clone();
+        let shown = toast(&city).await["git"].clone();
         assert_eq!(
             (&shown["dirty"], &shown["age_s"]),
             (&json!(0), &json!(60)),
             "{shown}"
         );
     }
-    town.until("git is asked", || counts() == before + 1).await;
+    city.until("git is asked", || counts() == before + 1).await;
     drop(go);
-    town.pass(Duration::from_secs(2)).await;
-    assert_eq!(toast(&town).await["git"]["dirty"], 1);
+    city.pass(Duration::from_secs(2)).await;
+    assert_eq!(toast(&city).await["git"]["dirty"], 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_city_asks_nothing_of_git() {
-    let town = Scenario::new().start().await;
-    town.worker("a").await;
-    town.pass(MINUTE * 2).await;
-    let before = town.parts.repo.count("glance");
+    let city = Scenario::new().start().await;
+    city.worker("a").await;
+    city.pass(MINUTE * 2).await;
+    let before = city.parts.repo.count("glance");
     assert!(before >= 1, "a patrol saw that HEAD had moved");
-    town.pass(MINUTE * 10).await;
-    assert_eq!(town.parts.repo.count("glance"), before);
+    city.pass(MINUTE * 10).await;
+    assert_eq!(city.parts.repo.count("glance"), before);
 }
 
 /// `raider-lifecycle.md`: a suspended raider is not expected to work.
 #[tokio::test(start_paused = true)]
 async fn a_suspended_raider_is_not_stalled() {
-    let town = Scenario::new().start().await;
-    town.worker("a").await;
+    let city = Scenario::new().start().await;
+    city.worker("a").await;
     let name = json!({ "name": "Toast" });
-    ask(&town, "raider.suspend", name).await.unwrap();
-    town.pass(MINUTE).await;
-    assert_eq!(toast(&town).await["state"], "suspended");
+    ask(&city, "raider.suspend", name).await.unwrap();
+    city.pass(MINUTE).await;
+    assert_eq!(toast(&city).await["state"], "suspended");
 }
 
 /// A merge request with a retry time is held, not queued.
 #[tokio::test(start_paused = true)]
 async fn a_parked_merge_request_is_shown_as_held() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let broken = crate::ports::repo::RepoError::Failed("no network".into());
-    town.parts.repo.break_op("merge", broken);
-    town.completed(&charged.raider).await.unwrap();
-    town.pass(Duration::from_secs(5)).await;
-    let listed = ask(&town, "mq.list", json!({})).await.unwrap();
+    city.parts.repo.break_op("merge", broken);
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(Duration::from_secs(5)).await;
+    let listed = ask(&city, "mq.list", json!({})).await.unwrap();
     assert_eq!(listed[0]["state"], "held", "{listed}");
     let mr = json!({ "mr": listed[0]["id"] });
     assert_eq!(
-        ask(&town, "mq.show", mr.clone()).await.unwrap()["state"],
+        ask(&city, "mq.show", mr.clone()).await.unwrap()["state"],
         "held"
     );
     for op in ["mq.reject", "mq.approve"] {
-        let refused = ask(&town, op, mr.clone()).await.unwrap_err();
+        let refused = ask(&city, op, mr.clone()).await.unwrap_err();
         assert!(refused.message.ends_with("it is held"), "{refused:?}");
     }
-    town.parts.repo.mend("merge");
-    let retried = ask(&town, "mq.retry", mr).await.unwrap();
+    city.parts.repo.mend("merge");
+    let retried = ask(&city, "mq.retry", mr).await.unwrap();
     assert_eq!(retried["state"], "queued");
 }
 
 /// Only its hooks report that: no end of its work, no question.
 #[tokio::test(start_paused = true)]
 async fn raider_whose_turn_ended_is_shown_as_waiting_until_it_goes_on() {
-    let (town, charged) = Scenario::at_work().await;
+    let (city, charged) = Scenario::at_work().await;
     let id = ChildId::Raider(charged.raider.clone());
-    let handle = town.view(&id).await.unwrap().session.unwrap().handle;
-    let world = &town.world;
+    let handle = city.view(&id).await.unwrap().session.unwrap().handle;
+    let world = &city.world;
     let harness = world.city.harnesses.keys().next().unwrap();
     world.directory.conditions.enroll(&id, harness, &handle);
     assert!(conditions::report(world, &handle, &Report::Begins));
     assert!(conditions::report(world, &handle, &Report::Answers));
-    assert_eq!(toast(&town).await["condition"], Value::Null, "it may go on");
-    town.pass(15 * SECOND).await;
-    let shown = toast(&town).await;
+    assert_eq!(toast(&city).await["condition"], Value::Null, "it may go on");
+    city.pass(15 * SECOND).await;
+    let shown = toast(&city).await;
     assert_eq!(shown["condition"], "waiting", "{shown}");
     assert_eq!(shown["state"], "working");
     let detail = shown["detail"].as_str().unwrap();
     assert!(detail.starts_with("its turn ended at "), "{detail}");
     assert!(detail.ends_with("; it waits for input"), "{detail}");
     assert!(conditions::report(world, &handle, &Report::Begins));
-    assert_eq!(toast(&town).await["condition"], Value::Null);
+    assert_eq!(toast(&city).await["condition"], Value::Null);
 }
 
 #[tokio::test(start_paused = true)]
 async fn login_is_shown_with_the_choices_of_its_dialog() {
     let looks = |city: &mut crate::domain::city::City| {
         for harness in city.harnesses.values_mut() {
-            harness.looks.auth = Pattern::new("Sign in with ChatGPT").into_iter().collect();
+            harness.patterns.auth = Pattern::new("Sign in with ChatGPT").into_iter().collect();
         }
     };
-    let town = Scenario::new().with(looks).start().await;
-    conditions::connect(&town.world);
-    let charged = town.worker("a").await;
+    let city = Scenario::new().with(looks).start().await;
+    conditions::connect(&city.world);
+    let charged = city.worker("a").await;
     let screen = "How do you want to log in?\n> 1. Sign in with ChatGPT\n  2. Provide a key\n\n  Press enter to continue";
-    town.parts.sessions.show(&charged.session, Some(screen));
-    town.pass(MINUTE).await;
-    let shown = toast(&town).await;
+    city.parts.sessions.show(&charged.session, Some(screen));
+    city.pass(MINUTE).await;
+    let shown = toast(&city).await;
     assert_eq!(shown["condition"], "auth", "{shown}");
     let choices = json!(["Sign in with ChatGPT", "Provide a key"]);
     assert_eq!(shown["choices"], choices);

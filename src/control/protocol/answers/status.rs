@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Account, Agent, Automation, Budget, MrRow, Pool, Raider, Today};
-use crate::domain::ground::Trouble;
+use crate::domain::ground::FileFault;
 use crate::domain::ids::{RaiderId, RelicId, RigName};
 
 /// The answer to `status`, and each item of `status` with `watch`.
@@ -26,7 +26,7 @@ pub struct Status {
     /// The reason why the configuration on disk is not in force.
     pub last_reload_error: Option<String>,
     /// The faults of the supervisor's own files.
-    pub ground: Vec<Trouble>,
+    pub ground: Vec<FileFault>,
     /// Standing agents.
     pub agents: Vec<Agent>,
     /// Pools of agents.

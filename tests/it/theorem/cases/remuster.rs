@@ -48,17 +48,17 @@ impl Run<'_> {
             refilled: false,
         };
         let relic = run.charged.relic.clone();
-        run.lab.town().completed(&run.charged.raider).await.unwrap();
+        run.lab.city().completed(&run.charged.raider).await.unwrap();
         for _ in 0..30 {
-            run.lab.town().pass(SECOND).await;
-            let now = run.lab.town().relic_now(&relic).await;
+            run.lab.city().pass(SECOND).await;
+            let now = run.lab.city().relic_now(&relic).await;
             // While the first raider's sandbox is kept, its relic waits.
             let waits = run.is_held().await && now.status == RelicStatus::Open;
             if now.reworks == 1 && (waits || now.status == RelicStatus::Hooked) {
                 break;
             }
         }
-        assert_eq!(run.lab.town().relic_now(&relic).await.reworks, 1);
+        assert_eq!(run.lab.city().relic_now(&relic).await.reworks, 1);
         run.seen = seen.lock().unwrap().take().expect("it was worked in");
         if run.is_held().await {
             run.unchanged("a fresh raider");
@@ -66,8 +66,8 @@ impl Run<'_> {
         // The fresh raider has no work yet: it is removed once the relic is closed.
         run.close(&relic).await;
         for _ in 0..30 {
-            run.lab.town().pass(SECOND).await;
-            let hooks = run.lab.town().store(|txn| txn.hooks(None)).await;
+            run.lab.city().pass(SECOND).await;
+            let hooks = run.lab.city().store(|txn| txn.hooks(None)).await;
             if hooks.iter().all(|hook| {
                 hook.incarnation == run.charged.incarnation && hook.raider == run.charged.raider
             }) {

@@ -17,7 +17,7 @@ use crate::domain::city::{RestartType, Strategy};
 use crate::domain::ids::{ChildId, SessionId};
 use crate::domain::restart::History;
 use crate::ports::sessions::{Sessions, StartError};
-use crate::testing::world::{Town, agent, raider};
+use crate::testing::world::{TestCity, agent, raider};
 
 /// A single act. An agent is named by its index, a session by its index among the running ones.
 #[derive(Debug, Clone)]
@@ -149,8 +149,8 @@ fn seldom() -> impl Generator<Value = bool> {
 }
 
 /// Returns the session of this index.
-fn pick(town: &Town, which: usize) -> Option<SessionId> {
-    let running = town.parts.sessions.running();
+fn pick(city: &TestCity, which: usize) -> Option<SessionId> {
+    let running = city.parts.sessions.running();
     let place = which.checked_rem(running.len())?;
     running.get(place).cloned()
 }
@@ -184,25 +184,25 @@ impl Act {
     }
 
     /// Performs the act.
-    pub(super) async fn befall(&self, town: Town, model: &mut Model) -> Town {
+    pub(super) async fn befall(&self, city: TestCity, model: &mut Model) -> TestCity {
         if self.edits(model) {
-            town.reload(|city| model.configure(city)).await;
-            return town;
+            city.reload(|city| model.configure(city)).await;
+            return city;
         }
         if let Self::Restart(how) = self {
-            return restart(town, model, *how).await;
+            return restart(city, model, *how).await;
         }
-        if !self.breaks(&town, model) {
-            self.person(&town, model).await;
+        if !self.breaks(&city, model) {
+            self.person(&city, model).await;
         }
-        town
+        city
     }
 
     /// Causes an accident; returns false when it is none.
-    fn breaks(&self, town: &Town, model: &mut Model) -> bool {
-        let sessions = &town.parts.sessions;
+    fn breaks(&self, city: &TestCity, model: &mut Model) -> bool {
+        let sessions = &city.parts.sessions;
         let with = |which: usize, act: &dyn Fn(&SessionId)| {
-            if let Some(session) = pick(town, which) {
+            if let Some(session) = pick(city, which) {
                 act(&session);
             }
         };
@@ -210,9 +210,9 @@ impl Act {
             Self::Answer(answer) => {
                 model.answer = answer;
                 let code = i32::from(answer.is_none());
-                town.parts.runner.let_go(CHECK, Duration::ZERO, code);
+                city.parts.runner.let_go(CHECK, Duration::ZERO, code);
                 let text = answer.unwrap_or_default().to_string();
-                town.parts.runner.set_output(CHECK, &text);
+                city.parts.runner.set_output(CHECK, &text);
             }
             Self::Crash(which) => with(which, &|id| sessions.crash(id, 9)),
             Self::Exit(which) => with(which, &|id| sessions.exit(id, 0)),
@@ -227,65 +227,65 @@ impl Act {
             Self::Refuse(who, times) => {
                 for _ in 0..times {
                     let error = StartError::Provider("no memory".into());
-                    sessions.refuse_start(&town.session(&agent(NAMES[who])), error);
+                    sessions.refuse_start(&city.session(&agent(NAMES[who])), error);
                 }
             }
             Self::Blind => sessions.blind(Some("night")),
-            Self::Clear => clear(town),
-            Self::KillChildren => drop(town.kill_actors::<ChildMsg>()),
-            Self::KillWitness => drop(town.kill_actors::<WitnessMsg>()),
-            Self::KillDispatcher => drop(town.kill_actors::<DispatcherMsg>()),
+            Self::Clear => clear(city),
+            Self::KillChildren => drop(city.kill_actors::<ChildMsg>()),
+            Self::KillWitness => drop(city.kill_actors::<WitnessMsg>()),
+            Self::KillDispatcher => drop(city.kill_actors::<DispatcherMsg>()),
             _ => return false,
         }
         true
     }
 
     /// Performs a person's act, as the control socket's handlers do it.
-    async fn person(&self, town: &Town, model: &mut Model) {
+    async fn person(&self, city: &TestCity, model: &mut Model) {
         match *self {
-            Self::Stop(who) => stop(town, model, NAMES[who]).await,
-            Self::Start(who) => start(town, model, NAMES[who]).await,
+            Self::Stop(who) => stop(city, model, NAMES[who]).await,
+            Self::Start(who) => start(city, model, NAMES[who]).await,
             Self::Handoff(which) => {
-                let views = ask::views(&town.world).await.unwrap();
+                let views = ask::views(&city.world).await.unwrap();
                 let place = which.checked_rem(views.len());
                 if let Some(view) = place.map(|place| &views[place]) {
                     let id = view.spec.id.clone();
-                    drop(ask::cycle(&town.world, id, Cause::Handoff).await);
+                    drop(ask::cycle(&city.world, id, Cause::Handoff).await);
                 }
             }
             Self::Suspend(who, on) if model.agents[who].there => {
-                suspend(town, model, agent(NAMES[who]), on).await;
+                suspend(city, model, agent(NAMES[who]), on).await;
             }
             Self::SuspendRaider(who, on) => {
                 let slot = raider(SLOTS[who]);
-                if town.hook(&slot).await.is_some() {
-                    suspend(town, model, ChildId::Raider(slot), on).await;
+                if city.hook(&slot).await.is_some() {
+                    suspend(city, model, ChildId::Raider(slot), on).await;
                 }
             }
             Self::Charge => {
                 // Orders about a raider are dropped with it.
                 for slot in SLOTS.map(raider) {
-                    if town.hook(&slot).await.is_none() {
+                    if city.hook(&slot).await.is_none() {
                         model.suspended.remove(&ChildId::Raider(slot));
                     }
                 }
-                let relic = town.relic("more").await;
-                drop(town.charge(&relic).await);
+                let relic = city.relic("more").await;
+                drop(city.charge(&relic).await);
             }
             Self::Nuke(who) => {
                 let slot = raider(SLOTS[who]);
-                if town.hook(&slot).await.is_some() {
-                    drop(town.nuke(&slot, true).await);
+                if city.hook(&slot).await.is_some() {
+                    drop(city.nuke(&slot, true).await);
                 }
             }
-            Self::Pass(seconds) => town.pass(Duration::from_secs(seconds)).await,
+            Self::Pass(seconds) => city.pass(Duration::from_secs(seconds)).await,
             _ => {}
         }
     }
 }
 
-fn clear(town: &Town) {
-    let sessions = &town.parts.sessions;
+fn clear(city: &TestCity) {
+    let sessions = &city.parts.sessions;
     sessions.blind(None);
     sessions.accept_starts();
     for facts in sessions.list().unwrap() {
@@ -295,32 +295,32 @@ fn clear(town: &Town) {
 }
 
 async fn update_orders(
-    town: &Town,
+    city: &TestCity,
     change: impl Fn(&mut operator_orders::OperatorOrders) + Send + 'static,
 ) {
-    town.store(move |txn| operator_orders::update(txn, &change))
+    city.store(move |txn| operator_orders::update(txn, &change))
         .await;
 }
 
-async fn stop(town: &Town, model: &mut Model, name: &'static str) {
+async fn stop(city: &TestCity, model: &mut Model, name: &'static str) {
     let ChildId::Agent(who) = agent(name) else {
         return;
     };
-    if town.view(&agent(name)).await.is_none() {
+    if city.view(&agent(name)).await.is_none() {
         return;
     }
-    update_orders(town, move |said| {
+    update_orders(city, move |said| {
         said.resting.insert(who.clone());
     })
     .await;
     model.resting.insert(name);
     model.unsure.remove(name);
-    if town.rest(&agent(name)).await.is_err() {
+    if city.rest(&agent(name)).await.is_err() {
         model.unsure.insert(name);
     }
 }
 
-async fn start(town: &Town, model: &mut Model, name: &'static str) {
+async fn start(city: &TestCity, model: &mut Model, name: &'static str) {
     let (id, place) = (agent(name), NAMES.iter().position(|n| *n == name).unwrap());
     let known = model.agents[place].there && model.agents[place].pool.is_none();
     let ChildId::Agent(who) = id.clone() else {
@@ -329,20 +329,20 @@ async fn start(town: &Town, model: &mut Model, name: &'static str) {
     if !known || model.suspended.contains(&id) {
         return;
     }
-    update_orders(town, move |said| {
+    update_orders(city, move |said| {
         said.resting.remove(&who);
     })
     .await;
     model.resting.remove(name);
     model.unsure.remove(name);
-    if town.wake(&id).await.is_err() {
+    if city.wake(&id).await.is_err() {
         model.unsure.insert(name);
     }
 }
 
-async fn suspend(town: &Town, model: &mut Model, id: ChildId, on: bool) {
+async fn suspend(city: &TestCity, model: &mut Model, id: ChildId, on: bool) {
     let whom = id.clone();
-    update_orders(town, move |said| {
+    update_orders(city, move |said| {
         match on {
             true => said.suspended.insert(whom.clone()),
             false => said.suspended.remove(&whom),
@@ -353,17 +353,17 @@ async fn suspend(town: &Town, model: &mut Model, id: ChildId, on: bool) {
         true => model.suspended.insert(id),
         false => model.suspended.remove(&id),
     };
-    town.send_to_root(RootMail::Look).unwrap();
-    town.settle().await;
+    city.send_to_root(RootMail::Look).unwrap();
+    city.settle().await;
 }
 
-async fn restart(town: Town, model: &Model, how: Option<StopMode>) -> Town {
-    let clock = town.world.clock.clone();
+async fn restart(city: TestCity, model: &Model, how: Option<StopMode>) -> TestCity {
+    let clock = city.world.clock.clone();
     let parts = match how {
-        None => town.crash().await,
+        None => city.crash().await,
         Some(mode) => {
-            let parts = town.parts.clone();
-            town.stop(mode).await;
+            let parts = city.parts.clone();
+            city.stop(mode).await;
             parts.rewired()
         }
     };

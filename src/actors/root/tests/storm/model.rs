@@ -9,7 +9,7 @@ use super::WINDOW;
 use crate::domain::city::{City, Group, Pool, RestartType, Strategy};
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
 use crate::domain::restart::History;
-use crate::testing::world::{Scenario, Town, agent, raider};
+use crate::testing::world::{Scenario, TestCity, agent, raider};
 
 /// The possible agents; each may depend on those before it.
 pub(super) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -195,12 +195,12 @@ impl Model {
         wanted && sure && !self.is_off(who) && self.needs(who).all(|need| self.is_certain(need))
     }
 
-    pub(super) async fn asked(&self, town: &Town) -> Asked {
+    pub(super) async fn asked(&self, city: &TestCity) -> Asked {
         let mut asked = Asked::default();
         for who in (0..NAMES.len()).filter(|who| !self.is_off(*who)) {
             let certain = self.is_certain(who);
             if self.agents[who].pool.is_some() {
-                let number = |n| town.session(&agent(&format!("{}-{n}", NAMES[who])));
+                let number = |n| city.session(&agent(&format!("{}-{n}", NAMES[who])));
                 let members: BTreeSet<_> = (1..=MEMBERS).map(number).collect();
                 let argv = |id: &SessionId| (id.clone(), self.argv(who));
                 asked.may.extend(members.iter().map(argv));
@@ -208,7 +208,7 @@ impl Model {
                 let range = if certain { size..=size } else { 0..=size };
                 asked.pools.push((members, range));
             } else if !self.resting.contains(NAMES[who]) || self.unsure.contains(NAMES[who]) {
-                let session = town.session(&agent(NAMES[who]));
+                let session = city.session(&agent(NAMES[who]));
                 if certain {
                     asked.must.insert(session.clone());
                 }
@@ -216,13 +216,13 @@ impl Model {
             }
         }
         for slot in SLOTS.map(raider) {
-            self.ask_raider(&mut asked, town, slot).await;
+            self.ask_raider(&mut asked, city, slot).await;
         }
         asked
     }
 
-    async fn ask_raider(&self, asked: &mut Asked, town: &Town, slot: RaiderId) {
-        let (session, hook) = (slot.session_id(), town.hook(&slot).await);
+    async fn ask_raider(&self, asked: &mut Asked, city: &TestCity, slot: RaiderId) {
+        let (session, hook) = (slot.session_id(), city.hook(&slot).await);
         let said = self.suspended.contains(&ChildId::Raider(slot));
         if hook.is_some() && !said && !self.city_suspended && !self.rig_suspended {
             asked.must.insert(session.clone());

@@ -18,20 +18,20 @@ use crate::domain::restart::Mono;
 
 /// A session of an agent, and the names of its agent's program.
 #[derive(Debug, Clone)]
-pub(super) struct Shell {
+pub(super) struct DeadAgent {
     session: SessionId,
     token: String,
     programs: Vec<String>,
 }
 
-impl Shell {
+impl DeadAgent {
     fn question(&self) -> (SessionId, Vec<String>) {
         (self.session.clone(), self.programs.clone())
     }
 }
 
 /// Sessions of agents whose agent is gone, and since when.
-pub(super) type Shells = BTreeMap<ChildId, (Shell, Mono)>;
+pub(super) type DeadAgents = BTreeMap<ChildId, (DeadAgent, Mono)>;
 
 /// Returns the agents whose sessions run without their agent. A harness has its start timeout until its agent must run;
 /// a session with a person attached is left alone.
@@ -42,7 +42,7 @@ pub(super) async fn find(
     patrol: bool,
     wants: &[Want],
     by_id: &BTreeMap<&SessionId, &SessionFacts>,
-) -> Option<BTreeMap<ChildId, Shell>> {
+) -> Option<BTreeMap<ChildId, DeadAgent>> {
     if !patrol {
         return None;
     }
@@ -55,23 +55,27 @@ pub(super) async fn find(
         let runs = facts.state == RunState::Running && !facts.attached;
         let harness = spec.harness();
         let harness = harness.and_then(|name| world.city.harnesses.get(name));
-        let shell = Shell {
+        let dead_agent = DeadAgent {
             session: facts.id.clone(),
             token: facts.token.clone(),
             programs: harness.map_or_else(Vec::new, |harness| harness.process_names.clone()),
         };
         let old = age >= world.city.session.startup_timeout;
-        (runs && old).then(|| (spec.id.clone(), shell))
+        (runs && old).then(|| (spec.id.clone(), dead_agent))
     });
     let asked: Vec<_> = asked.collect();
     let lives = live(
         world,
-        asked.iter().map(|(_, shell)| shell.question()).collect(),
+        asked
+            .iter()
+            .map(|(_, dead_agent)| dead_agent.question())
+            .collect(),
     )
     .await;
     let known = asked.into_iter().zip(lives);
-    let shells = known.filter_map(|(shell, lives)| (lives == Some(false)).then_some(shell));
-    Some(shells.collect())
+    let dead_agents =
+        known.filter_map(|(dead_agent, lives)| (lives == Some(false)).then_some(dead_agent));
+    Some(dead_agents.collect())
 }
 
 /// Returns, for each session, whether its agent is among its processes; none where unknown.
@@ -84,30 +88,32 @@ async fn live(world: &World, asked: Vec<(SessionId, Vec<String>)>) -> Vec<Option
 
 impl Root {
     /// Replaces the sessions that the patrol before also saw without their agent.
-    pub(super) fn replace_shells(&mut self, seen: BTreeMap<ChildId, Shell>) {
+    pub(super) fn replace_dead_agents(&mut self, seen: BTreeMap<ChildId, DeadAgent>) {
         let mono = self.world.clock.mono();
         // A patrol out of turn may come a moment after another.
         let lasting = self.world.city.daemon.patrol_interval / 2;
-        let before = std::mem::take(&mut self.shells);
-        for (id, shell) in seen {
-            let same = before.get(&id).filter(|(of, _)| of.token == shell.token);
+        let before = std::mem::take(&mut self.dead_agents);
+        for (id, dead_agent) in seen {
+            let same = before
+                .get(&id)
+                .filter(|(of, _)| of.token == dead_agent.token);
             let since = same.map_or(mono, |(_, since)| *since);
             if mono.saturating_sub(since) >= lasting {
                 let world = Arc::clone(&self.world);
-                tokio::spawn(replace(world, id.clone(), shell.clone()));
+                tokio::spawn(replace(world, id.clone(), dead_agent.clone()));
             }
-            self.shells.insert(id, (shell, since));
+            self.dead_agents.insert(id, (dead_agent, since));
         }
     }
 }
 
-/// Checks a shell once more, and has its session replaced.
-async fn replace(world: Arc<World>, id: ChildId, shell: Shell) {
-    if live(&world, vec![shell.question()]).await.first() != Some(&Some(false)) {
+/// Checks a dead_agent once more, and has its session replaced.
+async fn replace(world: Arc<World>, id: ChildId, dead_agent: DeadAgent) {
+    if live(&world, vec![dead_agent.question()]).await.first() != Some(&Some(false)) {
         return;
     }
-    let tail = effects::tail(&world, &shell.session).await;
-    let meant = ChildRef::any(id.clone(), shell.session).only(shell.token);
+    let tail = effects::tail(&world, &dead_agent.session).await;
+    let meant = ChildRef::any(id.clone(), dead_agent.session).only(dead_agent.token);
     if let Err(error) = ask::replace_dead(&world, meant, tail).await {
         tracing::warn!(
             child = %id,

@@ -15,16 +15,16 @@ const FEW: usize = 2;
 const LEFT: u64 = 12;
 
 /// A limit of concurrent starts and stops.
-pub struct Narrow {
+pub struct FewDescriptors {
     /// None without a shortage.
     free: Option<Mutex<usize>>,
     changed: Condvar,
 }
 
 /// A permission to go on, until it is dropped.
-pub struct Pass<'a>(&'a Narrow);
+pub struct Pass<'a>(&'a FewDescriptors);
 
-impl Narrow {
+impl FewDescriptors {
     /// Sets the limit by the descriptors that this process may have.
     pub fn new() -> Self {
         let few = proc::open_files().is_some_and(|limit| limit < PLENTY);
@@ -69,7 +69,7 @@ impl Narrow {
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
         if let Some(free) = &self.0.free {
-            *Narrow::lock(free) += 1;
+            *FewDescriptors::lock(free) += 1;
             self.0.changed.notify_one();
         }
     }

@@ -1,4 +1,4 @@
-//! Budgets of blocking work: the number of threads that one rig, session or caller may hold with one kind of work.
+//! ThreadBudgets of blocking work: the number of threads that one rig, session or caller may hold with one kind of work.
 //!
 //! ```text
 //!  effects ─► take ─┬─ a place is free ──────────────────────────► a thread, which gives it back when the work ends
@@ -140,11 +140,11 @@ impl fmt::Display for Spent {
 
 /// The budgets of all work under way.
 #[derive(Clone, Default)]
-pub struct Budgets(Arc<Mutex<Table>>);
+pub struct ThreadBudgets(Arc<Mutex<Table>>);
 
-type Table = BTreeMap<(Owner, WorkKind), Arc<Budget>>;
+type Table = BTreeMap<(Owner, WorkKind), Arc<ThreadBudget>>;
 
-struct Budget {
+struct ThreadBudget {
     places: Arc<Semaphore>,
     progress: Mutex<Progress>,
 }
@@ -158,13 +158,13 @@ struct Progress {
 }
 
 /// A place of a budget; returned when dropped.
-pub struct Place {
-    budget: Arc<Budget>,
+pub struct ThreadPermit {
+    budget: Arc<ThreadBudget>,
     number: u64,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Budget {
+impl ThreadBudget {
     fn new(kind: WorkKind) -> Self {
         let progress = Progress {
             moved: Instant::now(),
@@ -181,14 +181,14 @@ impl Budget {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn occupy(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Place {
+    fn occupy(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> ThreadPermit {
         let mut progress = self.progress();
         progress.moved = Instant::now();
         progress.last += 1;
         let (number, now) = (progress.last, progress.moved);
         progress.running.insert(number, now);
         drop(progress);
-        Place {
+        ThreadPermit {
             budget: Arc::clone(self),
             number,
             _permit: permit,
@@ -200,7 +200,7 @@ impl Budget {
     }
 }
 
-impl Drop for Place {
+impl Drop for ThreadPermit {
     fn drop(&mut self) {
         let mut progress = self.budget.progress();
         progress.moved = Instant::now();
@@ -208,12 +208,12 @@ impl Drop for Place {
     }
 }
 
-impl Budgets {
+impl ThreadBudgets {
     fn all(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn budget(&self, owner: &Owner, kind: WorkKind) -> Arc<Budget> {
+    fn budget(&self, owner: &Owner, kind: WorkKind) -> Arc<ThreadBudget> {
         let key = (owner.clone(), kind);
         let mut all = self.all();
         if let Some(budget) = all.get(&key) {
@@ -221,7 +221,7 @@ impl Budgets {
         }
         // Sessions and callers come and go: a budget that nothing uses is made again when it is needed.
         all.retain(|_, budget| Arc::strong_count(budget) > 1);
-        let budget = Arc::new(Budget::new(kind));
+        let budget = Arc::new(ThreadBudget::new(kind));
         all.insert(key, Arc::clone(&budget));
         budget
     }
@@ -230,7 +230,7 @@ impl Budgets {
     ///
     /// # Errors
     /// All places are taken, and no operation has ended for as long as this kind of work may take.
-    pub async fn take(&self, owner: &Owner, kind: WorkKind) -> Result<Place, Spent> {
+    pub async fn take(&self, owner: &Owner, kind: WorkKind) -> Result<ThreadPermit, Spent> {
         let budget = self.budget(owner, kind);
         loop {
             if let Ok(permit) = Arc::clone(&budget.places).try_acquire_owned() {
@@ -278,7 +278,7 @@ mod tests {
         (rig.clone(), Owner::Rig(rig))
     }
 
-    async fn fill(budgets: &Budgets, owner: &Owner, kind: WorkKind) -> Vec<Place> {
+    async fn fill(budgets: &ThreadBudgets, owner: &Owner, kind: WorkKind) -> Vec<ThreadPermit> {
         let mut taken = Vec::new();
         for _ in 0..kind.places() {
             taken.push(budgets.take(owner, kind).await.unwrap());
@@ -288,7 +288,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn work_that_does_not_end_uses_up_only_the_budget_of_its_rig_and_kind() {
-        let budgets = Budgets::default();
+        let budgets = ThreadBudgets::default();
         let (hung, owner) = rig("hung");
         let (well, other) = rig("well");
         let taken = fill(&budgets, &owner, WorkKind::Files).await;
@@ -315,7 +315,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn work_waits_as_long_as_other_work_of_its_budget_ends() {
-        let budgets = Budgets::default();
+        let budgets = ThreadBudgets::default();
         let (_, owner) = rig("busy");
         let mut taken = fill(&budgets, &owner, WorkKind::Files).await;
         let mut waiting = Vec::new();
@@ -341,7 +341,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn single_operation_that_is_overdue_makes_its_rig_unseen() {
-        let budgets = Budgets::default();
+        let budgets = ThreadBudgets::default();
         let (name, owner) = rig("hung");
         let place = budgets.take(&owner, WorkKind::Landing).await.unwrap();
         assert_eq!(budgets.unseen(&name), None);
@@ -354,7 +354,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn budgets_that_nothing_uses_are_forgotten() {
-        let budgets = Budgets::default();
+        let budgets = ThreadBudgets::default();
         let held = budgets.take(&Owner::Caller(0), WorkKind::Caller).await;
         for pid in 1..100 {
             drop(budgets.take(&Owner::Caller(pid), WorkKind::Caller).await);
