@@ -79,6 +79,20 @@ fn sparse_file_costs_its_data() {
     costs_its_data(16 * MIB);
 }
 
+/// The length of a sparse file has nearly no end, and its zeros would be hashed for days.
+#[test]
+fn file_that_is_too_long_to_read_is_named_and_its_sandbox_kept() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    sparse(&sandbox.join("disk.img"), 8 << 40);
+    let refused = city.repo.salvage_size(&sandbox).unwrap_err().to_string();
+    assert!(refused.contains("disk.img"), "{refused}");
+    assert!(refused.contains("is not read"), "{refused}");
+    // Without a measurement there is no permit to remove it.
+    let refused = city.repo.measure(&sandbox, "main").unwrap_err().to_string();
+    assert!(refused.contains("disk.img"), "{refused}");
+}
+
 #[test]
 #[ignore = "long tier: a gigabyte of zeros is hashed four times"]
 fn sparse_file_of_a_gigabyte_costs_its_data() {

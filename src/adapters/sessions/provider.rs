@@ -345,6 +345,7 @@ impl Sessions for LocalSessions {
             return Err(failed(id, "some of its processes still run"));
         }
         self.members.remove(id);
+        self.tell_odd_log(id, None);
         if let Some(state) = sight.and_then(|sight| sight.state) {
             self.remove_pane(&state);
         }

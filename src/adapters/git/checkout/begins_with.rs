@@ -43,35 +43,38 @@ pub(super) fn begins_with(git: Git, path: &Path) -> io::Result<Shared> {
         .spawn()?;
     let output = child.stdout.take().map(Patient::new);
     let same = output.map(|mut output| compare(&mut output, &mut file));
-    // After its whole output it ends by itself, and its status tells whether that is all.
-    if !matches!(same, Some(Ok(Shared::Whole))) {
+    // After its whole output it ends by itself, and its status tells whether that is all. What it wrote before counts.
+    let is_whole_output = matches!(same, Some(Ok((_, true))));
+    if !is_whole_output {
         let _ended_before = child.kill();
     }
     let ended = child.wait()?;
-    let is_failure = ended.code().is_some_and(|code| code != 0);
+    let is_failure = match is_whole_output {
+        true => !ended.success(),
+        false => ended.code().is_some_and(|code| code != 0),
+    };
     match same.transpose() {
-        Ok(Some(Shared::Whole)) if !ended.success() => Ok(Shared::Unknown),
-        Ok(Some(same)) if !is_failure => Ok(same),
+        Ok(Some((same, _))) if !is_failure => Ok(same),
         Ok(_) => Ok(Shared::Unknown),
         Err(error) if error.kind() == ErrorKind::TimedOut => Ok(Shared::Unknown),
         Err(error) => Err(error),
     }
 }
 
-/// Compares a file with a stream.
-fn compare(stream: &mut impl Read, file: &mut impl Read) -> io::Result<Shared> {
+/// Compares a file with a stream. Returns true, too, if the stream was read to its end.
+fn compare(stream: &mut impl Read, file: &mut impl Read) -> io::Result<(Shared, bool)> {
     let (mut ours, mut theirs) = (vec![0; BLOCK], vec![0; BLOCK]);
     loop {
         let count = read_block(file, &mut ours)?;
         if count == 0 {
             return Ok(match read_block(stream, &mut theirs[..1])? {
-                0 => Shared::Whole,
-                _ => Shared::Part,
+                0 => (Shared::Whole, true),
+                _ => (Shared::Part, false),
             });
         }
         let found = read_block(stream, &mut theirs[..count])?;
         if theirs[..found] != ours[..count] {
-            return Ok(Shared::Other);
+            return Ok((Shared::Other, found < count));
         }
     }
 }
@@ -140,8 +143,22 @@ mod tests {
             (&[], &[1], Shared::Part),
             (&[], &[], Shared::Whole),
         ] {
-            let found = compare(&mut { stream }, &mut { file }).unwrap();
+            let (found, _) = compare(&mut { stream }, &mut { file }).unwrap();
             assert_eq!(found, expected, "{} of {}", file.len(), stream.len());
+        }
+    }
+
+    #[test]
+    fn stream_that_ends_before_the_file_is_known_to_be_at_its_end() {
+        for (file, stream, expected) in [
+            (&[1, 2][..], &[1][..], true),
+            (&[1, 2], &[], true),
+            (&[1, 2], &[1, 3], false),
+            (&[1], &[1, 2], false),
+            (&[1], &[1], true),
+        ] {
+            let (_, is_at_end) = compare(&mut { stream }, &mut { file }).unwrap();
+            assert_eq!(is_at_end, expected, "{file:?} of {stream:?}");
         }
     }
 }

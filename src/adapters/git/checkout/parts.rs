@@ -74,7 +74,7 @@ impl<'r> Parts<'r> {
         let (old, new) = landing.commits();
         let mut changes = changes(repo, old, new)?;
         changes.sort_by_key(|change| (!change.is_removal(), !change.is_attributes()));
-        let slow = filtered(landing, &changes)?;
+        let slow = filtered(repo, landing, &changes)?;
         let is_slow = |change: &Change| {
             !change.is_removal() && !change.is_attributes() && slow.contains(&change.path)
         };
@@ -166,15 +166,26 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Returns the paths that a filter writes, such as that of git-lfs.
-fn filtered(landing: &Unfinished, changes: &[Change]) -> Result<HashSet<Vec<u8>>, RepoError> {
+/// Returns the paths that a filter writes, such as that of git-lfs. The attributes are read from an index, because git reads none from
+/// a commit before its version 2.41.
+fn filtered(
+    repo: &GitRepo,
+    landing: &Unfinished,
+    changes: &[Change],
+) -> Result<HashSet<Vec<u8>>, RepoError> {
     let list = changes
         .iter()
         .flat_map(|change| [&change.path[..], b"\0"].concat());
-    let told = landing
-        .git()
-        .env("GIT_ATTR_SOURCE", landing.commits().1.as_str())
-        .args(["check-attr", "-z", "--stdin", "filter"])
+    let scratch = scratch(repo)?;
+    let git = || {
+        let index = scratch.path().join("index");
+        landing.git().env("GIT_INDEX_FILE", index)
+    };
+    git()
+        .args(["read-tree", landing.commits().1.as_str()])
+        .run()?;
+    let told = git()
+        .args(["check-attr", "--cached", "-z", "--stdin", "filter"])
         .stdin(list.collect::<Vec<u8>>())
         .run()?;
     // `<path> <attribute> <value>`

@@ -11,8 +11,8 @@ use super::unfinished::{Ended, RECORDS, Unfinished};
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
 
-/// The name under which a record that cannot be read is kept.
-const UNREADABLE: &str = "horde/landing-unreadable";
+/// The beginning of the names under which records that cannot be read are kept.
+const UNREADABLE: &str = "horde/landing-unreadable-";
 
 /// Lists the records of landings that did not end.
 fn records(repo: &GitRepo) -> Result<Vec<PathBuf>, RepoError> {
@@ -47,7 +47,8 @@ pub(in super::super) fn recover(repo: &GitRepo) -> Result<(), RepoError> {
 
 fn recover_one(repo: &GitRepo, record: PathBuf) -> Result<(), RepoError> {
     let Some(mut it) = Unfinished::read(repo, &record)? else {
-        let aside = repo.repo_dir().join(UNREADABLE);
+        let name = record.file_name().unwrap_or_default().display();
+        let aside = repo.repo_dir().join(format!("{UNREADABLE}{name}"));
         tracing::warn!(record = %record.display(), aside = %aside.display(), "the record of an interrupted landing is set aside; index.lock of the checkout may be the landing's");
         return fs::rename(&record, &aside).at("cannot move", &record);
     };

@@ -108,15 +108,12 @@ fn check_out(landing: &Unfinished, files: &[&Change]) -> Result<(), RepoError> {
     let list = files
         .iter()
         .flat_map(|change| [&change.path[..], b"\0"].concat());
-    landing.writing().begins()?;
-    let written = landing
+    let git = landing
         .git()
         .env("GIT_ATTR_SOURCE", landing.commits().0.as_str())
         .args(["checkout-index", "-f", "-u", "-z", "--stdin"])
-        .stdin(list.collect::<Vec<u8>>())
-        .run();
-    landing.writing().ended()?;
-    written.map(drop)
+        .stdin(list.collect::<Vec<u8>>());
+    landing.writing().during(|| git.run().map(drop))
 }
 
 /// The kind of an entry of a tree.

@@ -11,8 +11,8 @@ use crate::ports::repo::RepoError;
 /// The time of modification that stands for a refusal.
 const REFUSED: Duration = Duration::from_secs(1);
 
-/// The mark. Its time of modification is zero while git writes. The time of its last change is by the clock that stamps the files,
-/// and a full disk takes it.
+/// The mark. Its time of modification tells: zero while git writes, one second after a refusal, else when git ended. That time is by
+/// the clock that stamps the files, and a full disk takes it.
 pub(in super::super) struct Writing(pub(super) PathBuf);
 
 impl Writing {
@@ -29,12 +29,34 @@ impl Writing {
 
     /// Notes that git writes no more.
     pub(in super::super) fn ended(&self) -> Result<(), RepoError> {
-        self.set(SystemTime::now())
+        self.set(SystemTime::now())?;
+        let marked = fs::metadata(&self.0).at("cannot read", &self.0)?;
+        let seconds = Duration::from_secs(marked.ctime().unsigned_abs());
+        let rest = Duration::from_nanos(marked.ctime_nsec().unsigned_abs());
+        self.set(SystemTime::UNIX_EPOCH + seconds + rest)
     }
 
     /// Notes that git refused before it wrote anything more: no file is written in part.
-    pub(super) fn refused(&self) -> Result<(), RepoError> {
+    pub(in super::super) fn refused(&self) -> Result<(), RepoError> {
         self.set(SystemTime::UNIX_EPOCH + REFUSED)
+    }
+
+    /// Runs something that writes files whole, or fails. After a success the mark is as before: no file is written in part that was
+    /// not before.
+    ///
+    /// # Errors
+    /// When it fails, or the mark cannot be read or written.
+    pub(super) fn during(
+        &self,
+        write: impl FnOnce() -> Result<(), RepoError>,
+    ) -> Result<(), RepoError> {
+        let before = fs::metadata(&self.0).and_then(|marked| marked.modified());
+        let before = before.at("cannot read", &self.0)?;
+        self.begins()?;
+        match write() {
+            Ok(()) => self.set(before),
+            Err(why) => self.ended().and(Err(why)),
+        }
     }
 
     fn set(&self, at: SystemTime) -> Result<(), RepoError> {
@@ -49,7 +71,7 @@ impl Writing {
         match marked.mtime() {
             0 => None,
             1 => Some((0, 0)),
-            _ => Some((marked.ctime(), marked.ctime_nsec())),
+            seconds => Some((seconds, marked.mtime_nsec())),
         }
     }
 }

@@ -28,6 +28,9 @@ type Blob = (String, Oid);
 /// The number of reads of a file that changes while it is read.
 const TRIES: usize = 3;
 
+/// The length, in bytes, of the longest file that is read: 64 GiB.
+const LONGEST: u64 = 64 << 30;
+
 /// The mode of a submodule.
 const LINK: &str = "160000";
 
@@ -270,6 +273,7 @@ pub(in super::super) fn read(
                 .link(&entry.path)
                 .and_then(|to| hash::bytes(format, &to)),
             _ => root.sized(&entry.path).and_then(|(file, size)| {
+                is_readable(size)?;
                 // Bytes that are appended meanwhile belong to another state.
                 hash::file(format, &mut Sparse::of(file)?.take(size), size)
             }),
@@ -291,6 +295,16 @@ pub(in super::super) fn read(
         }
     }
     Err(failed("cannot read", &path, &last))
+}
+
+/// Refuses a file that takes hours to read, and longer to save: the length of a sparse one has no end.
+fn is_readable(size: u64) -> io::Result<()> {
+    match size > LONGEST {
+        true => Err(io::Error::other(format!(
+            "it has {size} bytes, and a file of more than {LONGEST} bytes is not read"
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// Adds the paths of the commit that are not on the disk. A path outside of a sparse checkout may be absent.

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, PipeWriter, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::thread;
+use std::time::Duration;
 
 use super::super::admin::failed;
 use super::super::bytes;
@@ -123,7 +124,7 @@ impl<F: Fn() -> Git> Store<F> {
             .args(["-c", "fastimport.unpackLimit=0"])
             .args(["fast-import", "--quiet", "--done", "--depth=0"])
             .stdin_file(File::from(OwnedFd::from(from)))
-            .limit(CHECKOUT);
+            .limit(CHECKOUT + time_for(size));
         let (stored, fed) = thread::scope(|scope| {
             let feeder = scope.spawn(move || feed(file, size, into));
             let stored = git.run();
@@ -199,6 +200,11 @@ pub(in super::super) fn read(
     Ok(())
 }
 
+/// Returns the time that git may need for this number of bytes, on a slow disk: 16 MiB a second.
+fn time_for(size: u64) -> Duration {
+    Duration::from_secs(size >> 24)
+}
+
 /// Writes a blob of this size for `git fast-import`, which then prints its id. Git waits for as many bytes as were
 /// announced: what a file lacks is filled up with zeros, which have another id.
 fn feed(file: File, size: u64, into: PipeWriter) -> io::Result<()> {
@@ -213,17 +219,17 @@ fn feed(file: File, size: u64, into: PipeWriter) -> io::Result<()> {
     whole.map(drop)
 }
 
-/// Writes a blob into a file. Blocks of zeros become holes.
+/// Writes a blob of this size into a file. Blocks of zeros become holes.
 ///
 /// # Errors
 /// When git fails, or the file cannot be written.
-pub(in super::super) fn stream(git: Git, id: &Oid, to: File) -> Result<(), RepoError> {
+pub(in super::super) fn stream(git: Git, id: &Oid, size: u64, to: File) -> Result<(), RepoError> {
     let failed = |error: io::Error| RepoError::Failed(format!("the blob {id}: {error}"));
     let (mut from, into) = io::pipe().map_err(failed)?;
     let git = git
         .args(["cat-file", "blob", id.as_str()])
         .stdout_file(File::from(OwnedFd::from(into)))
-        .limit(CHECKOUT);
+        .limit(CHECKOUT + time_for(size));
     let (read, written) = thread::scope(|scope| {
         let writer = scope.spawn(move || holes::write(&mut from, &to));
         (git.run(), writer.join())

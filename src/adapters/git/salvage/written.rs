@@ -55,7 +55,7 @@ pub(super) fn write(git: impl Fn() -> Git, dir: &Path, lines: &[Line]) -> Result
         }
         if line.size > LARGE && line.kind == Kind::File {
             let file = writer.create(line)?;
-            store::stream(git(), id, file)?;
+            store::stream(git(), id, line.size, file)?;
             writer.finish(line)?;
             continue;
         }

@@ -445,14 +445,12 @@ fn record_that_cannot_be_read_stops_no_landing() {
     let rig = Rigged::local();
     let new = rig.commit(&rig.base, &[("file", "landed\n")]);
     half_landed(&rig, &new, true);
-    fs::write(record(&rig), "{").unwrap();
+    let record = record(&rig);
+    fs::write(&record, "{").unwrap();
     recover(&rig.repo).unwrap();
-    assert!(
-        rig.repo
-            .repo_dir()
-            .join("horde/landing-unreadable")
-            .exists()
-    );
+    let name = record.file_name().unwrap().display();
+    let aside = format!("horde/landing-unreadable-{name}");
+    assert!(rig.repo.repo_dir().join(aside).exists());
 }
 
 /// The disk was full: git had stopped in the middle of one file, and an attempt to take back in the middle of another.
