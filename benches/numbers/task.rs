@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use horde_supervisor::control::client::Flow;
-use horde_supervisor::control::protocol::args::{Events, Run};
+use horde_supervisor::control::protocol::args::{Events, Run, Task};
 use horde_supervisor::control::protocol::{ControlError, Op};
 use horde_supervisor::testing::eventually;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -161,7 +161,7 @@ impl Ground {
             kind: Some("raider.*".to_owned()),
         });
         let run = Op::Run(Run {
-            task: vec!["one task".to_owned()],
+            task: vec![Task::Text("one task".to_owned())],
             rig: None,
             after: None,
             harness: None,

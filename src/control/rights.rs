@@ -207,6 +207,7 @@ mod tests {
             "relic.dep.list",
             "relic.ready",
             "relic.export",
+            "diff",
             "raider.list",
             "raider.show",
             "peek",

@@ -70,4 +70,5 @@ pub mod unsubmitted;
 pub mod until;
 pub mod usage;
 pub mod wisp;
+pub mod work_diff;
 pub mod zombie;

@@ -21,6 +21,7 @@ use crate::domain::merge::{LandStyle, MergeOutcome};
 use crate::domain::nuke::NukePermit;
 use crate::domain::sandbox_fault::SandboxFault;
 use crate::domain::saved_work::SavedWork;
+use crate::domain::work_diff::Diff;
 
 pub use self::error::{RepoError, is_no_room};
 pub use self::gate::{GateRun, GateSpec};
@@ -240,6 +241,18 @@ pub trait Repo: Send + Sync {
     /// # Errors
     /// [`RepoError`].
     fn glance(&self, sandbox: &Path, target: &str) -> Result<(u64, u64, u64), RepoError>;
+
+    /// Returns what a sandbox changes, committed or not, since it left the target.
+    ///
+    /// # Errors
+    /// [`RepoError`]: the sandbox cannot be read.
+    fn diff_of_sandbox(&self, sandbox: &Path, target: &str) -> Result<Diff, RepoError>;
+
+    /// Returns what a pushed commit changes, since it left the target.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn diff_of_commit(&self, head: &Oid, target: &str) -> Result<Diff, RepoError>;
 
     /// Returns a mark that changes with HEAD, reflog and index. Reads a few files, starts no process.
     ///

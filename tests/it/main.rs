@@ -17,6 +17,7 @@ mod custody_branches;
 mod custody_bytes;
 mod custody_damaged;
 mod custody_deep;
+mod custody_diff;
 mod custody_facts;
 mod custody_gone;
 mod custody_hidden;

@@ -9,6 +9,7 @@ mod checkout;
 mod collect;
 pub mod command;
 mod commit_checks;
+mod diff;
 mod digest;
 mod discard;
 mod facts;

@@ -209,7 +209,7 @@ pub(super) fn is_damage(error: &RepoError) -> bool {
 }
 
 /// Lets a command read the objects of another directory, too.
-fn borrowing(git: Git, objects: &Path) -> Git {
+pub(super) fn borrowing(git: Git, objects: &Path) -> Git {
     let list = quoted(bytes::of(objects));
     git.env(
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",

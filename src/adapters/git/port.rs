@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::rig::{GitRepo, locked};
 use super::{
-    branches, checkout, commit_checks, discard, facts, fetch, gate, ignored, land, merge,
+    branches, checkout, commit_checks, diff, discard, facts, fetch, gate, ignored, land, merge,
     pinned_stashes, pins, prepare, progress, provenance, remote, repair, retired, salvage, sandbox,
     sandbox_fault, stash, stash_watch, upkeep,
 };
@@ -16,6 +16,7 @@ use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::domain::sandbox_fault::SandboxFault;
+use crate::domain::work_diff::Diff;
 use crate::ports::repo::{
     GateRun, GateSpec, LandRequest, Measurement, PinnedStashes, Provenance, Repo, RepoError,
     SalvageRecord, SandboxSpec, TargetState,
@@ -89,6 +90,14 @@ impl Repo for GitRepo {
 
     fn glance(&self, sandbox: &Path, target: &str) -> Result<(u64, u64, u64), RepoError> {
         facts::glance(self, sandbox, target)
+    }
+
+    fn diff_of_sandbox(&self, sandbox: &Path, target: &str) -> Result<Diff, RepoError> {
+        diff::of_sandbox(self, sandbox, target)
+    }
+
+    fn diff_of_commit(&self, head: &Oid, target: &str) -> Result<Diff, RepoError> {
+        diff::of_commit(self, head, target)
     }
 
     fn progress(&self, sandbox: &Path) -> Result<String, RepoError> {

@@ -5,6 +5,7 @@ mod auto;
 mod config;
 mod daemon;
 mod demo;
+mod diff;
 mod doctor;
 mod done;
 mod escalation;
@@ -51,6 +52,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Hook(_) => context.show(&Op::Hook(Nothing {}), show::facts),
         Verb::Relic(verb) => relic::run(verb, context),
         Verb::Cancel(args) => relic::cancel(args, context),
+        Verb::Diff(args) => diff::run(args, context),
         Verb::Raider(verb) => raider::run(verb, context),
         Verb::Attach(args) => attach::attach(args, context),
         Verb::Peek(args) => context.show(&Op::Peek(args), show::text),

@@ -1,20 +1,30 @@
 //! `hd run`: makes a relic of each task and charges it; on a terminal it follows the relics until they have landed, or
 //! wait for a person.
 
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::cli::args::Run;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::render::show;
-use crate::control::protocol::args::Status;
-use crate::control::protocol::{ControlError, Exit, Op};
+use crate::control::protocol::args::{Status, Task};
+use crate::control::protocol::{ControlError, Exit, LINE_MAX, Op};
 
 mod follow;
 
 use follow::Follow;
 
-pub(super) fn run(args: Run, context: &mut Context) -> Result<(), CliError> {
+/// The bytes of a file of tasks: they go to the supervisor in one request.
+const TASKS_MAX: u64 = LINE_MAX as u64 / 2;
+
+pub(super) fn run(mut args: Run, context: &mut Context) -> Result<(), CliError> {
+    if let Some(file) = &args.file {
+        args.run.task.extend(listed(file)?);
+    }
     let follow = context.on_terminal() && !args.detach;
     // Before the relics are made, so that no event is missed.
     let since = match follow {
@@ -27,6 +37,25 @@ pub(super) fn run(args: Run, context: &mut Context) -> Result<(), CliError> {
     match since {
         Some(since) => Follow::of(&result).finish(context, since),
         None => Ok(()),
+    }
+}
+
+/// Reads the tasks of a file.
+fn listed(file: &Path) -> Result<Vec<Task>, CliError> {
+    let shown = file.display();
+    let text = match file == Path::new("-") {
+        true => io::read_to_string(io::stdin().take(TASKS_MAX + 1)),
+        false => File::open(file).and_then(|file| io::read_to_string(file.take(TASKS_MAX + 1))),
+    };
+    let text = text.map_err(|error| CliError::failed(format!("{shown}: {error}")))?;
+    if text.len() as u64 > TASKS_MAX {
+        let why = format!("{shown} is longer than {TASKS_MAX} bytes; run its parts one by one");
+        return Err(CliError::usage(why));
+    }
+    let tasks = Task::read_lines(&text);
+    match tasks.map_err(|why| CliError::usage(format!("{shown}: {why}")))? {
+        none if none.is_empty() => Err(CliError::usage(format!("{shown} has no task"))),
+        tasks => Ok(tasks),
     }
 }
 

@@ -6,6 +6,7 @@ pub(super) mod event;
 pub(super) mod harness;
 pub(super) mod lists;
 pub(super) mod outcome_lines;
+pub(super) mod patch;
 pub(super) mod show;
 pub(super) mod status;
 mod table;

@@ -7,6 +7,7 @@ mod auto;
 mod caller;
 mod cost;
 mod denials;
+mod diff;
 mod doctor;
 mod escalation;
 mod events;
@@ -154,6 +155,7 @@ async fn dispatch(
         op @ (Op::RelicCreate(_) | Op::RelicShow(_) | Op::RelicList(_) | Op::RelicClose(_) | Op::RelicReopen(_)
         | Op::RelicEdit(_) | Op::RelicCancel(_) | Op::RelicDepAdd(_) | Op::RelicDepRemove(_) | Op::RelicDepList(_)
         | Op::RelicReady(_) | Op::RelicImport(_)) => of_relics(world, &caller, op).await,
+        Op::Diff(args) => diff::diff(world, &args.name).await,
         Op::RaiderList(args) => raider::list(published, world, args).await,
         Op::RaiderShow(args) => raider::show(published, world, &args.name).await,
         Op::RaiderNuke(args) => raider::nuke(world, asker().await, args).await,

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{names, to_json};
+use super::{diff, names, to_json};
 use crate::actors::effects;
 use crate::actors::records::escalations;
 use crate::actors::records::rework;
@@ -49,7 +49,18 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
             Ok((mr, reviews))
         })
         .await?;
-    to_json(&MrDetails::of(mr, reviews, world.clock.now()))
+    // The repository may not be readable now, which is no reason to show nothing.
+    let changes = match mr.is_final() {
+        true => None,
+        false => diff::of_head(world, &mr.rig, mr.head.clone(), mr.target.clone())
+            .await
+            .inspect_err(|why| tracing::debug!(mr = %mr.id, %why, "the changes of a merge request cannot be summed up"))
+            .ok()
+            .map(|diff| diff.sum()),
+    };
+    let mut details = MrDetails::of(mr, reviews, world.clock.now());
+    details.changes = changes;
+    to_json(&details)
 }
 
 /// Retries a parked merge request at once, or a failed one that blocked its relic.

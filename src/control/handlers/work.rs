@@ -10,7 +10,7 @@ use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sagas::charge;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
-use crate::control::protocol::args::{Charge, Run};
+use crate::control::protocol::args::{Charge, Run, Task, TaskFields};
 use crate::domain::asker::Asker;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
@@ -74,13 +74,15 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
     let harness = harness(args.harness.as_deref())?;
     charge::known_harness(world, rig, harness.as_ref())?;
     let after = args.after.as_deref().map(names::relic).transpose()?;
-    args.task
-        .iter()
-        .try_for_each(|task| names::require_non_empty(task))?;
-    let (prefix, tasks, own) = (rig.prefix.clone(), args.task, asker.clone());
+    let tasks = args
+        .task
+        .into_iter()
+        .map(|task| checked(task, after.as_ref()));
+    let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
+    let (prefix, own) = (rig.prefix.clone(), asker.clone());
     let relics = world
         .store
-        .run(move |txn| make(txn, &prefix, &tasks, after.as_ref(), &own))
+        .run(move |txn| make(txn, &prefix, &tasks, &own))
         .await?;
     let charges = relics.iter().map(|relic| {
         let request = ChargeRequest {
@@ -113,26 +115,39 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
     Ok(json!({ "relics": shown }))
 }
 
-/// Makes a relic per task: its first line is the title.
+/// Returns the fields of a task, and the relics that must be closed first.
+fn checked(
+    task: Task,
+    after: Option<&RelicId>,
+) -> Result<(TaskFields, Vec<RelicId>), ControlError> {
+    let fields = task.into_fields();
+    names::require_non_empty(&fields.title)?;
+    let own = fields.deps.iter().map(|dep| names::relic(dep));
+    let mut deps = own.collect::<Result<Vec<_>, _>>()?;
+    deps.extend(after.cloned());
+    deps.sort_unstable();
+    deps.dedup();
+    Ok((fields, deps))
+}
+
+/// Makes a relic of each task.
 fn make(
     txn: &mut dyn Txn,
     prefix: &str,
-    tasks: &[String],
-    after: Option<&RelicId>,
+    tasks: &[(TaskFields, Vec<RelicId>)],
     asker: &Asker,
 ) -> Result<Vec<Relic>, StoreError> {
     let mut relics = Vec::new();
-    for task in tasks {
-        let (title, body) = task.trim().split_once('\n').unwrap_or((task.trim(), ""));
+    for (task, deps) in tasks {
         let new = NewRelic {
             prefix: prefix.to_owned(),
             kind: RelicKind::Task,
-            title: title.to_owned(),
-            body: body.trim().to_owned(),
-            priority: 0,
-            labels: Vec::new(),
+            title: task.title.clone(),
+            body: task.body.clone(),
+            priority: task.priority,
+            labels: task.labels.clone(),
             parent: None,
-            deps: after.cloned().into_iter().collect(),
+            deps: deps.clone(),
             by: Some(asker.name.clone()),
         };
         relics.push(created(txn, &new, asker)?);

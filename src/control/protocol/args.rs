@@ -8,17 +8,19 @@ mod cost;
 mod read;
 mod relic;
 mod session;
+mod task;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
 pub use self::cost::Cost;
-use self::read::{ids, not_blank, tasks, text_or_number, word};
+use self::read::{ids, tasks, text_or_number, word};
 pub use self::relic::{
     RelicCancel, RelicClose, RelicCreate, RelicDep, RelicEdit, RelicImport, RelicList, RelicReady,
     RelicRef, RelicReopen,
 };
 pub use self::session::{Handoff, Restart, Review, Wait};
+pub use self::task::{Task, TaskFields};
 use crate::domain::import::Format;
 use crate::domain::message::Severity;
 use crate::domain::nuke::CleanupStatus;
@@ -99,9 +101,9 @@ pub struct Doctor {
 #[serde(deny_unknown_fields)]
 pub struct Run {
     /// The work; several texts are several relics
-    #[arg(required = true, value_name = "TASK", value_parser = not_blank)]
+    #[arg(required_unless_present = "file", value_name = "TASK", value_parser = task::task)]
     #[serde(alias = "tasks", deserialize_with = "tasks")]
-    pub task: Vec<String>,
+    pub task: Vec<Task>,
     /// The rig; may be left out when the city has one only
     #[arg(long)]
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -129,6 +129,7 @@ ops! {
     "relic.ready" => RelicReady(RelicReady), Look, Quick;
     "relic.export" => RelicExport(Nothing), Look, Quick;
     "relic.import" => RelicImport(RelicImport), Work, Quick;
+    "diff" => Diff(Named), Look, Slow;
     "raider.list" => RaiderList(InRig), Look, Quick;
     "raider.show" => RaiderShow(Named), Look, Quick;
     "raider.nuke" => RaiderNuke(RaiderNuke), Operate, Slow;

@@ -13,6 +13,7 @@ use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::domain::sandbox_fault::SandboxFault;
 use crate::domain::saved_work::SavedWork;
+use crate::domain::work_diff::{Diff, FileChange};
 use crate::ports::repo::{
     GateRun, GateSpec, LandRequest, Measurement, PinnedStashes, Provenance, Repo, RepoError,
     SalvageRecord, SandboxSpec, TargetState,
@@ -145,6 +146,30 @@ impl Repo for FakeRepo {
         let facts = inner.measured(&slot).ok_or_else(|| no_sandbox(sandbox))?;
         let ignored = Ignored::known(ignored.into_iter());
         Ok(Measurement { facts, ignored })
+    }
+
+    fn diff_of_sandbox(&self, sandbox: &Path, _target: &str) -> Result<Diff, RepoError> {
+        let inner = self.enter("diff", &sandbox.display().to_string())?;
+        let measured = slot_of(sandbox).and_then(|slot| inner.measured(&slot));
+        let facts = measured.ok_or_else(|| no_sandbox(sandbox))?;
+        let files = facts.dirty.iter().chain(&facts.untracked);
+        let file = |path: &String| FileChange {
+            path: path.clone(),
+            added: Some(1),
+            removed: Some(0),
+        };
+        Ok(Diff {
+            head: Some(facts.head),
+            files: files.map(file).collect(),
+            ..Diff::default()
+        })
+    }
+
+    fn diff_of_commit(&self, head: &Oid, _target: &str) -> Result<Diff, RepoError> {
+        self.enter("diff", head.as_str()).map(|_| Diff {
+            head: Some(head.clone()),
+            ..Diff::default()
+        })
     }
 
     fn glance(&self, sandbox: &Path, _target: &str) -> Result<(u64, u64, u64), RepoError> {

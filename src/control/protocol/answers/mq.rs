@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::ids::{Oid, RaiderId, RelicId, RigName};
 use crate::domain::merge::{GateVerdict, MergeRequest, MrState, Review};
 use crate::domain::self_review::Round;
+use crate::domain::work_diff::DiffSum;
 
 /// A merge request as a row of the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -124,6 +125,8 @@ pub struct MrDetails {
     pub note: Option<String>,
     /// The raider's rounds of self-review.
     pub self_reviews: Vec<Round>,
+    /// The sum of what it changes; none when it has ended, or its commit cannot be read now.
+    pub changes: Option<DiffSum>,
 }
 
 impl MrDetails {
@@ -150,6 +153,7 @@ impl MrDetails {
             merge_commit: mr.merge_commit,
             note: mr.note,
             self_reviews,
+            changes: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use super::{
     SelfReview, Shown, Status, Story,
 };
 use crate::control::protocol::OpName;
+use crate::domain::work_diff::Diff;
 
 /// The schema of an operation's answer: of its result or, where it answers with a stream, of each item.
 pub struct Answer {
@@ -22,6 +23,7 @@ pub struct Answer {
 pub fn schemas() -> Vec<Answer> {
     vec![
         of::<Status>(OpName::Status),
+        of::<Diff>(OpName::Diff),
         of::<Vec<Raider>>(OpName::RaiderList),
         of::<Raider>(OpName::RaiderShow),
         of::<Vec<Agent>>(OpName::AgentList),

@@ -4,6 +4,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer};
 use serde_json::Value;
 
+use super::task::Task;
+
 /// Reads a word of an enumeration, as it is spelled on the wire.
 pub(super) fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(Value::String(text.to_owned())).map_err(|error| error.to_string())
@@ -17,13 +19,16 @@ pub(super) fn not_blank(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads a text or a list of texts. An empty list is refused: it would mean something else than was asked.
-fn one_or_many<'de, D: Deserializer<'de>>(from: D, what: &str) -> Result<Vec<String>, D::Error> {
+/// Reads something or a list of it. An empty list is refused: it would mean something else than was asked.
+fn one_or_many<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    from: D,
+    what: &str,
+) -> Result<Vec<T>, D::Error> {
     use serde::de::Error;
     match Value::deserialize(from)? {
-        Value::String(one) => Ok(vec![one]),
+        one @ Value::String(_) => Ok(vec![serde_json::from_value(one).map_err(Error::custom)?]),
         many @ Value::Array(_) => {
-            let many: Vec<String> = serde_json::from_value(many).map_err(Error::custom)?;
+            let many: Vec<T> = serde_json::from_value(many).map_err(Error::custom)?;
             if many.is_empty() {
                 return Err(Error::custom(format!("{what} is empty")));
             }
@@ -35,7 +40,7 @@ fn one_or_many<'de, D: Deserializer<'de>>(from: D, what: &str) -> Result<Vec<Str
     }
 }
 
-pub(super) fn tasks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+pub(super) fn tasks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Task>, D::Error> {
     one_or_many(from, "task")
 }
 

@@ -1,0 +1,100 @@
+//! `diff`: what a raider changed, or a merge request would land.
+
+use serde_json::Value;
+
+use super::{names, to_json};
+use crate::actors::effects;
+use crate::actors::refusal::Refusal;
+use crate::actors::thread_budgets::WorkKind;
+use crate::actors::world::World;
+use crate::control::protocol::ControlError;
+use crate::domain::ids::{Oid, RaiderId, RelicId, RigName};
+use crate::domain::merge::{MergeRequest, MrState};
+use crate::domain::relic::Hook;
+use crate::domain::work_diff::Diff;
+
+/// The work that is compared with its target.
+enum Subject {
+    /// A sandbox as it is now.
+    Sandbox(Box<Hook>),
+    /// A pushed head.
+    Request(Box<MergeRequest>),
+}
+
+/// Compares the work of a raider, a merge request or a relic with its target.
+pub(super) async fn diff(world: &World, name: &str) -> Result<Value, ControlError> {
+    let diff = match subject(world, name).await? {
+        Subject::Sandbox(hook) => of_sandbox(world, &hook.raider, hook.target).await?,
+        Subject::Request(mr) => {
+            unlanded(&mr)?;
+            of_head(world, &mr.rig, mr.head, mr.target).await?
+        }
+    };
+    to_json(&diff)
+}
+
+/// Refuses a merge request that has landed: its head does not differ from the target any more.
+fn unlanded(mr: &MergeRequest) -> Result<(), ControlError> {
+    match (&mr.state, &mr.merge_commit) {
+        (MrState::Merged, Some(commit)) => {
+            let (id, target) = (&mr.id, &mr.target);
+            let what = format!("{id} has landed on {target} as {commit}");
+            Err(ControlError::conflict(what).hint(format!("`git show {commit}` shows it")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Finds what a name means: a merge request, a relic (its raider, or else its newest merge request), or a raider.
+async fn subject(world: &World, name: &str) -> Result<Subject, ControlError> {
+    let Ok(id) = RelicId::new(name) else {
+        return Ok(Subject::Sandbox(Box::new(
+            names::raider(world, name).await?,
+        )));
+    };
+    let known = id.clone();
+    let (request, hook) = world
+        .store
+        .run(move |txn| {
+            let hook = txn.hooks(None)?.into_iter().find(|it| it.relic == known);
+            let request = match txn.mrs(None, false)?.into_iter().find(|mr| mr.id == known) {
+                Some(mr) => Some(mr),
+                None => txn.mrs_of(&known)?.pop(),
+            };
+            Ok((request, hook))
+        })
+        .await?;
+    // A raider that has pushed may be gone, or work on.
+    let is_open = |mr: &MergeRequest| !mr.is_final();
+    match (request, hook) {
+        (Some(mr), _) if mr.id == id || is_open(&mr) => Ok(Subject::Request(Box::new(mr))),
+        (_, Some(hook)) => Ok(Subject::Sandbox(Box::new(hook))),
+        (Some(mr), None) => Ok(Subject::Request(Box::new(mr))),
+        (None, None) => Err(ControlError::not_found(format!(
+            "no raider works on {id}, and it has no merge request"
+        ))),
+    }
+}
+
+async fn of_sandbox(
+    world: &World,
+    raider: &RaiderId,
+    target: String,
+) -> Result<Diff, ControlError> {
+    let sandbox = world.city.sandbox(raider);
+    let read = effects::repo_for(world, &raider.rig, WorkKind::Sandbox, move |repo| {
+        repo.diff_of_sandbox(&sandbox, &target)
+    });
+    Ok(read.await.map_err(Refusal::from)?)
+}
+
+/// Compares a pushed head with its target.
+pub(super) async fn of_head(
+    world: &World,
+    rig: &RigName,
+    head: Oid,
+    target: String,
+) -> Result<Diff, ControlError> {
+    let read = effects::repo(world, rig, move |repo| repo.diff_of_commit(&head, &target));
+    Ok(read.await.map_err(Refusal::from)?)
+}

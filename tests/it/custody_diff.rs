@@ -1,0 +1,110 @@
+//! What a raider changed, as people read it.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use horde_supervisor::domain::ids::Oid;
+use horde_supervisor::domain::work_diff::{Diff, DiffSum};
+use horde_supervisor::ports::repo::Repo;
+
+use crate::support::city::{City, snapshot};
+use crate::support::git::{commit_all, git, rev, write};
+
+fn paths(diff: &Diff) -> Vec<&str> {
+    diff.files.iter().map(|file| file.path.as_str()).collect()
+}
+
+/// Committed, uncommitted and untracked work is one patch; ignored files are no part of it, and the sandbox stays as it is.
+#[test]
+fn patch_has_all_work_of_a_sandbox_and_changes_nothing_in_it() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let base = rev(&sandbox, "HEAD");
+    write(&sandbox, "committed", "one\ntwo\n");
+    let head = commit_all(&sandbox, "one");
+    write(&sandbox, "committed", "one\n2\n");
+    write(&sandbox, "new dir/untracked", "u\n");
+    fs::set_permissions(
+        sandbox.join("new dir/untracked"),
+        fs::Permissions::from_mode(0o755),
+    )
+    .unwrap();
+    symlink("committed", sandbox.join("link")).unwrap();
+    fs::remove_file(sandbox.join("README")).unwrap();
+    let before = snapshot(&sandbox);
+    let diff = city.repo.diff_of_sandbox(&sandbox, "main").unwrap();
+    assert_eq!(snapshot(&sandbox), before);
+    assert_eq!(diff.base.as_ref().map(Oid::as_str), Some(&base[..]));
+    assert_eq!(diff.head.as_ref().map(Oid::as_str), Some(&head[..]));
+    assert_eq!(
+        paths(&diff),
+        ["README", "committed", "link", "new dir/untracked"]
+    );
+    for part in [
+        "+one\n+2\n",
+        "new file mode 120000",
+        "new file mode 100755",
+        "deleted file mode",
+    ] {
+        assert!(diff.text.contains(part), "{part}: {}", diff.text);
+    }
+    assert!(!diff.text.contains("two"), "{}", diff.text);
+    assert!(!diff.is_cut);
+}
+
+/// A program that an agent names in its configuration or attributes does not run.
+#[test]
+fn no_program_of_the_sandbox_runs_for_a_patch() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let mark = city.root().join("ran");
+    let program = format!("touch {}", mark.display());
+    for key in [
+        "diff.external",
+        "diff.x.command",
+        "diff.x.textconv",
+        "filter.x.clean",
+        "core.fsmonitor",
+        "core.pager",
+    ] {
+        git(&sandbox, &["config", key, &program]);
+    }
+    fs::write(sandbox.join(".gitattributes"), "* diff=x filter=x\n").unwrap();
+    write(&sandbox, "file", "text\n");
+    let diff = city.repo.diff_of_sandbox(&sandbox, "main").unwrap();
+    assert!(diff.text.contains("+text\n"), "{}", diff.text);
+    assert!(!mark.exists());
+}
+
+#[test]
+fn patch_of_a_pushed_head_is_against_where_it_left_the_target() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "file", "1\n2\n");
+    let head = Oid::new(&commit_all(&sandbox, "one")).unwrap();
+    city.push_work(&sandbox);
+    write(&sandbox, "later", "not pushed\n");
+    let diff = city.repo.diff_of_commit(&head, "main").unwrap();
+    assert_eq!(paths(&diff), ["file"]);
+    let sum = DiffSum {
+        files: 1,
+        added: 2,
+        removed: 0,
+    };
+    assert_eq!(diff.sum(), sum);
+}
+
+/// The answer has a bound, and what is missing is said.
+#[test]
+fn long_patch_is_cut_and_a_large_file_is_left_out() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let line = "a line of some length, many times\n";
+    write(&sandbox, "long", &line.repeat(200_000));
+    write(&sandbox, "large", &line.repeat(300_000));
+    let diff = city.repo.diff_of_sandbox(&sandbox, "main").unwrap();
+    assert!(diff.is_cut);
+    assert!(diff.text.len() <= 4 << 20 && diff.text.ends_with('\n'));
+    assert_eq!(diff.left_out, ["large"]);
+    assert_eq!(paths(&diff), ["long"]);
+}
