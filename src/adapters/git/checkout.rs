@@ -6,7 +6,9 @@
 mod any_path;
 mod begins_with;
 mod changed;
+mod durable;
 mod fast_forward;
+mod filtered;
 mod parts;
 mod persons_git;
 mod recovery;

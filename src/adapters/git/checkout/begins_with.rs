@@ -12,7 +12,7 @@ use super::super::command::Git;
 
 const BLOCK: usize = 64 * 1024;
 /// The longest wait for a block: a filter may hang.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest comparison of one file: a filter may be slow at each block.
 const IN_ALL: Duration = Duration::from_secs(10 * 60);
 

@@ -13,6 +13,7 @@ use super::super::push::Answer;
 use super::super::ref_transaction::Prepared;
 use super::super::rig::GitRepo;
 use super::changed::Changed;
+use super::durable::sync;
 use super::parts::{Part, Parts};
 use super::recovery::is_interrupted;
 use super::unfinished::{Ended, Unfinished};
@@ -284,6 +285,7 @@ fn step_by_step(
         return Err(busy(worktree, CheckoutBusy::Changed(why)));
     }
     write(repo, unfinished)?;
+    sync(worktree)?;
     unfinished.use_index()?;
     settle(worktree)?;
     match change.commit()? {
@@ -339,6 +341,10 @@ fn write_part(landing: &Unfinished, part: &Part) -> Result<Option<String>, RepoE
         .args([part.from.as_str(), part.to.as_str()])
         .output()?;
     let said = written.stderr.trim();
+    if written.ok() && !said.is_empty() {
+        // git goes on where it cannot remove a file.
+        tracing::warn!(worktree = %landing.worktree().display(), said, "git complains about the files of a landing");
+    }
     match written.ok() {
         true => Ok(None),
         false if is_refusal(said) => Ok(Some(said.to_owned())),

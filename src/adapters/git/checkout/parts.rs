@@ -1,5 +1,6 @@
 //! The steps in which the files of a landing are written. git compares all files with its index before it writes the first one, and
-//! writes then for as long as filters take: what a person saves meanwhile would be overwritten. So git writes a few files at a time.
+//! writes then for as long as filters and large files take: what a person saves meanwhile would be overwritten. So git writes a few
+//! files at a time.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -9,21 +10,29 @@ use tempfile::TempDir;
 
 use super::super::admin::scratch;
 use super::super::command::Git;
+use super::super::object_copy::looked_up;
 use super::super::rig::{GitRepo, oid};
 use super::changed::{Raw, raw};
+use super::filtered::{filtered, rehearse};
 use super::unfinished::Unfinished;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// The time that the files of a step may take, beside what git itself needs.
 const STEP: Duration = Duration::from_millis(100);
-/// The number of steps of a landing, nearly, unless filters are slow: each one costs the reading of an index.
+/// The number of steps of a landing, nearly, unless files are slow or large: each one costs the reading of an index.
 const STEPS: usize = 50;
+/// The bytes of files that are written in a step. A larger file has a step of its own.
+pub(super) const STEP_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A path that changes, as `git update-index --index-info` reads it.
 struct Change {
     path: Vec<u8>,
     line: Vec<u8>,
+    /// The content; none for a removal and a submodule.
+    content: Option<Oid>,
+    /// The length of the content in bytes.
+    size: u64,
 }
 
 impl Change {
@@ -41,13 +50,14 @@ impl Change {
 /// The steps from one tree to another, each of them a tree in ours.
 pub(super) struct Parts<'r> {
     repo: &'r GitRepo,
+    landing: &'r Unfinished,
     scratch: TempDir,
-    /// The paths that are removed come first: a file may come in the place of a directory.
-    left: std::vec::IntoIter<Change>,
+    /// The files without a filter. The paths that are removed come first: a file may come in the place of a directory.
+    quick: std::vec::IntoIter<Change>,
     /// The files that a filter writes, which may be slow: they come last.
-    filtered: Vec<Change>,
-    /// Set when only those are left.
-    is_filtered: bool,
+    filtered: std::vec::IntoIter<Change>,
+    /// The next file of these, with the time that its filter took in the rehearsal.
+    rehearsed: Option<(Change, Duration)>,
     count: usize,
     at: Oid,
     end: Oid,
@@ -70,11 +80,12 @@ impl<'r> Parts<'r> {
     ///
     /// # Errors
     /// When git cannot compare them.
-    pub(super) fn of(repo: &'r GitRepo, landing: &Unfinished) -> Result<Self, RepoError> {
+    pub(super) fn of(repo: &'r GitRepo, landing: &'r Unfinished) -> Result<Self, RepoError> {
         let (old, new) = landing.commits();
         let mut changes = changes(repo, old, new)?;
         changes.sort_by_key(|change| (!change.is_removal(), !change.is_attributes()));
-        let slow = filtered(repo, landing, &changes)?;
+        let paths = changes.iter().map(|change| &change.path[..]);
+        let slow = filtered(landing, new, paths)?;
         let is_slow = |change: &Change| {
             !change.is_removal() && !change.is_attributes() && slow.contains(&change.path)
         };
@@ -82,11 +93,12 @@ impl<'r> Parts<'r> {
         let (filtered, quick): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_slow);
         let parts = Self {
             repo,
+            landing,
             scratch: scratch(repo)?,
             count,
-            left: quick.into_iter(),
-            filtered,
-            is_filtered: false,
+            quick: quick.into_iter(),
+            filtered: filtered.into_iter(),
+            rehearsed: None,
             at: old.clone(),
             end: new.clone(),
             size: 1,
@@ -112,17 +124,17 @@ impl<'r> Parts<'r> {
             }));
         };
         self.resize(now().duration_since(begun));
-        if self.left.len() == 0 {
-            self.left = std::mem::take(&mut self.filtered).into_iter();
-            (self.size, self.is_filtered) = (1, true);
+        let mut changes = self.quick_files();
+        if changes.is_empty() {
+            changes = self.filtered_files();
         }
-        let changes: Vec<Change> = self.left.by_ref().take(self.size).collect();
         if changes.is_empty() {
             return Ok(None);
         }
-        let to = match self.left.len() + self.filtered.len() {
-            0 => self.end.clone(),
-            _ => self.tree(&changes)?,
+        let left = self.quick.len() + self.filtered.len();
+        let to = match left == 0 && self.rehearsed.is_none() {
+            true => self.end.clone(),
+            false => self.tree(&changes)?,
         };
         let from = std::mem::replace(&mut self.at, to.clone());
         let paths = changes.into_iter().map(|change| change.path).collect();
@@ -130,19 +142,49 @@ impl<'r> Parts<'r> {
         Ok(Some(Part { from, to, paths }))
     }
 
+    /// Takes files until the step is full.
+    fn quick_files(&mut self) -> Vec<Change> {
+        let (mut files, mut bytes) = (Vec::new(), 0);
+        while files.len() < self.size
+            && let Some(next) = self.quick.as_slice().first()
+        {
+            bytes += next.size;
+            if bytes > STEP_BYTES && !files.is_empty() {
+                break;
+            }
+            files.extend(self.quick.next());
+        }
+        files
+    }
+
+    /// Takes files until their filters need the time of a step, as far as a rehearsal tells. It also lets git-lfs download what it lacks:
+    /// git waits for a download with no file in the place, and overwrites then what a person saved there.
+    fn filtered_files(&mut self) -> Vec<Change> {
+        let (mut files, mut spent) = (Vec::new(), Duration::ZERO);
+        loop {
+            let next = self.rehearsed.take().or_else(|| {
+                let next = self.filtered.next()?;
+                let begun = now();
+                rehearse(self.landing, &next.path);
+                Some((next, now().duration_since(begun)))
+            });
+            let Some((change, took)) = next else {
+                return files;
+            };
+            spent += took;
+            if spent > STEP && !files.is_empty() {
+                self.rehearsed = Some((change, took));
+                return files;
+            }
+            files.push(change);
+        }
+    }
+
     /// Adapts the size of a step to the time that the last one took beside git's own.
     fn resize(&mut self, took: Duration) {
         let idle = self.idle.map_or(took, |idle| idle.min(took));
         self.idle = Some(idle);
-        let least = match self.is_filtered {
-            true => 1,
-            false => (self.count / STEPS).max(1),
-        };
-        self.size = match took.saturating_sub(idle) {
-            own if own > STEP => (self.size / 2).max(1),
-            own if own * 2 < STEP => (self.size * 2).max(least),
-            _ => self.size.max(least),
-        };
+        self.size = next_size(self.size, (self.count / STEPS).max(1), took, idle);
     }
 
     fn tree(&self, changes: &[Change]) -> Result<Oid, RepoError> {
@@ -161,38 +203,18 @@ impl<'r> Parts<'r> {
     }
 }
 
+/// Returns the number of files of the next step. Where git alone takes long, its time varies by more than that of a step.
+fn next_size(size: usize, least: usize, took: Duration, idle: Duration) -> usize {
+    match took.saturating_sub(idle) {
+        own if own > STEP.max(idle / 2) => (size / 2).max(1),
+        own if own * 2 < STEP => (size * 2).max(least),
+        _ => size.max(least),
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "git writes in real time")]
 fn now() -> Instant {
     Instant::now()
-}
-
-/// Returns the paths that a filter writes, such as that of git-lfs. The attributes are read from an index, because git reads none from
-/// a commit before its version 2.41.
-fn filtered(
-    repo: &GitRepo,
-    landing: &Unfinished,
-    changes: &[Change],
-) -> Result<HashSet<Vec<u8>>, RepoError> {
-    let list = changes
-        .iter()
-        .flat_map(|change| [&change.path[..], b"\0"].concat());
-    let scratch = scratch(repo)?;
-    let git = || {
-        let index = scratch.path().join("index");
-        landing.git().env("GIT_INDEX_FILE", index)
-    };
-    git()
-        .args(["read-tree", landing.commits().1.as_str()])
-        .run()?;
-    let told = git()
-        .args(["check-attr", "--cached", "-z", "--stdin", "filter"])
-        .stdin(list.collect::<Vec<u8>>())
-        .run()?;
-    // `<path> <attribute> <value>`
-    let told: Vec<&[u8]> = told.stdout.split(|byte| *byte == 0).collect();
-    let has_filter = |told: &&[&[u8]]| !matches!(told[2], b"unspecified" | b"unset");
-    let filtered = told.chunks_exact(3).filter(has_filter);
-    Ok(filtered.map(|told| told[0].to_vec()).collect())
 }
 
 fn changes(repo: &GitRepo, old: &Oid, new: &Oid) -> Result<Vec<Change>, RepoError> {
@@ -206,8 +228,40 @@ fn changes(repo: &GitRepo, old: &Oid, new: &Oid) -> Result<Vec<Change>, RepoErro
         Change {
             line: [&line[..], &path, b"\0"].concat(),
             path,
+            content: (!matches!(mode, "0" | "160000")).then_some(ids.1),
+            size: 0,
         }
     };
     let changed = raw(repo.git(), old, new)?.into_iter();
-    Ok(changed.map(change).collect())
+    let mut changes: Vec<Change> = changed.map(change).collect();
+    let contents = changes.iter().filter_map(|change| change.content.as_ref());
+    let sizes = looked_up(repo.git(), "%(objectsize)", contents)?;
+    let with_content = changes.iter_mut().filter(|it| it.content.is_some());
+    for (change, (_, size)) in with_content.zip(sizes) {
+        change.size = size.and_then(|size| size.parse().ok()).unwrap_or(u64::MAX);
+    }
+    Ok(changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_grow_while_they_are_quick_and_shrink_when_they_are_slow() {
+        let ms = Duration::from_millis;
+        for (size, took, idle, next) in [
+            (1, 10, 10, 4),
+            (4, 30, 10, 8),
+            (8, 100, 10, 8),
+            (8, 500, 10, 4),
+            (1, 500, 10, 1),
+            // git alone takes a second, and a tenth of it is no sign of slow files.
+            (8, 1200, 1000, 8),
+            (8, 2000, 1000, 4),
+        ] {
+            let found = next_size(size, 4, ms(took), ms(idle));
+            assert_eq!(found, next, "{size} files in {took} ms, {idle} ms of git");
+        }
+    }
 }

@@ -8,10 +8,14 @@ use std::path::Path;
 
 use super::super::admin::{At, remove_if_there};
 use super::super::bytes;
+use super::super::command::{CHECKOUT, Output};
 use super::super::files::{hash, index::quoted};
-use super::begins_with::{Shared, begins_with};
+use super::super::object_copy::looked_up;
+use super::begins_with::{PATIENCE, Shared, begins_with};
 use super::changed::{Raw, raw};
 use super::fast_forward::git;
+use super::filtered::filtered;
+use super::parts::STEP_BYTES;
 use super::unfinished::Unfinished;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -33,7 +37,9 @@ pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
     let worktree = landing.worktree();
     let mut changes = changes(landing)?;
     let (known, sparse) = indexed(worktree, &changes)?;
-    changes.retain(|change| !sparse.contains(&change.path));
+    // git writes one with this flag if it is there, as without the flag.
+    let is_absent = |change: &Change| stamp(&worktree.join(bytes::path(&change.path))).is_none();
+    changes.retain(|change| !sparse.contains(&change.path) || !is_absent(change));
     // All are read before the first is changed: attributes are among them.
     let (landed, unknown) = landed(landing, &changes)?;
     let place = |change: &Change| worktree.join(bytes::path(&change.path));
@@ -70,10 +76,9 @@ pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
     let (attributes, others): (Vec<_>, _) = restored
         .into_iter()
         .partition(|change| change.path.ends_with(b".gitattributes"));
-    // In parts, because a filter may be slow and a person may save one meanwhile.
-    let part = (others.len() / PARTS).max(1);
     let mut failure = unknown;
-    for files in [&attributes[..]].into_iter().chain(others.chunks(part)) {
+    let parts = parts(landing, others);
+    for files in std::iter::once(attributes).chain(parts) {
         let is_as_seen = |change: &&&Change| {
             let now = stamp(&place(change));
             now.is_none() || now == seen.get(&change.path[..]).copied()
@@ -88,6 +93,37 @@ pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
         Some(why) => Err(why),
         None => landing.use_index(),
     }
+}
+
+/// Divides files into parts, because a filter or a large file may be slow and a person may save one meanwhile: one with a filter is
+/// alone, and so are all if git does not tell.
+fn parts<'c>(landing: &Unfinished, files: Vec<&'c Change>) -> Vec<Vec<&'c Change>> {
+    let paths = files.iter().map(|change| &change.path[..]);
+    let slow = filtered(landing, landing.commits().0, paths);
+    let contents = files.iter().map(|change| &change.before.1);
+    let sizes = looked_up(landing.git(), "%(objectsize)", contents);
+    let (Ok(slow), Ok(sizes)) = (slow, sizes) else {
+        return files.into_iter().map(|file| vec![file]).collect();
+    };
+    let most = (files.len() / PARTS).max(1);
+    let (mut parts, mut bytes): (Vec<Vec<&Change>>, _) = (Vec::new(), 0);
+    for (file, (_, size)) in files.into_iter().zip(sizes) {
+        let size = size.and_then(|size| size.parse().ok());
+        let is_slow = slow.contains(&file.path);
+        // One that is alone fills its part.
+        let size: u64 = size.filter(|_| !is_slow).unwrap_or(STEP_BYTES);
+        match parts.last_mut() {
+            Some(part) if part.len() < most && bytes + size <= STEP_BYTES => {
+                part.push(file);
+                bytes += size;
+            }
+            _ => {
+                parts.push(vec![file]);
+                bytes = size;
+            }
+        }
+    }
+    parts
 }
 
 /// Removes a file that a landing added, and the directories that are empty without it.
@@ -112,6 +148,7 @@ fn check_out(landing: &Unfinished, files: &[&Change]) -> Result<(), RepoError> {
         .git()
         .env("GIT_ATTR_SOURCE", landing.commits().0.as_str())
         .args(["checkout-index", "-f", "-u", "-z", "--stdin"])
+        .arg("--ignore-skip-worktree-bits")
         .stdin(list.collect::<Vec<u8>>());
     landing.writing().during(|| git.run().map(drop))
 }
@@ -145,14 +182,16 @@ struct Change {
     after: (Kind, Oid),
 }
 
-/// Lists the paths that a landing changes, except for those that are submodules before and after it.
+/// Lists the paths that a landing changes, except for submodules that are there after it and were before, or are new.
 fn changes(landing: &Unfinished) -> Result<Vec<Change>, RepoError> {
     let (old, new) = landing.commits();
     let mut found = Vec::new();
     for Raw { modes, ids, path } in raw(landing.git(), old, new)? {
         let (before, after) = (Kind::of(&modes.0), Kind::of(&modes.1));
         let is_left = |kind| matches!(kind, Kind::Submodule | Kind::Absent);
-        if is_left(before) && is_left(after) {
+        // git removes the empty directory of a submodule that a landing removes.
+        let is_removed = before == Kind::Submodule && after == Kind::Absent;
+        if is_left(before) && is_left(after) && !is_removed {
             continue;
         }
         let before = match before {
@@ -222,7 +261,10 @@ fn landed<'c>(landing: &Unfinished, changes: &'c [Change]) -> Result<Landed<'c>,
                 }
             }
             // One that a person made unreadable is not the landing's.
-            (Kind::File | Kind::Absent, _) if meta.is_file() && File::open(&path).is_ok() => {
+            // Where links are off (`core.symlinks`), git writes files for them.
+            (Kind::File | Kind::Link | Kind::Absent, _)
+                if meta.is_file() && File::open(&path).is_ok() =>
+            {
                 files.push((change, seen));
             }
             _ => {}
@@ -235,7 +277,7 @@ fn landed<'c>(landing: &Unfinished, changes: &'c [Change]) -> Result<Landed<'c>,
             id if id == change.after.1.as_str() => Content::Landed,
             id if id == change.before.1.as_str() => Content::Before,
             // Filters and line ends need not give the same content back.
-            _ => content(landing, change)?,
+            _ => content(landing, change, seen.3 < landing.began())?,
         };
         match content {
             Content::Landed => found.push((change, seen)),
@@ -292,7 +334,7 @@ fn is_elsewhere(worktree: &Path, path: &Path) -> bool {
 
 /// Returns the ids of the files' content as git stores it; an empty one where git cannot say, as when a filter is not installed.
 fn hashes(landing: &Unfinished, files: &[(&Change, Stamp)]) -> Result<Vec<String>, RepoError> {
-    let hash = |files: &[(&Change, Stamp)]| {
+    let hash = |files: &[(&Change, Stamp)], limit| {
         let list = files.iter().flat_map(|(change, _)| {
             let mut line = quoted(&change.path);
             line.push(b'\n');
@@ -303,26 +345,33 @@ fn hashes(landing: &Unfinished, files: &[(&Change, Stamp)]) -> Result<Vec<String
             .env("GIT_ATTR_SOURCE", landing.commits().1.as_str())
             .args(["hash-object", "--stdin-paths"])
             .stdin(list.collect::<Vec<u8>>())
+            .limit(limit)
             .output()
     };
-    let all = hash(files)?;
-    let ids: Vec<String> = all.text().lines().map(str::to_owned).collect();
-    if all.ok() && ids.len() == files.len() {
+    let all = match hash(files, CHECKOUT) {
+        // A filter hangs: the files are hashed one by one.
+        Err(RepoError::Timeout { .. }) => None,
+        all => Some(all?).filter(Output::ok),
+    };
+    let ids = all.map(|all| all.text().lines().map(str::to_owned).collect());
+    if let Some(ids) = ids.filter(|ids: &Vec<String>| ids.len() == files.len()) {
         return Ok(ids);
     }
-    let each = files.iter().map(|file| {
-        let one = hash(std::slice::from_ref(file))?;
-        Ok(if one.ok() {
-            one.text().trim().to_owned()
-        } else {
-            String::new()
-        })
-    });
+    let each = files
+        .iter()
+        .map(|file| match hash(std::slice::from_ref(file), PATIENCE) {
+            Err(RepoError::Timeout { .. }) => Ok(String::new()),
+            one => one.map(|one| match one.ok() {
+                true => one.text().trim().to_owned(),
+                false => String::new(),
+            }),
+        });
     each.collect()
 }
 
-/// Compares a file with what git writes there, filters and line ends included.
-fn content(landing: &Unfinished, change: &Change) -> Result<Content, RepoError> {
+/// Compares a file with what git writes there, filters and line ends included. `is_older` says that it was not written since the
+/// landing began.
+fn content(landing: &Unfinished, change: &Change, is_older: bool) -> Result<Content, RepoError> {
     let path = landing.worktree().join(bytes::path(&change.path));
     let (old, new) = landing.commits();
     let shared = |commit: &Oid, kind: Kind| {
@@ -342,8 +391,8 @@ fn content(landing: &Unfinished, change: &Change) -> Result<Content, RepoError> 
     Ok(match (landed, before) {
         (Shared::Whole, _) => Content::Landed,
         (_, Shared::Whole) => Content::Before,
-        // The landing only removes it.
-        (_, Shared::Unknown) if change.after.0 == Kind::Absent => Content::Before,
+        // The landing only removes it, and a taking back may have written it in part.
+        (_, Shared::Unknown) if change.after.0 == Kind::Absent && is_older => Content::Before,
         (Shared::Unknown, _) | (_, Shared::Unknown) => Content::Unknown,
         (Shared::Part, _) | (_, Shared::Part) => Content::Part,
         (Shared::Other, Shared::Other) => Content::Persons,

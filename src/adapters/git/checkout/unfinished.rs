@@ -18,6 +18,7 @@ use super::super::digest::hex;
 use super::super::ref_transaction::Prepared;
 use super::super::rig::{GitRepo, oid};
 use super::super::{bytes, repair};
+use super::durable::{copy_index, sync, sync_dir};
 use super::fast_forward::{at, git};
 use super::writing::Writing;
 use super::{INDEX_LOCK, any_path, busy, persons_git, restore};
@@ -89,9 +90,7 @@ impl Unfinished {
             .map_err(|error| RepoError::Failed(format!("the record of a landing: {error}")))?;
         // Before the lock, and durable: a lock without a record would stay.
         write_whole(&it.record, &text)?;
-        let synced = File::open(&records).and_then(|dir| dir.sync_all());
-        let begun = synced.at("cannot write", &records);
-        if let Err(error) = begun.and_then(|()| it.lock()) {
+        if let Err(error) = sync_dir(&records).and_then(|()| it.lock()) {
             remove_if_there(&it.record)?;
             return Err(error);
         }
@@ -191,6 +190,11 @@ impl Unfinished {
         self.file("index")
     }
 
+    /// The index from which attributes are read.
+    pub(super) fn attributes_index(&self) -> PathBuf {
+        self.file("attributes")
+    }
+
     /// The index from before the landing.
     fn old_index(&self) -> PathBuf {
         self.file("before")
@@ -208,8 +212,7 @@ impl Unfinished {
         // A copy and no link: its time says when git began to write.
         copy_index(&self.git_dir.join("index"), &copy)?;
         fs::rename(&copy, &before).at("cannot write", &before)?;
-        let synced = File::open(&self.git_dir).and_then(|dir| dir.sync_all());
-        synced.at("cannot write", &self.git_dir)
+        sync_dir(&self.git_dir)
     }
 
     /// Returns the time, in seconds, at which git began to write.
@@ -245,7 +248,8 @@ impl Unfinished {
         }
         let index = self.git_dir.join("index");
         let renamed = fs::rename(self.own_index(), &index);
-        renamed.at("cannot write", &index)
+        renamed.at("cannot write", &index)?;
+        sync_dir(&self.git_dir)
     }
 
     /// Returns a command that uses the copy of the index.
@@ -262,14 +266,15 @@ impl Unfinished {
         let is_locked = self.is_locked()?;
         let (own, before) = (self.own_index(), self.old_index());
         let (kept, writing) = (self.file("kept"), self.writing().0);
-        for left in [&own, &lock_of(&own), &kept, &writing, &before] {
+        let attributes = self.attributes_index();
+        // The old index first: without it, nothing is taken back.
+        for left in [&before, &own, &lock_of(&own), &kept, &writing, &attributes] {
             remove_if_there(left)?;
         }
         if is_locked {
             remove_if_there(&self.lock_file())?;
             // After a loss of power there is no lock without a record.
-            let synced = File::open(&self.git_dir).and_then(|dir| dir.sync_all());
-            synced.at("cannot write", &self.git_dir)?;
+            sync_dir(&self.git_dir)?;
         }
         remove_if_there(&self.record)
     }
@@ -306,7 +311,7 @@ impl Unfinished {
             remove_if_there(&lock_of(&self.own_index()))?;
             copy_index(&self.old_index(), &self.own_index())?;
             self.use_index()?;
-            restore::files(&self).map_err(|why| {
+            restore::files(&self).and_then(|()| sync(&self.worktree)).map_err(|why| {
                 let worktree = self.worktree.display();
                 RepoError::Failed(format!("a landing in {worktree} could not be taken back; the supervisor tries again, and the index stays locked: {why}"))
             })?;
@@ -462,17 +467,6 @@ pub(in super::super) enum Ended {
     TakenBack,
     /// The person removed the lock: the files stay as they are.
     Left,
-}
-
-/// Copies an index with its time, by which git knows which files it must read.
-pub(super) fn copy_index(index: &Path, copy: &Path) -> Result<(), RepoError> {
-    let copied = fs::copy(index, copy).and_then(|_| {
-        let at = fs::metadata(index)?.modified()?;
-        let copy = File::options().write(true).open(copy)?;
-        copy.set_modified(at)?;
-        copy.sync_all()
-    });
-    copied.at("cannot write", copy)
 }
 
 /// Returns git's lock of a file.

@@ -90,3 +90,35 @@ fn submodule_that_becomes_a_file_waits_while_anything_is_in_it() {
     land(&rig.repo, "main", &old, &new).unwrap();
     assert_eq!(text(rig.origin().join("lib")), "a file\n");
 }
+
+/// Returns a commit without the submodule.
+fn without_it(rig: &Rigged, old: &Oid) -> Oid {
+    let index = rig.path("other-index");
+    let git = |args: &[&str]| {
+        let git = Git::in_dir(&rig.origin()).env("GIT_INDEX_FILE", &index);
+        let git = git.args(["-c", "user.name=P", "-c", "user.email=p@x"]);
+        git.args(args).run().unwrap().text().trim().to_owned()
+    };
+    git(&["read-tree", old.as_str()]);
+    git(&["rm", "-q", "--cached", "lib"]);
+    let tree = git(&["write-tree"]);
+    let new = git(&["commit-tree", "-m", "no lib", "-p", old.as_str(), &tree]);
+    git(&["update-ref", "refs/heads/brought", &new]);
+    Oid::new(&new).unwrap()
+}
+
+/// git removes its empty directory, which `git status` shows as a change of the person.
+#[test]
+fn directory_of_a_removed_submodule_comes_back() {
+    let rig = Rigged::local();
+    let old = submodule(&rig);
+    let new = without_it(&rig, &old);
+    let lib = rig.origin().join("lib");
+    fs::remove_dir_all(&lib).unwrap();
+    fs::create_dir(&lib).unwrap();
+    half_landed_from(&rig, &old, &new, false);
+    assert!(!lib.exists());
+    recover(&rig.repo).unwrap();
+    assert!(lib.is_dir());
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "");
+}

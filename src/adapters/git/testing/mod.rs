@@ -3,6 +3,7 @@
 mod checkout;
 mod land;
 mod landing_bound;
+mod landing_filter;
 mod landing_moment;
 mod landing_recovery;
 mod landing_submodule;

@@ -1,0 +1,99 @@
+//! Tests of landings whose files a slow or failing filter writes.
+
+use std::fs;
+
+use super::Rigged;
+use super::checkout::{lands, text};
+use super::landing_recovery::{half_landed, half_landed_from, record};
+use crate::adapters::git::checkout::recover;
+use crate::adapters::git::land::land;
+use crate::ports::repo::RepoError;
+use crate::testing::program;
+
+/// Gives `*.slow` files a filter that runs these commands, with the path in `$1`.
+fn filter(rig: &Rigged, commands: &str) {
+    let attributes = rig.origin().join(".git/info/attributes");
+    fs::write(attributes, "*.slow filter=slow\n").unwrap();
+    let script = rig.path("smudge");
+    let checkout = rig.origin().display().to_string();
+    let text = format!("cd {checkout}; unset GIT_DIR GIT_INDEX_FILE\n{commands}\nexec cat\n");
+    program::script(&script, &text);
+    let smudge = format!("{} %f", script.display());
+    rig.in_origin(&["config", "filter.slow.smudge", &smudge]);
+    rig.in_origin(&["config", "filter.slow.clean", "cat"]);
+}
+
+/// A file whose filter turned out to be slow is written alone: what a person saves meanwhile in the place of the next one is seen.
+#[test]
+fn slow_file_after_many_quick_ones_is_written_alone() {
+    let rig = Rigged::local();
+    let quick: Vec<String> = (0..40).map(|at| format!("a{at:02}.slow")).collect();
+    let names = || quick.iter().map(String::as_str).chain(["m.slow", "n.slow"]);
+    let old: Vec<_> = names().map(|name| (name, "1\n")).collect();
+    let first = rig.commit(&rig.base, &old);
+    lands(&rig, &first);
+    let seen = rig.path("seen").display().to_string();
+    // The second call is the one that writes.
+    let slow = format!(
+        "[ $1 != m.slow ] || {{ sleep 0.2; [ ! -e {seen} ] || echo mine > n.slow; touch {seen}; }}"
+    );
+    filter(&rig, &slow);
+    let new: Vec<_> = names().map(|name| (name, "2\n")).collect();
+    let second = rig.commit(&first, &new);
+    let refused = land(&rig.repo, "main", &first, &second).unwrap_err();
+    assert!(
+        matches!(refused, RepoError::CheckoutBusy { .. }),
+        "{refused}"
+    );
+    assert_eq!(text(rig.origin().join("n.slow")), "mine\n");
+    assert_eq!(text(rig.origin().join("a00.slow")), "1\n");
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "M n.slow");
+}
+
+/// git asks a filter twice for a file: once before anything is written, so that a download is not waited for with no file in its place.
+#[test]
+fn filter_is_asked_before_its_file_is_removed() {
+    let rig = Rigged::local();
+    let first = rig.commit(&rig.base, &[("a.slow", "1\n")]);
+    lands(&rig, &first);
+    let log = rig.path("log").display().to_string();
+    filter(&rig, &format!("cat $1 >> {log} 2>&1 || true"));
+    let second = rig.commit(&first, &[("a.slow", "2\n")]);
+    land(&rig.repo, "main", &first, &second).unwrap();
+    let log = text(rig.path("log"));
+    assert!(log.starts_with("1\n"), "{log}");
+    assert_eq!(text(rig.origin().join("a.slow")), "2\n");
+}
+
+/// A taking back may have written such a file in part, so it does not count as untouched.
+#[test]
+fn removed_file_whose_filter_cannot_tell_is_not_taken_for_untouched() {
+    let rig = Rigged::local();
+    let first = rig.commit(&rig.base, &[("a.slow", "all of it\n")]);
+    lands(&rig, &first);
+    let second = rig.commit(&first, &[("a.slow", "")]);
+    let rig = Rigged {
+        base: first.clone(),
+        ..rig
+    };
+    half_landed_from(&rig, &first, &second, false);
+    fs::write(rig.origin().join("a.slow"), "all").unwrap();
+    filter(&rig, "exit 1");
+    rig.in_origin(&["config", "filter.slow.clean", "false"]);
+    rig.in_origin(&["config", "filter.slow.required", "true"]);
+    let refused = recover(&rig.repo).unwrap_err().to_string();
+    assert!(refused.contains("a.slow"), "{refused}");
+    assert!(record(&rig).exists(), "it is tried again");
+}
+
+/// git writes a file with this flag if its content is as committed, and status says nothing of it.
+#[test]
+fn file_with_the_flag_skip_worktree_is_taken_back() {
+    let rig = Rigged::local();
+    let new = rig.commit(&rig.base, &[("file", "landed\n")]);
+    rig.in_origin(&["update-index", "--skip-worktree", "file"]);
+    half_landed(&rig, &new, false);
+    assert_eq!(text(rig.origin().join("file")), "landed\n");
+    recover(&rig.repo).unwrap();
+    assert_eq!(text(rig.origin().join("file")), "1\n2\n3\n");
+}
