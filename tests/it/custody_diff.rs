@@ -81,7 +81,7 @@ fn patch_of_a_pushed_head_is_against_where_it_left_the_target() {
     let city = City::new();
     let sandbox = city.sandbox();
     write(&sandbox, "file", "1\n2\n");
-    let head = Oid::new(&commit_all(&sandbox, "one")).unwrap();
+    let head = Oid::new(commit_all(&sandbox, "one")).unwrap();
     city.push_work(&sandbox);
     write(&sandbox, "later", "not pushed\n");
     let diff = city.repo.diff_of_commit(&head, "main").unwrap();
@@ -100,8 +100,8 @@ fn long_patch_is_cut_and_a_large_file_is_left_out() {
     let city = City::new();
     let sandbox = city.sandbox();
     let line = "a line of some length, many times\n";
-    write(&sandbox, "long", &line.repeat(200_000));
-    write(&sandbox, "large", &line.repeat(300_000));
+    write(&sandbox, "long", line.repeat(200_000));
+    write(&sandbox, "large", line.repeat(300_000));
     let diff = city.repo.diff_of_sandbox(&sandbox, "main").unwrap();
     assert!(diff.is_cut);
     assert!(diff.text.len() <= 4 << 20 && diff.text.ends_with('\n'));

@@ -365,7 +365,7 @@ fn in_the_way(
     let Some(git_dir) = at(path).git_dir() else {
         return Ok(Some(CheckoutBusy::Gone));
     };
-    unfinished::copy_index(&git_dir.join("index"), &index)?;
+    durable::copy_index(&git_dir.join("index"), &index)?;
     let git = || Git::in_dir(path).as_user().env("GIT_INDEX_FILE", &index);
     // A file that was only touched is unchanged: git must refresh its index first.
     git()

@@ -47,7 +47,7 @@ fn slow_file_after_many_quick_ones_is_written_alone() {
     );
     assert_eq!(text(rig.origin().join("n.slow")), "mine\n");
     assert_eq!(text(rig.origin().join("a00.slow")), "1\n");
-    assert_eq!(rig.in_origin(&["status", "--porcelain"]), "M n.slow");
+    assert_eq!(rig.in_origin(&["status", "--porcelain"]), " M n.slow");
 }
 
 /// git asks a filter twice for a file: once before anything is written, so that a download is not waited for with no file in its place.
@@ -76,6 +76,7 @@ fn removed_file_whose_filter_cannot_tell_is_not_taken_for_untouched() {
         base: first.clone(),
         ..rig
     };
+    rig.foreign_push("brought", &second);
     half_landed_from(&rig, &first, &second, false);
     fs::write(rig.origin().join("a.slow"), "all").unwrap();
     filter(&rig, "exit 1");
