@@ -1,6 +1,7 @@
 //! The command line of `hd`. Arguments that go over the wire are the protocol's own
 //! ([`crate::control::protocol::args`]), so that both ends and the help say the same.
 
+mod drums;
 mod harness;
 mod relic;
 
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub(super) use self::drums::DrumsVerb;
 pub(super) use self::harness::{HarnessSetup, HarnessTest, HarnessVerb};
 pub(super) use self::relic::{DepVerb, RelicEditing, RelicFile, RelicTo, RelicVerb};
 use crate::control::protocol::{Exit, args};
@@ -51,7 +53,7 @@ const FIRST_STEPS: &str = "First steps:
   hd run \"add a --json flag\"     give a raider something to do
   hd status --watch              see how it goes
 
-Inside a session: hd rally, hd hook, hd wait, hd handoff, hd escalate, hd done.";
+Inside a session: hd rally, hd hook, hd drums, hd wait, hd handoff, hd escalate, hd done.";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -133,6 +135,9 @@ pub(super) enum Verb {
     /// The saved contents of removed sandboxes
     #[command(subcommand)]
     Salvage(SalvageVerb),
+    /// Mail between raiders, agents and people
+    #[command(subcommand, visible_alias = "mail")]
+    Drums(DrumsVerb),
     /// Call a person, inside a session about itself, outside about any raider or agent
     Escalate(args::Escalate),
     /// Open escalations; `hd relic close ID` closes a resolved one

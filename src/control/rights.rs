@@ -121,7 +121,7 @@ fn allow(
         CallerRole::Raider(session) => ControlError::forbidden(format!(
             "a raider may act only on itself, and {op} acts on more ({session})"
         ))
-        .hint("allowed: done, handoff, wait, escalate, hook, rally and all verbs that only read"),
+        .hint("allowed: done, handoff, wait, escalate, hook, rally, drums and all verbs that only read"),
         CallerRole::Agent(session) => {
             ControlError::forbidden(format!("this agent has no right to {op} ({session})"))
                 .hint("ask a person to do it, or to raise `rights` of the agent in city.toml")

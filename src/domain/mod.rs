@@ -20,6 +20,7 @@ pub mod deps;
 pub mod dialog;
 pub mod diff;
 pub mod doctor;
+pub mod drum;
 pub mod escalation;
 pub mod event;
 pub mod facts;

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::domain::automation::{AutomationId, Mark, Run};
 use crate::domain::cause::Cause;
 pub use crate::domain::cv::CvEntry;
+use crate::domain::drum::{Drum, DrumHead, Mailbox, NewDrum, Waiting};
 use crate::domain::event::{Event, NewEvent};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId, RigName, SlotName};
 use crate::domain::merge::MergeRequest;
@@ -270,6 +271,27 @@ pub trait Txn {
     fn salvages(&mut self) -> Result<Vec<SalvageEntry>, StoreError>;
     /// Deletes the entry of a salvage; returns false when there is none.
     fn drop_salvage(&mut self, id: &str) -> Result<bool, StoreError>;
+
+    fn add_drum(&mut self, new: &NewDrum) -> Result<Drum, StoreError>;
+    fn drum(&mut self, id: u64) -> Result<Drum, StoreError>;
+    /// Overwrites the times of a drum.
+    fn put_drum(&mut self, drum: &DrumHead) -> Result<(), StoreError>;
+    /// Lists the first drums that wait in a mailbox, the oldest first.
+    fn waiting_drums(
+        &mut self,
+        mailbox: &Mailbox,
+        limit: usize,
+    ) -> Result<Vec<DrumHead>, StoreError>;
+    /// Lists the last acknowledged drums of a mailbox, the newest first.
+    fn acked_drums(&mut self, mailbox: &Mailbox, limit: usize)
+    -> Result<Vec<DrumHead>, StoreError>;
+    /// Counts the drums that wait in a mailbox, all and those of this sender.
+    fn count_drums(&mut self, mailbox: &Mailbox, sender: &str) -> Result<Waiting, StoreError>;
+    /// Deletes the acknowledged drums of a mailbox except for the newest; returns the number deleted.
+    fn trim_drums(&mut self, mailbox: &Mailbox, keep: u64) -> Result<usize, StoreError>;
+    /// Deletes at most `limit` drums that were acknowledged before that time, or that were sent before it to work that is
+    /// closed; returns their number.
+    fn prune_drums(&mut self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
 
     fn add_self_review(&mut self, round: &Round) -> Result<(), StoreError>;
     /// Lists the rounds of self-review of one incarnation of a raider on a relic, the first one first.

@@ -8,6 +8,7 @@ mod caller;
 mod cost;
 mod denials;
 mod doctor;
+mod drums;
 mod escalation;
 mod events;
 mod metrics;
@@ -190,6 +191,10 @@ async fn dispatch(
         Op::SalvageShow(args) => salvage::show(world, &args.id).await,
         Op::SalvageRestore(args) => salvage::restore(world, args).await,
         Op::SalvagePrune(args) => salvage::prune(world, asker().await, args).await,
+        #[rustfmt::skip]
+        op @ (Op::DrumsSend(_) | Op::DrumsInbox(_) | Op::DrumsRead(_) | Op::DrumsReply(_) | Op::DrumsAck(_)) => {
+            drums::dispatch(world, &caller, op).await
+        },
         Op::Escalate(args) => escalation::escalate(world, &caller, args).await,
         Op::Escalations(_) => escalation::list(world).await,
         Op::EscalationsAck(args) => escalation::ack(world, asker().await, &args.id).await,

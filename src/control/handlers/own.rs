@@ -1,14 +1,16 @@
 //! Verbs of a session about itself: `done`, `handoff`, `wait`, `rally`, `hook`. The caller is identified by its
 //! process, never by its arguments.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::caller::{own_hook, own_member};
-use super::to_json;
+use super::{drums, to_json};
 use crate::actors::conversation;
 use crate::actors::declared::parse_args;
 use crate::actors::mail::WitnessMsg;
-use crate::actors::mail::{ChildRef, RootMail};
+use crate::actors::mail::{ChildRef, ChildView, RootMail};
 use crate::actors::records::stalls;
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
@@ -18,6 +20,7 @@ use crate::control::protocol::args;
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::domain::cause::Cause;
+use crate::domain::drum::Mailbox;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::handoff::Progress;
 use crate::domain::ids::{ChildId, SessionId};
@@ -246,16 +249,13 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         let view = view.ok_or_else(|| {
             ControlError::not_found(format!("no raider or agent has session {session}"))
         })?;
-        let name = view.spec.id.to_string();
-        let hd = world.hd();
-        return Ok(json!({
-            "agent": name, "session": session, "draining": view.draining, "hd": hd,
-        }));
+        return rally_of_agent(world, &view).await;
     }
     let hook = own_hook(world, caller).await?;
     let (id, address) = (hook.relic.clone(), hook.raider.to_string());
     let own = hook.clone();
-    let (relic, note, reviews) = world
+    let hd = world.hd();
+    let (relic, note, reviews, drums) = world
         .store
         .run(move |txn| {
             let note = txn
@@ -267,7 +267,8 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
                     _ => None,
                 });
             let reviews = txn.self_reviews(&id, &own.raider, own.incarnation)?;
-            Ok((txn.relic(&id)?, note, reviews))
+            let drums = drums::rallied(txn, &[Mailbox::Work(id.clone())], &hd)?;
+            Ok((txn.relic(&id)?, note, reviews, drums))
         })
         .await?;
     let rig = world.city.rig(&hook.raider.rig);
@@ -292,9 +293,25 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         "raider": hook.raider, "incarnation": hook.incarnation, "rig": hook.raider.rig,
         "branch": hook.branch, "target": hook.target, "base": hook.base, "sandbox": sandbox,
         "task_file": world.tasks.task_file(&sandbox), "relic": to_json(&relic)?, "note": note,
-        "self_reviews": to_json(&reviews.iter().rev().take(RALLIED).rev().collect::<Vec<_>>())?, "self_reviews_left": left, "git": git, "done": hook.done.is_some(),
+        "self_reviews": to_json(&reviews.iter().rev().take(RALLIED).rev().collect::<Vec<_>>())?, "self_reviews_left": left, "git": git, "done": hook.done.is_some(), "drums": to_json(&drums)?,
         // The full path, because a shell may know another program as `hd`.
         "hd": world.hd(),
+    }))
+}
+
+/// `rally` of a standing agent.
+async fn rally_of_agent(world: &World, view: &ChildView) -> Result<Value, ControlError> {
+    let id = view.spec.id.clone();
+    let city = Arc::clone(&world.city);
+    let hd = world.hd();
+    let own = hd.clone();
+    let drums = world.store.run(move |txn| match &id {
+        ChildId::Agent(agent) => drums::rallied(txn, &drums::mailboxes_of(&city, agent), &own),
+        ChildId::Raider(_) => Ok(None),
+    });
+    Ok(json!({
+        "agent": view.spec.id.to_string(), "session": view.spec.session, "draining": view.draining, "hd": hd,
+        "drums": to_json(&drums.await?)?,
     }))
 }
 

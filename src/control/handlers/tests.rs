@@ -3,6 +3,7 @@
 mod callers;
 mod doctor;
 mod doctor_work;
+mod drums;
 mod fuzz;
 mod imports;
 mod parked;
