@@ -5,8 +5,8 @@
 //!                 look   call   own   work   operate
 //!   operator       ✓      ✓      ·      ✓       ✓       a person or program outside every session
 //!   raider         ✓      ✓      ✓      ·       ·       inside a raider's session: only as that raider
-//!   agent, read    ✓      ✓      ✓*     ·       ·       inside a standing agent's session (*: handoff; done ends a
-//!          work    ✓      ✓      ✓*     ✓       ·       drain), as `rights` of that agent says at this moment
+//!   agent, read    ✓      ✓      ✓*     ·       ·       inside a standing agent's session (*: handoff, hook,
+//!          work    ✓      ✓      ✓*     ✓       ·       done), as `rights` of that agent says at this moment
 //!          all     ✓      ✓      ✓*     ✓       ✓
 //!   errand, read   ✓      ·      ·      ·       ·       run by the supervisor on what agents wrote: gate, set-up
 //!           work   ✓      ✓      ·      ✓       ·       an automation that a rig's repository carries
@@ -201,7 +201,6 @@ mod tests {
             "metrics",
             "cost",
             "rally",
-            "hook",
             "relic.show",
             "relic.list",
             "relic.dep.list",
@@ -227,7 +226,10 @@ mod tests {
         ];
         assert_eq!(looks, expected);
         let own: Vec<_> = needing(&[Need::Own]).iter().map(|op| op.as_str()).collect();
-        assert_eq!(own, ["done", "handoff", "wait", "review", "hook-event"]);
+        assert_eq!(
+            own,
+            ["done", "handoff", "wait", "review", "hook-event", "hook"]
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod words;
 
 pub mod account;
 pub mod age;
+pub mod agent_hook;
 pub mod agents;
 pub mod asker;
 pub mod automation;

@@ -181,6 +181,8 @@ pub trait Txn {
     ) -> Result<Vec<Relic>, StoreError>;
     /// Lists the open tasks of this prefix whose dependencies are closed, by priority, then age.
     fn ready(&mut self, prefix: &str) -> Result<Vec<Relic>, StoreError>;
+    /// Returns the oldest open task whose dependencies are closed and that is assigned to this one.
+    fn ready_of(&mut self, assignee: &str) -> Result<Option<Relic>, StoreError>;
     /// Deletes wisps that were closed before that time, the oldest first, and returns them. A wisp that an open relic
     /// belongs to, or depends on, stays.
     fn collect_wisps(

@@ -98,6 +98,7 @@ impl Txn for SqliteTxn<'_> {
         task_counts() -> Vec<(String, RelicStatus, u64)> = relics::task_counts;
         chargeable(prefix: &str, label: Option<&str>, limit: usize) -> Vec<Relic> = ready::chargeable;
         ready(prefix: &str) -> Vec<Relic> = ready::ready;
+        ready_of(assignee: &str) -> Option<Relic> = ready::ready_of;
         collect_wisps(closed_before: Timestamp, limit: usize) -> Vec<RelicId> = retention::collect_wisps;
         incarnation(raider: &RaiderId) -> Incarnation = hooks::incarnation;
         next_incarnation(raider: &RaiderId) -> Incarnation = hooks::next_incarnation;

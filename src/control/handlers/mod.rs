@@ -21,6 +21,7 @@ mod relic;
 mod report;
 mod review;
 mod salvage;
+mod standing;
 mod status;
 mod terminal;
 mod work;

@@ -1,5 +1,6 @@
 //! Tests of an operator's requests, in a city of fakes under the paused clock.
 
+mod agent_hooks;
 mod callers;
 mod doctor;
 mod doctor_work;

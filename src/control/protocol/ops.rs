@@ -116,7 +116,7 @@ ops! {
     "review" => Review(Review), Own, Slow;
     "hook-event" => HookEvent(HookEvent), Own, Quick;
     "rally" => Rally(Nothing), Look, Quick;
-    "hook" => Hook(Nothing), Look, Quick;
+    "hook" => Hook(Nothing), Own, Quick;
     "relic.create" => RelicCreate(RelicCreate), Work, Quick;
     "relic.show" => RelicShow(RelicRef), Look, Quick;
     "relic.list" => RelicList(RelicList), Look, Quick;

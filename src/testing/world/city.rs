@@ -50,6 +50,7 @@ pub fn city() -> City {
             on: Notice::WORDS.iter().map(|(_, notice)| *notice).collect(),
             command: None,
             reraise: Some(4 * HOUR),
+            mail_to: Vec::new(),
         },
         harnesses: BTreeMap::from([(
             harness.clone(),

@@ -12,6 +12,7 @@ mod crash;
 mod dialogs;
 mod doctor;
 mod done;
+mod drums;
 mod earlier;
 mod escalations;
 mod finding;

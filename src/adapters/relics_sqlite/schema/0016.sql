@@ -16,3 +16,7 @@ CREATE TABLE drums (
 ) STRICT;
 
 CREATE INDEX drums_by_mailbox ON drums (mailbox, acked);
+
+-- Work that waits for its assignee, the oldest first.
+CREATE INDEX relics_assigned ON relics (assignee, created)
+    WHERE status = 'open' AND kind = 'task' AND assignee IS NOT NULL;

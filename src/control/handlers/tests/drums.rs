@@ -7,9 +7,12 @@ use crate::actors::mail::Charged;
 use crate::control::protocol::{ControlError, ErrorKind};
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
+use crate::domain::city::City;
 use crate::domain::city::{Pool, RestartType, Rights};
 use crate::domain::event::EventType;
-use crate::domain::ids::SessionId;
+use crate::domain::ids::{HarnessName, SessionId};
+use crate::domain::question::Pattern;
+use crate::ports::sessions::Input;
 use crate::testing::world::{Scenario, TestCity, agent};
 
 /// A process of each session.
@@ -340,4 +343,117 @@ async fn late_process_of_an_earlier_incarnation_has_no_drums() {
         .await
         .unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Forbidden);
+}
+
+/// Makes the harness show where it takes text, and what it asks.
+fn prompts(city: &mut City) {
+    for harness in city.harnesses.values_mut() {
+        harness.patterns.input = Pattern::new("^> ").into_iter().collect();
+        harness.patterns.asks = Pattern::new(r"\?").into_iter().collect();
+    }
+}
+
+async fn deliver(city: &TestCity, caller: &Caller, to: &str) -> Value {
+    let args = json!({ "to": to, "subject": "rm -rf /", "message": "are red", "deliver": true });
+    ask_as(city, caller.clone(), "drums.send", args)
+        .await
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn drum_is_told_to_a_session_whose_program_waits_for_text() {
+    let city = Scenario::new().with(prompts).start().await;
+    let charged = city.worker("a").await;
+    city.parts.sessions.show(&charged.session, Some("> "));
+    let sent = deliver(&city, &operator(), "Toast").await;
+    assert_eq!(
+        sent["delivery"],
+        json!({ "state": "delivered", "why": null })
+    );
+    assert!(sent["delivered"].is_string());
+    let hd = city.world.hd();
+    let text = format!("Drum 1 from operator has arrived: read it with `{hd} drums read 1`.");
+    assert_eq!(
+        city.parts.sessions.sent(&charged.session),
+        [Input::Submit(text)]
+    );
+    let told = city.events(EventType::DrumsDelivered).await;
+    assert_eq!(
+        (told.len(), told[0].subject.as_str()),
+        (1, "horde/raiders/Toast")
+    );
+    let toast = raider(&city, &charged);
+    assert_eq!(
+        rally(&city, &toast).await["waiting"],
+        1,
+        "it still waits to be read"
+    );
+    let args = json!({ "id": 1, "message": "read" });
+    ask_as(&city, toast, "drums.reply", args).await.unwrap();
+    let args = json!({ "id": 2, "message": "good", "deliver": true });
+    let reply = ask_as(&city, operator(), "drums.reply", args)
+        .await
+        .unwrap();
+    assert_eq!(reply["delivery"]["state"], "delivered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn drum_waits_where_typing_is_not_safe_and_the_answer_says_why() {
+    let scenario = Scenario::new().agent("plain", RestartType::Permanent);
+    let city = scenario.with(prompts).start().await;
+    let charged = city.worker("a").await;
+    let toast = raider(&city, &charged);
+    let sessions = &city.parts.sessions;
+    let show = |screen: &str| sessions.show(&charged.session, Some(screen));
+    let waits = async |to: &str, why: &str| {
+        let sent = deliver(&city, &operator(), to).await;
+        assert_eq!(sent["delivery"]["state"], "waits", "{to}: {why}");
+        let says = sent["delivery"]["why"].as_str().unwrap();
+        assert!(says.contains(why), "{to}: {says}");
+        assert_eq!(sent["delivered"], Value::Null);
+    };
+    show("Allow this command?\n> ");
+    waits("Toast", "Allow this command?").await;
+    show("compiling");
+    waits("Toast", "no input line").await;
+    show("> ");
+    sessions.set_attached(&charged.session, true);
+    waits("Toast", "a person is attached").await;
+    sessions.set_attached(&charged.session, false);
+    sessions.begin_line(&charged.session, Some(city.world.clock.now()));
+    waits("Toast", "begun a line").await;
+    waits("plain", "no harness drives").await;
+    waits("operator", "people are not told").await;
+    assert!(sessions.sent(&charged.session).is_empty());
+    assert!(sessions.sent(&city.session(&agent("plain"))).is_empty());
+    assert!(city.events(EventType::DrumsDelivered).await.is_empty());
+    assert_eq!(rally(&city, &toast).await["waiting"], 4);
+    city.nuke(&charged.raider, true).await.unwrap();
+    let reply = json!({ "id": 6, "message": "x" });
+    ask_as(&city, operator(), "drums.reply", reply)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn drum_to_a_pool_is_told_to_a_member_that_waits_for_text() {
+    let scenario = Scenario::new().agent("worker", RestartType::Permanent);
+    let city = scenario.with(prompts).with(|city| {
+        city.agents[0].harness = Some(HarnessName::new("script").unwrap());
+        city.agents[0].pool = Some(Pool {
+            min: 2,
+            max: 2,
+            check: None,
+            check_interval: std::time::Duration::from_secs(5),
+            drain_timeout: std::time::Duration::from_secs(20),
+        });
+    });
+    let city = city.start().await;
+    let [one, two] = [1, 2].map(|n| city.session(&agent(&format!("worker-{n}"))));
+    city.parts.sessions.show(&one, Some("compiling"));
+    city.parts.sessions.show(&two, Some("> "));
+    let sent = deliver(&city, &operator(), "worker").await;
+    assert_eq!(sent["delivery"]["state"], "delivered");
+    assert!(city.parts.sessions.sent(&one).is_empty());
+    assert_eq!(city.parts.sessions.sent(&two).len(), 1);
 }
