@@ -75,7 +75,7 @@ pub(super) enum Verb {
     /// Put a relic into the hands of a raider: slot, sandbox, hook, session, all or nothing
     #[command(visible_alias = "sling")]
     Charge(args::Charge),
-    /// From inside a session: the work is finished
+    /// From inside a session: the work on its hook is finished
     Done(args::Done),
     /// From inside a session: continue in a fresh one, with a note
     Handoff(args::Handoff),
@@ -94,7 +94,7 @@ pub(super) enum Verb {
     /// From inside a session: print its identity, its task and its progress
     #[command(visible_alias = "prime")]
     Rally,
-    /// From inside a session: the relic this raider is bound to
+    /// From inside a session: the relic on its hook; a standing agent takes the oldest ready one that is assigned to it
     Hook(Hook),
     /// Units of work
     #[command(subcommand)]
@@ -238,7 +238,7 @@ pub(super) struct Hook {
 /// Verbs of `hd hook`.
 #[derive(Debug, Subcommand)]
 pub(super) enum HookVerb {
-    /// The relic this raider is bound to
+    /// The relic on the hook of this session
     Show,
 }
 

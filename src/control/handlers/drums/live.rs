@@ -4,6 +4,7 @@
 use super::mailboxes_of;
 use crate::actors::accounts;
 use crate::actors::ask;
+use crate::actors::claims::ClaimKey;
 use crate::actors::mail::ChildView;
 use crate::actors::records::drums;
 use crate::actors::typing::{self, Typing};
@@ -99,6 +100,10 @@ async fn tell_one(world: &World, view: &ChildView, text: &str) -> Result<(), Str
         return Err(held.message);
     }
     let handle = &session.handle;
+    let prompt = ClaimKey::Prompt(handle.token.clone());
+    if world.claims.is_claimed(&prompt) {
+        return Err(format!("the first prompt of {id} is still to be typed"));
+    }
     match typing::may_type(world, harness, handle).await {
         Typing::Free => {}
         Typing::Attended => return Err(format!("a person is attached to {id}")),

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::ask_as;
+use crate::actors::claims::ClaimKey;
 use crate::actors::mail::Charged;
 use crate::control::protocol::{ControlError, ErrorKind};
 use crate::control::rights::CallerRole;
@@ -10,7 +11,7 @@ use crate::control::server::Caller;
 use crate::domain::city::City;
 use crate::domain::city::{Pool, RestartType, Rights};
 use crate::domain::event::EventType;
-use crate::domain::ids::{HarnessName, SessionId};
+use crate::domain::ids::{ChildId, HarnessName, SessionId};
 use crate::domain::question::Pattern;
 use crate::ports::sessions::Input;
 use crate::testing::world::{Scenario, TestCity, agent};
@@ -420,6 +421,11 @@ async fn drum_waits_where_typing_is_not_safe_and_the_answer_says_why() {
     sessions.set_attached(&charged.session, true);
     waits("Toast", "a person is attached").await;
     sessions.set_attached(&charged.session, false);
+    let id = ChildId::Raider(charged.raider.clone());
+    let handle = city.view(&id).await.unwrap().session.unwrap().handle;
+    let prompt = city.world.claims.claim(ClaimKey::Prompt(handle.token));
+    waits("Toast", "first prompt").await;
+    drop(prompt);
     sessions.begin_line(&charged.session, Some(city.world.clock.now()));
     waits("Toast", "begun a line").await;
     waits("plain", "no harness drives").await;
@@ -427,9 +433,9 @@ async fn drum_waits_where_typing_is_not_safe_and_the_answer_says_why() {
     assert!(sessions.sent(&charged.session).is_empty());
     assert!(sessions.sent(&city.session(&agent("plain"))).is_empty());
     assert!(city.events(EventType::DrumsDelivered).await.is_empty());
-    assert_eq!(rally(&city, &toast).await["waiting"], 4);
+    assert_eq!(rally(&city, &toast).await["waiting"], 5);
     city.nuke(&charged.raider, true).await.unwrap();
-    let reply = json!({ "id": 6, "message": "x" });
+    let reply = json!({ "id": 7, "message": "x" });
     ask_as(&city, operator(), "drums.reply", reply)
         .await
         .unwrap();
