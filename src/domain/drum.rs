@@ -108,14 +108,14 @@ pub struct NewDrum {
 pub struct DrumHead {
     /// Its number.
     pub id: u64,
-    /// Where it waits: `operator`, `agent/NAME` or `relic/ID`.
+    /// The mailbox that it waits in: `operator`, `agent/NAME` or `relic/ID`.
     #[schemars(with = "String")]
     pub mailbox: Mailbox,
     /// The sender, recognised by its process.
     pub from: String,
     /// The receiver's name when it was sent.
     pub to: String,
-    /// Where a reply goes; null for a sender that takes none.
+    /// The mailbox that a reply goes to; null for a sender that takes none.
     #[schemars(with = "Option<String>")]
     pub reply_to: Option<Mailbox>,
     /// The subject, in the sender's words.
@@ -147,7 +147,7 @@ pub struct Drum {
 pub struct Waiting {
     /// All that are not acknowledged.
     pub all: u64,
-    /// Those of one sender.
+    /// The part of them that one sender sent.
     pub of_sender: u64,
 }
 

@@ -117,7 +117,7 @@ pub fn freeze(
         provider,
     );
     let notify = reader.section("notify", "notify");
-    let notify = notify.and_then(|section| notify::notify(section, &agents));
+    let notify = notify.and_then(|section| self::notify::notify(section, &agents));
     let groups = groups::all(&mut reader, &agents);
     let automations = automations::all(&mut reader, context, files, &rigs, daemon.as_ref());
     reader.finish();

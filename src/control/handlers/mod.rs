@@ -193,12 +193,8 @@ async fn dispatch(
         Op::SalvageRestore(args) => salvage::restore(world, args).await,
         Op::SalvagePrune(args) => salvage::prune(world, asker().await, args).await,
         #[rustfmt::skip]
-        op @ (Op::DrumsSend(_) | Op::DrumsInbox(_) | Op::DrumsRead(_) | Op::DrumsReply(_) | Op::DrumsAck(_)) => {
-            drums::dispatch(world, &caller, op).await
-        },
-        Op::Escalate(args) => escalation::escalate(world, &caller, args).await,
-        Op::Escalations(_) => escalation::list(world).await,
-        Op::EscalationsAck(args) => escalation::ack(world, asker().await, &args.id).await,
+        op @ (Op::Escalate(_) | Op::Escalations(_) | Op::EscalationsAck(_) | Op::DrumsSend(_) | Op::DrumsInbox(_)
+        | Op::DrumsRead(_) | Op::DrumsReply(_) | Op::DrumsAck(_)) => of_messages(world, &caller, op).await,
         // Handled by `call` itself.
         Op::Events(_)
         | Op::RelicExport(_)
@@ -207,6 +203,17 @@ async fn dispatch(
         | Op::Ping(_)
         | Op::Status(_)
         | Op::Metrics(_) => Err(ControlError::internal("this operation is served elsewhere")),
+    }
+}
+
+/// Dispatches the operations on escalations and drums.
+async fn of_messages(world: &World, caller: &Caller, op: Op) -> Result<Value, ControlError> {
+    let asker = || caller::asker(world, caller);
+    match op {
+        Op::Escalate(args) => escalation::escalate(world, caller, args).await,
+        Op::Escalations(_) => escalation::list(world).await,
+        Op::EscalationsAck(args) => escalation::ack(world, asker().await, &args.id).await,
+        drums => drums::dispatch(world, caller, drums).await,
     }
 }
 

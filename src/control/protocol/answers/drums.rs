@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::domain::drum::{Drum, DrumHead};
 
-/// What became of a drum that was sent.
+/// The state of the delivery of a drum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryState {
@@ -50,7 +50,7 @@ pub struct Inbox {
 pub struct RalliedDrums {
     /// The number of drums that are not acknowledged.
     pub waiting: u64,
-    /// How to read them.
+    /// The commands that read and answer them.
     pub how: String,
     /// The first of them, unread ones before read ones, the oldest first.
     pub drums: Vec<RalliedDrum>,

@@ -4,7 +4,6 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::is_default;
-use super::read::not_blank;
 
 /// `drums.send`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
@@ -13,7 +12,7 @@ pub struct DrumsSend {
     /// The receiver: a raider (`Toast`, `horde/Toast`), an agent, a pool or a member of it, or `operator` for people
     pub to: String,
     /// The subject, in one line
-    #[arg(short, long, value_parser = not_blank)]
+    #[arg(short, long)]
     #[serde(alias = "s")]
     pub subject: String,
     /// The text; without it, or with `-`, it is read from standard input
@@ -60,7 +59,7 @@ pub struct DrumsReply {
     /// The number of the drum
     pub id: u64,
     /// Another subject than that of the drum
-    #[arg(short, long, value_parser = not_blank)]
+    #[arg(short, long)]
     #[serde(default, alias = "s", skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// The text; without it, or with `-`, it is read from standard input
