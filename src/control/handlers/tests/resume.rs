@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{PATROL, ask};
 use crate::actors::conversation;
 use crate::control::handlers::dispatch;
-use crate::control::protocol::{ControlError, ErrorKind, Op};
+use crate::control::protocol::{ControlError, Op};
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::control::snapshot::Published;
