@@ -1,6 +1,7 @@
 //! The command line of `hd`. Arguments that go over the wire are the protocol's own
 //! ([`crate::control::protocol::args`]), so that both ends and the help say the same.
 
+mod drums;
 mod harness;
 mod relic;
 
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub(super) use self::drums::DrumsVerb;
 pub(super) use self::harness::{HarnessSetup, HarnessTest, HarnessVerb};
 pub(super) use self::relic::{DepVerb, RelicEditing, RelicFile, RelicTo, RelicVerb};
 use crate::control::protocol::{Exit, args};
@@ -51,7 +53,7 @@ const FIRST_STEPS: &str = "First steps:
   hd run \"add a --json flag\"     give a raider something to do
   hd status --watch              see how it goes
 
-Inside a session: hd rally, hd hook, hd wait, hd handoff, hd escalate, hd done.";
+Inside a session: hd rally, hd hook, hd drums, hd wait, hd handoff, hd escalate, hd done.";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -73,7 +75,7 @@ pub(super) enum Verb {
     /// Put a relic into the hands of a raider: slot, sandbox, hook, session, all or nothing
     #[command(visible_alias = "sling")]
     Charge(args::Charge),
-    /// From inside a session: the work is finished
+    /// From inside a session: the work on its hook is finished
     Done(args::Done),
     /// From inside a session: continue in a fresh one, with a note
     Handoff(args::Handoff),
@@ -92,7 +94,7 @@ pub(super) enum Verb {
     /// From inside a session: print its identity, its task and its progress
     #[command(visible_alias = "prime")]
     Rally,
-    /// From inside a session: the relic this raider is bound to
+    /// From inside a session: the relic on its hook; a standing agent takes the oldest ready one that is assigned to it
     Hook(Hook),
     /// Units of work
     #[command(subcommand)]
@@ -135,6 +137,9 @@ pub(super) enum Verb {
     /// The saved contents of removed sandboxes
     #[command(subcommand)]
     Salvage(SalvageVerb),
+    /// Mail between raiders, agents and people
+    #[command(subcommand, visible_alias = "mail")]
+    Drums(DrumsVerb),
     /// Call a person, inside a session about itself, outside about any raider or agent
     Escalate(args::Escalate),
     /// Open escalations; `hd relic close ID` closes a resolved one
@@ -238,7 +243,7 @@ pub(super) struct Hook {
 /// Verbs of `hd hook`.
 #[derive(Debug, Subcommand)]
 pub(super) enum HookVerb {
-    /// The relic this raider is bound to
+    /// The relic on the hook of this session
     Show,
 }
 

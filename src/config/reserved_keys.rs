@@ -3,8 +3,6 @@
 
 /// The keys, by section.
 pub const RESERVED: &[(&str, &[&str])] = &[
-    // There is no mail yet.
-    ("notify", &["mail_to"]),
     ("automation", &["ritual", "rig", "pool"]),
     ("rigs.raiders", &["max_session"]),
     (

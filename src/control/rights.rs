@@ -5,8 +5,8 @@
 //!                 look   call   own   work   operate
 //!   operator       ✓      ✓      ·      ✓       ✓       a person or program outside every session
 //!   raider         ✓      ✓      ✓      ·       ·       inside a raider's session: only as that raider
-//!   agent, read    ✓      ✓      ✓*     ·       ·       inside a standing agent's session (*: handoff; done ends a
-//!          work    ✓      ✓      ✓*     ✓       ·       drain), as `rights` of that agent says at this moment
+//!   agent, read    ✓      ✓      ✓*     ·       ·       inside a standing agent's session (*: handoff, hook,
+//!          work    ✓      ✓      ✓*     ✓       ·       done), as `rights` of that agent says at this moment
 //!          all     ✓      ✓      ✓*     ✓       ✓
 //!   errand, read   ✓      ·      ·      ·       ·       run by the supervisor on what agents wrote: gate, set-up
 //!           work   ✓      ✓      ·      ✓       ·       an automation that a rig's repository carries
@@ -117,11 +117,11 @@ fn allow(
         CallerRole::Operator => ControlError::forbidden(format!(
             "{op} must be called from inside a session, and this process is not in one"
         ))
-        .hint("only a raider calls it; to act on a raider from outside see `hd raider --help`"),
+        .hint("only a session calls it; to act on a raider from outside see `hd raider --help`"),
         CallerRole::Raider(session) => ControlError::forbidden(format!(
             "a raider may act only on itself, and {op} acts on more ({session})"
         ))
-        .hint("allowed: done, handoff, wait, escalate, hook, rally and all verbs that only read"),
+        .hint("allowed: done, handoff, wait, escalate, hook, rally, drums and all verbs that only read"),
         CallerRole::Agent(session) => {
             ControlError::forbidden(format!("this agent has no right to {op} ({session})"))
                 .hint("ask a person to do it, or to raise `rights` of the agent in city.toml")
@@ -201,7 +201,6 @@ mod tests {
             "metrics",
             "cost",
             "rally",
-            "hook",
             "relic.show",
             "relic.list",
             "relic.dep.list",
@@ -228,7 +227,10 @@ mod tests {
         ];
         assert_eq!(looks, expected);
         let own: Vec<_> = needing(&[Need::Own]).iter().map(|op| op.as_str()).collect();
-        assert_eq!(own, ["done", "handoff", "wait", "review", "hook-event"]);
+        assert_eq!(
+            own,
+            ["done", "handoff", "wait", "review", "hook-event", "hook"]
+        );
     }
 
     #[test]

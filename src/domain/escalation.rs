@@ -13,7 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::ids::Incarnation;
+use super::ids::{AgentName, Incarnation};
 use super::message::{Escalation, Severity};
 use super::problem::Problem;
 use super::relic::RelicStatus;
@@ -44,6 +44,18 @@ pub struct EscalationState {
     pub sandbox: Option<Incarnation>,
     /// Status of its relic when it was raised.
     pub relic: Option<RelicStatus>,
+    /// The agents that have mail about it as it was last told, and that time.
+    #[serde(default)]
+    pub mailed: Option<Mailed>,
+}
+
+/// The mail about an escalation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mailed {
+    /// The time of the report that was mailed, as [`EscalationState::told`] had it.
+    pub told: Timestamp,
+    /// The agents that it was mailed to.
+    pub to: Vec<AgentName>,
 }
 
 impl EscalationState {
@@ -56,7 +68,32 @@ impl EscalationState {
             acked: false,
             sandbox: None,
             relic: None,
+            mailed: None,
         }
+    }
+
+    /// Returns the agents of these that have no mail yet about the escalation as it was last told. None of an acknowledged
+    /// one: a person knows it.
+    #[must_use]
+    pub fn unmailed(&self, to: &[AgentName]) -> Vec<AgentName> {
+        let done = self
+            .mailed
+            .as_ref()
+            .filter(|mailed| mailed.told == self.told);
+        let has = |agent: &&AgentName| done.is_some_and(|mailed| mailed.to.contains(agent));
+        match self.acked {
+            true => Vec::new(),
+            false => to.iter().filter(|agent| !has(agent)).cloned().collect(),
+        }
+    }
+
+    /// Notes that an agent has mail about the escalation as it was last told.
+    pub fn mailed_to(&mut self, agent: AgentName) {
+        let told = self.told;
+        let mailed = self.mailed.take().filter(|mailed| mailed.told == told);
+        let mut to = mailed.map_or_else(Vec::new, |mailed| mailed.to);
+        to.push(agent);
+        self.mailed = Some(Mailed { told, to });
     }
 
     /// Returns the time until it is raised again, where `age` is the time since people were told; none when a person

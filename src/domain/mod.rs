@@ -6,6 +6,7 @@ mod words;
 
 pub mod account;
 pub mod age;
+pub mod agent_hook;
 pub mod agents;
 pub mod asker;
 pub mod automation;
@@ -20,6 +21,7 @@ pub mod deps;
 pub mod dialog;
 pub mod diff;
 pub mod doctor;
+pub mod drum;
 pub mod escalation;
 pub mod event;
 pub mod facts;

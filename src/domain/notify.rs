@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::event::Event;
+use super::ids::AgentName;
 
 /// The maximum number of notices that wait for a slow command. Beyond it the oldest are dropped, but no critical
 /// notice.
@@ -20,6 +21,8 @@ pub struct NotifyPolicy {
     pub command: Option<String>,
     /// The time without acknowledgement after which an escalation is raised again.
     pub reraise: Option<Duration>,
+    /// The agents and pools that get a drum about each escalation.
+    pub mail_to: Vec<AgentName>,
 }
 
 /// A kind of notice.
@@ -184,6 +187,7 @@ mod tests {
             on: vec![Notice::Escalation],
             command: None,
             reraise: None,
+            mail_to: Vec::new(),
         };
         assert!(!policy.tells("escalation.raised"));
         policy.command = Some("true".into());

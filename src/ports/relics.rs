@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::domain::automation::{AutomationId, Mark, Run};
 use crate::domain::cause::Cause;
 pub use crate::domain::cv::CvEntry;
+use crate::domain::drum::{Drum, DrumHead, Mailbox, NewDrum, Waiting};
 use crate::domain::event::{Event, NewEvent};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId, RigName, SlotName};
 use crate::domain::merge::MergeRequest;
@@ -180,6 +181,8 @@ pub trait Txn {
     ) -> Result<Vec<Relic>, StoreError>;
     /// Lists the open tasks of this prefix whose dependencies are closed, by priority, then age.
     fn ready(&mut self, prefix: &str) -> Result<Vec<Relic>, StoreError>;
+    /// Returns the oldest open task whose dependencies are closed and that is assigned to this one.
+    fn ready_of(&mut self, assignee: &str) -> Result<Option<Relic>, StoreError>;
     /// Deletes wisps that were closed before that time, the oldest first, and returns them. A wisp that an open relic
     /// belongs to, or depends on, stays.
     fn collect_wisps(
@@ -270,6 +273,27 @@ pub trait Txn {
     fn salvages(&mut self) -> Result<Vec<SalvageEntry>, StoreError>;
     /// Deletes the entry of a salvage; returns false when there is none.
     fn drop_salvage(&mut self, id: &str) -> Result<bool, StoreError>;
+
+    fn add_drum(&mut self, new: &NewDrum) -> Result<Drum, StoreError>;
+    fn drum(&mut self, id: u64) -> Result<Drum, StoreError>;
+    /// Overwrites the times of a drum.
+    fn put_drum(&mut self, drum: &DrumHead) -> Result<(), StoreError>;
+    /// Lists the first drums that wait in a mailbox, the oldest first.
+    fn waiting_drums(
+        &mut self,
+        mailbox: &Mailbox,
+        limit: usize,
+    ) -> Result<Vec<DrumHead>, StoreError>;
+    /// Lists the last acknowledged drums of a mailbox, the newest first.
+    fn acked_drums(&mut self, mailbox: &Mailbox, limit: usize)
+    -> Result<Vec<DrumHead>, StoreError>;
+    /// Counts the drums that wait in a mailbox, all and those of this sender.
+    fn count_drums(&mut self, mailbox: &Mailbox, sender: &str) -> Result<Waiting, StoreError>;
+    /// Deletes the acknowledged drums of a mailbox except for the newest; returns the number deleted.
+    fn trim_drums(&mut self, mailbox: &Mailbox, keep: u64) -> Result<usize, StoreError>;
+    /// Deletes at most `limit` drums that were acknowledged before that time, or that were sent before it to work that is
+    /// closed; returns their number.
+    fn prune_drums(&mut self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
 
     fn add_self_review(&mut self, round: &Round) -> Result<(), StoreError>;
     /// Lists the rounds of self-review of one incarnation of a raider on a relic, the first one first.

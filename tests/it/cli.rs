@@ -142,7 +142,7 @@ fn words_of_the_command_line_are_keys_of_the_request() {
     let session = SessionId::new("gt-horde-Toast").unwrap();
     for (line, op, args) in asks() {
         let who = match op {
-            "done" | "handoff" | "wait" => CallerRole::Raider(session.clone()),
+            "done" | "handoff" | "wait" | "hook" => CallerRole::Raider(session.clone()),
             _ => CallerRole::Operator,
         };
         *city.fake.0.who.lock().unwrap() = who;

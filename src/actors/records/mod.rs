@@ -1,6 +1,8 @@
 //! Records that several actors read and write: functions on a transaction that wait for nothing.
 
+pub mod agent_hooks;
 pub mod automations;
+pub mod drums;
 pub mod escalations;
 pub(in crate::actors) mod facts;
 pub mod failures;

@@ -26,7 +26,7 @@ use super::super::world::World;
 use super::super::{accounts, ask, effects, usage};
 use super::{claimed, pack, step, unpack};
 use crate::actors::mail::raider_spec;
-use crate::actors::records::quarantine;
+use crate::actors::records::{agent_hooks, quarantine};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
@@ -282,6 +282,11 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<Relic, S
             _ => String::new(),
         };
         return conflict(format!("{id} is on the hook of {who}{helps}"));
+    }
+    if let Some(agent) = agent_hooks::holder(txn, &relic)? {
+        return conflict(format!(
+            "{id} is on the hook of {agent}; `hd relic edit {id} --assignee ''` takes it off"
+        ));
     }
     check_deps(txn, &relic)?;
     Ok(relic)

@@ -113,9 +113,9 @@ impl Shaman {
 
 /// Processes the inbox and the open escalations, and returns when the next look is due.
 async fn run_look(world: &Arc<World>) -> Option<Timestamp> {
-    let (own, reraise) = (Arc::clone(world), world.city.notify.reraise);
+    let (own, notify) = (Arc::clone(world), world.city.notify.clone());
     let age = move |key: &str, stamp| own.age(key, stamp);
-    let looked = world.store.run(move |txn| reraise::run(txn, reraise, &age));
+    let looked = world.store.run(move |txn| reraise::run(txn, &notify, &age));
     or_warn!(
         unkillable::close_ended(world).await,
         "the sessions that could not be ended cannot be checked; their escalations stay open"

@@ -1,5 +1,6 @@
 //! Escalations from their being raised to their end, under the paused clock.
 
+mod mail;
 mod reworded;
 
 use crate::actors::records::escalations::{self, Ends};

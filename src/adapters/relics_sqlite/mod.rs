@@ -10,6 +10,7 @@
 mod automations;
 mod cv;
 mod deaths;
+mod drums;
 mod hooks;
 mod journal;
 mod kv;

@@ -1,7 +1,7 @@
 //! Selects the work that is ready, and of it the work that may be charged without a request. Each look of a witness
 //! queries the latter, and a look follows each new relic, so its cost must not grow with the number of relics.
 
-use rusqlite::{Connection, ToSql};
+use rusqlite::{Connection, OptionalExtension, ToSql};
 
 use super::relics::{COLUMNS, read};
 use crate::domain::relic::Relic;
@@ -33,6 +33,21 @@ pub(super) fn ready(conn: &Connection, prefix: &str) -> Result<Vec<Relic>, Store
     ))?;
     let rows = select.query_map([prefix], read)?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Returns the oldest open task whose dependencies are closed and that is assigned to this one.
+pub(super) fn ready_of(conn: &Connection, assignee: &str) -> Result<Option<Relic>, StoreError> {
+    let found = conn
+        .prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM relics r
+             WHERE r.status = 'open' AND r.kind = 'task' AND r.assignee = ?
+               AND NOT EXISTS (SELECT 1 FROM relic_deps d JOIN relics n ON n.id = d.dep
+                               WHERE d.relic = r.id AND n.status <> 'closed')
+             ORDER BY r.created, r.number, r.step, r.id LIMIT 1"
+        ))?
+        .query_row([assignee], read)
+        .optional()?;
+    Ok(found)
 }
 
 /// Returns the first relics that may be charged without a request.

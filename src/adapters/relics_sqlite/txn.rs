@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::domain::automation::{AutomationId, Mark, Run};
 use crate::domain::cause::Cause;
 use crate::domain::cv::CvEntry;
+use crate::domain::drum::{Drum, DrumHead, Mailbox, NewDrum, Waiting};
 use crate::domain::event::{Event, NewEvent};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId, RigName};
 use crate::domain::merge::MergeRequest;
@@ -20,8 +21,8 @@ use crate::domain::usage::ledger::{Row, Source};
 use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, SalvageEntry, StoreError, Txn};
 
 use super::{
-    automations, cv, deaths, hooks, journal, kv, merge_requests, messages, raiders, ready, relics,
-    retention, sagas, salvage, self_reviews, usage,
+    automations, cv, deaths, drums, hooks, journal, kv, merge_requests, messages, raiders, ready,
+    relics, retention, sagas, salvage, self_reviews, usage,
 };
 
 /// A job's transaction: the connection inside the job's savepoint.
@@ -97,6 +98,7 @@ impl Txn for SqliteTxn<'_> {
         task_counts() -> Vec<(String, RelicStatus, u64)> = relics::task_counts;
         chargeable(prefix: &str, label: Option<&str>, limit: usize) -> Vec<Relic> = ready::chargeable;
         ready(prefix: &str) -> Vec<Relic> = ready::ready;
+        ready_of(assignee: &str) -> Option<Relic> = ready::ready_of;
         collect_wisps(closed_before: Timestamp, limit: usize) -> Vec<RelicId> = retention::collect_wisps;
         incarnation(raider: &RaiderId) -> Incarnation = hooks::incarnation;
         next_incarnation(raider: &RaiderId) -> Incarnation = hooks::next_incarnation;
@@ -126,6 +128,13 @@ impl Txn for SqliteTxn<'_> {
         put_salvage(entry: &SalvageEntry) -> () = salvage::put;
         salvages() -> Vec<SalvageEntry> = salvage::list;
         drop_salvage(id: &str) -> bool = salvage::drop;
+        drum(id: u64) -> Drum = drums::get;
+        put_drum(drum: &DrumHead) -> () = drums::put;
+        waiting_drums(mailbox: &Mailbox, limit: usize) -> Vec<DrumHead> = drums::waiting;
+        acked_drums(mailbox: &Mailbox, limit: usize) -> Vec<DrumHead> = drums::acked;
+        count_drums(mailbox: &Mailbox, sender: &str) -> Waiting = drums::count;
+        trim_drums(mailbox: &Mailbox, keep: u64) -> usize = drums::trim;
+        prune_drums(before: Timestamp, limit: usize) -> usize = drums::prune;
         add_self_review(round: &Round) -> () = self_reviews::add;
         self_reviews(relic: &RelicId, raider: &RaiderId, incarnation: Incarnation) -> Vec<Round> = self_reviews::list;
         append_cv(name: &str, kind: &str, data: &Value) -> CvEntry = cv::append;
@@ -152,6 +161,7 @@ impl Txn for SqliteTxn<'_> {
 
     operations! { txn => txn;
         create_relic(new: &NewRelic) -> Relic = relics::create;
+        add_drum(new: &NewDrum) -> Drum = drums::add;
         create_relic_as(id: &RelicId, new: &NewRelic) -> Relic = relics::create_as;
         open_saga(kind: SagaKind, rig: &RigName, subject: &str, step: &str, data: &Value) -> Saga = sagas::open;
         step_saga(id: u64, step: &str, data: &Value) -> () = sagas::step;

@@ -8,6 +8,7 @@ mod demo;
 mod diff;
 mod doctor;
 mod done;
+mod drums;
 mod escalation;
 mod harness;
 mod help;
@@ -69,6 +70,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Events(args) => context.follow(&Op::Events(args), event::event),
         Verb::Why(args) => context.show(&Op::Why(args), event::why),
         Verb::Salvage(verb) => salvage(verb, context),
+        Verb::Drums(verb) => drums::run(verb, context),
         Verb::Escalate(args) => escalation::escalate(args, context),
         Verb::Escalations(args) => escalation::escalations(args.verb, context),
         Verb::Config(verb) => config::run(&verb, context),

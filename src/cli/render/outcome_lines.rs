@@ -256,7 +256,7 @@ pub(in crate::cli) fn done(told: &Value, style: Style) -> String {
         return format!("it is saved in {}", at(told, "/outbox"));
     }
     if told.get("state").is_some() {
-        return child(told, style);
+        return of_agent(told, style);
     }
     let declared = match told.get("already") == Some(&Value::Bool(true)) {
         true => "is already declared",
@@ -268,6 +268,17 @@ pub(in crate::cli) fn done(told: &Value, style: Style) -> String {
         at(told, "/exit"),
         at(told, "/branch")
     )
+}
+
+/// Tells what `done` of a standing agent made of its relic, and that it leaves its pool.
+fn of_agent(told: &Value, style: Style) -> String {
+    let relic = match at(told, "/relic").as_str() {
+        "-" => None,
+        relic => Some(format!("{relic} is {}", at(told, "/status"))),
+    };
+    let leaves = (at(told, "/state") != "-").then(|| child(told, style));
+    let parts: Vec<_> = [relic, leaves].into_iter().flatten().collect();
+    parts.join("; ")
 }
 
 /// Tells that a session makes room for a fresh one.

@@ -42,6 +42,17 @@ fn status_shows_spent_budgets_and_the_choices_of_a_question() {
 }
 
 #[test]
+fn status_counts_the_drums_that_wait_for_people() {
+    let now = "2026-01-31T12:00:00Z".parse().unwrap();
+    let mut city = city();
+    assert!(!status::at_time(&city, PLAIN, now).contains("drum"));
+    city["drums"] = json!(2);
+    let screen = status::at_time(&city, PLAIN, now);
+    let head = screen.lines().next().unwrap();
+    assert!(head.contains("2 drums (hd drums inbox)"), "{head}");
+}
+
+#[test]
 fn cost_is_a_table_with_a_total_and_says_what_is_not_priced() {
     let usage = |key: &str, input: u64, usd: Value, unpriced: u64| {
         json!({"key": key, "input": input, "output": 20_500, "cache_read": 1_234_567, "cache_write": 0,

@@ -121,6 +121,11 @@ fn head(result: &Value, style: Style) -> String {
         let text = format!("{} (hd escalations)", plural(escalations, "escalation"));
         parts.push(style.paint(Tone::Waits, &text));
     }
+    let drums = usize::try_from(count(result, "/drums")).unwrap_or(usize::MAX);
+    if drums > 0 {
+        let text = format!("{} (hd drums inbox)", plural(drums, "drum"));
+        parts.push(style.paint(Tone::Waits, &text));
+    }
     parts.join("  ")
 }
 

@@ -87,7 +87,8 @@ fn check_order<'a>(
     }
 }
 
-fn known<'a>(
+/// Returns the agent of this name; reports a name that no agent has.
+pub fn known<'a>(
     wanted: &AgentName,
     place: &SourceSpan,
     agents: &'a [ReadAgent],

@@ -105,9 +105,6 @@ pub fn freeze(
     let retention = reader
         .section("retention", "retention")
         .and_then(daemon::retention);
-    let notify = reader
-        .section("notify", "notify")
-        .and_then(self::notify::notify);
     let harnesses = harness::all(&mut reader, context);
     let rigs = rigs::all(&mut reader, context, &harnesses);
     let provider = session.as_ref().map(|session| session.provider);
@@ -119,6 +116,8 @@ pub fn freeze(
         daemon.as_ref(),
         provider,
     );
+    let notify = reader.section("notify", "notify");
+    let notify = notify.and_then(|section| self::notify::notify(section, &agents));
     let groups = groups::all(&mut reader, &agents);
     let automations = automations::all(&mut reader, context, files, &rigs, daemon.as_ref());
     reader.finish();

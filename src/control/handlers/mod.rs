@@ -9,6 +9,7 @@ mod cost;
 mod denials;
 mod diff;
 mod doctor;
+mod drums;
 mod escalation;
 mod events;
 mod metrics;
@@ -21,6 +22,7 @@ mod relic;
 mod report;
 mod review;
 mod salvage;
+mod standing;
 mod status;
 mod terminal;
 mod work;
@@ -192,9 +194,9 @@ async fn dispatch(
         Op::SalvageShow(args) => salvage::show(world, &args.id).await,
         Op::SalvageRestore(args) => salvage::restore(world, args).await,
         Op::SalvagePrune(args) => salvage::prune(world, asker().await, args).await,
-        Op::Escalate(args) => escalation::escalate(world, &caller, args).await,
-        Op::Escalations(_) => escalation::list(world).await,
-        Op::EscalationsAck(args) => escalation::ack(world, asker().await, &args.id).await,
+        #[rustfmt::skip]
+        op @ (Op::Escalate(_) | Op::Escalations(_) | Op::EscalationsAck(_) | Op::DrumsSend(_) | Op::DrumsInbox(_)
+        | Op::DrumsRead(_) | Op::DrumsReply(_) | Op::DrumsAck(_)) => of_messages(world, &caller, op).await,
         // Handled by `call` itself.
         Op::Events(_)
         | Op::RelicExport(_)
@@ -203,6 +205,17 @@ async fn dispatch(
         | Op::Ping(_)
         | Op::Status(_)
         | Op::Metrics(_) => Err(ControlError::internal("this operation is served elsewhere")),
+    }
+}
+
+/// Dispatches the operations on escalations and drums.
+async fn of_messages(world: &World, caller: &Caller, op: Op) -> Result<Value, ControlError> {
+    let asker = || caller::asker(world, caller);
+    match op {
+        Op::Escalate(args) => escalation::escalate(world, caller, args).await,
+        Op::Escalations(_) => escalation::list(world).await,
+        Op::EscalationsAck(args) => escalation::ack(world, asker().await, &args.id).await,
+        drums => drums::dispatch(world, caller, drums).await,
     }
 }
 

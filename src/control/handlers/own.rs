@@ -4,11 +4,11 @@
 use serde_json::{Value, json};
 
 use super::caller::{own_hook, own_member};
-use super::to_json;
+use super::{drums, standing, to_json};
 use crate::actors::conversation;
 use crate::actors::declared::parse_args;
+use crate::actors::mail::ChildRef;
 use crate::actors::mail::WitnessMsg;
-use crate::actors::mail::{ChildRef, RootMail};
 use crate::actors::records::stalls;
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
@@ -18,6 +18,7 @@ use crate::control::protocol::args;
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::domain::cause::Cause;
+use crate::domain::drum::Mailbox;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::handoff::Progress;
 use crate::domain::ids::{ChildId, SessionId};
@@ -41,7 +42,7 @@ pub(super) async fn done(
     args: &args::Done,
 ) -> Result<Value, ControlError> {
     if let CallerRole::Agent(session) = &caller.who {
-        return drained(world, caller, session).await;
+        return standing::done(world, caller, session, args).await;
     }
     let hook = own_hook(world, caller).await?;
     let mut request = parse_args(hook.raider.clone(), &to_json(args)?, world.clock.now())?;
@@ -54,27 +55,6 @@ pub(super) async fn done(
     )
     .await?;
     to_json(&answer?)
-}
-
-/// Handles `done` of a draining pool member: the member ends before its drain timeout.
-async fn drained(
-    world: &World,
-    caller: &Caller,
-    session: &SessionId,
-) -> Result<Value, ControlError> {
-    own_member(world, caller).await?;
-    let views = ask::views(world).await?;
-    let view = views.into_iter().find(|view| view.spec.session == *session);
-    let id = view.filter(|view| view.draining).map(|view| view.spec.id);
-    let id = id.ok_or_else(|| {
-        let hint = "`hd done` is for raiders, and for pool members that were asked to leave";
-        ControlError::conflict("this agent was not asked to leave its pool").hint(hint)
-    })?;
-    let name = id.to_string();
-    world
-        .directory
-        .tell_root(RootMail::DrainDue { id, drain: None });
-    Ok(json!({ "name": name, "state": "draining" }))
 }
 
 /// `handoff`: a note for the successor, then a fresh session on the same sandbox.
@@ -92,12 +72,6 @@ pub(super) async fn handoff(
     let id = view.spec.id.clone();
     let mut meant = ChildRef::any(id.clone(), session.clone());
     let mut progress = None;
-    if !matches!(id, ChildId::Raider(_)) && args.message.as_ref().is_some_and(|it| !it.is_empty()) {
-        let hint = "write the note into a file and hand off without `-m`: the next session starts \
-        with its configured prompt";
-        let why = "the note of a standing agent is not passed to its next session";
-        return Err(ControlError::conflict(why).hint(hint));
-    }
     if let ChildId::Raider(_) = &id {
         let hook = own_hook(world, caller).await?;
         if hook.done.is_some() {
@@ -131,8 +105,11 @@ pub(super) async fn handoff(
             })
             .await?;
     }
+    if let ChildId::Agent(agent) = &id {
+        standing::leave_note(world, agent, args.message.clone(), args.resume).await?;
+    }
     if !args.resume {
-        // A raider's note tells so, too; an agent has no note.
+        // A raider's note tells so, too.
         afresh(world, &session).await?;
     }
     ask::hand_off(world, meant, progress).await?;
@@ -229,8 +206,11 @@ pub(super) async fn wait(
     Ok(answer)
 }
 
-/// `hook`: the relic that the raider is bound to.
+/// `hook`: the relic that the raider is bound to, or that the standing agent takes.
 pub(super) async fn hook(world: &World, caller: &Caller) -> Result<Value, ControlError> {
+    if let CallerRole::Agent(session) = &caller.who {
+        return standing::hook(world, caller, session).await;
+    }
     let hook = own_hook(world, caller).await?;
     let id = hook.relic.clone();
     let relic = world.store.run(move |txn| txn.relic(&id)).await?;
@@ -240,22 +220,13 @@ pub(super) async fn hook(world: &World, caller: &Caller) -> Result<Value, Contro
 /// `rally`: what am I, what is my work, where was I.
 pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, ControlError> {
     if let CallerRole::Agent(session) = &caller.who {
-        own_member(world, caller).await?;
-        let views = ask::views(world).await?;
-        let view = views.into_iter().find(|view| view.spec.session == *session);
-        let view = view.ok_or_else(|| {
-            ControlError::not_found(format!("no raider or agent has session {session}"))
-        })?;
-        let name = view.spec.id.to_string();
-        let hd = world.hd();
-        return Ok(json!({
-            "agent": name, "session": session, "draining": view.draining, "hd": hd,
-        }));
+        return standing::rally(world, caller, session).await;
     }
     let hook = own_hook(world, caller).await?;
     let (id, address) = (hook.relic.clone(), hook.raider.to_string());
     let own = hook.clone();
-    let (relic, note, reviews) = world
+    let hd = world.hd();
+    let (relic, note, reviews, drums) = world
         .store
         .run(move |txn| {
             let note = txn
@@ -267,7 +238,8 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
                     _ => None,
                 });
             let reviews = txn.self_reviews(&id, &own.raider, own.incarnation)?;
-            Ok((txn.relic(&id)?, note, reviews))
+            let drums = drums::rallied(txn, &[Mailbox::Work(id.clone())], &hd)?;
+            Ok((txn.relic(&id)?, note, reviews, drums))
         })
         .await?;
     let rig = world.city.rig(&hook.raider.rig);
@@ -292,7 +264,7 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         "raider": hook.raider, "incarnation": hook.incarnation, "rig": hook.raider.rig,
         "branch": hook.branch, "target": hook.target, "base": hook.base, "sandbox": sandbox,
         "task_file": world.tasks.task_file(&sandbox), "relic": to_json(&relic)?, "note": note,
-        "self_reviews": to_json(&reviews.iter().rev().take(RALLIED).rev().collect::<Vec<_>>())?, "self_reviews_left": left, "git": git, "done": hook.done.is_some(),
+        "self_reviews": to_json(&reviews.iter().rev().take(RALLIED).rev().collect::<Vec<_>>())?, "self_reviews_left": left, "git": git, "done": hook.done.is_some(), "drums": to_json(&drums)?,
         // The full path, because a shell may know another program as `hd`.
         "hd": world.hd(),
     }))

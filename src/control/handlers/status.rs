@@ -97,6 +97,7 @@ pub(super) fn of(world: &World, snapshot: &Snapshot, started: Duration) -> Statu
         budgets: budgets(snapshot),
         automations: auto::rows(world, &snapshot.automations),
         escalations: records.escalations,
+        drums: records.drums,
         usage: Today {
             today: (&records.usage.sum()).into(),
         },

@@ -1,8 +1,10 @@
 //! Tests of an operator's requests, in a city of fakes under the paused clock.
 
+mod agent_hooks;
 mod callers;
 mod doctor;
 mod doctor_work;
+mod drums;
 mod fuzz;
 mod imports;
 mod parked;

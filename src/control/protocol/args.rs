@@ -5,6 +5,7 @@
 //! an invalid name does not exist either.
 
 mod cost;
+mod drums;
 mod read;
 mod relic;
 mod session;
@@ -14,6 +15,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 pub use self::cost::Cost;
+pub use self::drums::{DrumRef, DrumsInbox, DrumsReply, DrumsSend};
 use self::read::{ids, tasks, text_or_number, word};
 pub use self::relic::{
     RelicCancel, RelicClose, RelicCreate, RelicDep, RelicEdit, RelicImport, RelicList, RelicReady,

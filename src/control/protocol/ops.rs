@@ -16,7 +16,8 @@ use super::errors::{ControlError, unknown};
 pub enum Need {
     /// Read only.
     Look,
-    /// Escalate to a person: a session or errand about itself, an operator about any subject.
+    /// Escalate to a person, or use drums: a session or errand about itself and in its own name, an operator about any
+    /// subject.
     Call,
     /// Act on the caller's own session.
     Own,
@@ -115,7 +116,7 @@ ops! {
     "review" => Review(Review), Own, Slow;
     "hook-event" => HookEvent(HookEvent), Own, Quick;
     "rally" => Rally(Nothing), Look, Quick;
-    "hook" => Hook(Nothing), Look, Quick;
+    "hook" => Hook(Nothing), Own, Quick;
     "relic.create" => RelicCreate(RelicCreate), Work, Quick;
     "relic.show" => RelicShow(RelicRef), Look, Quick;
     "relic.list" => RelicList(RelicList), Look, Quick;
@@ -170,6 +171,11 @@ ops! {
     "escalate" => Escalate(Escalate), Call, Quick;
     "escalations" => Escalations(Nothing), Look, Quick;
     "escalations.ack" => EscalationsAck(EscalationRef), Operate, Quick;
+    "drums.send" => DrumsSend(DrumsSend), Call, Slow;
+    "drums.inbox" => DrumsInbox(DrumsInbox), Call, Quick;
+    "drums.read" => DrumsRead(DrumRef), Call, Quick;
+    "drums.reply" => DrumsReply(DrumsReply), Call, Slow;
+    "drums.ack" => DrumsAck(DrumRef), Call, Quick;
     "config.show" => ConfigShow(Nothing), Look, Quick;
     "doctor" => Doctor(Doctor), Look, Quick;
 }
@@ -193,16 +199,17 @@ pub fn no_such_transition(verb: &str) -> ControlError {
 impl FromStr for OpName {
     type Err = ControlError;
 
-    /// Parses a name or its alias (`sling`, `prime`, `cancel`, `polecat.*`).
+    /// Parses a name or its alias (`sling`, `prime`, `cancel`, `polecat.*`, `mail.*`).
     fn from_str(text: &str) -> Result<Self, ControlError> {
         let renamed = match text {
             "sling" => "charge".to_owned(),
             "prime" => "rally".to_owned(),
             "hook.show" => "hook".to_owned(),
             "cancel" => "relic.cancel".to_owned(),
-            _ => text
-                .strip_prefix("polecat.")
-                .map_or_else(|| text.to_owned(), |verb| format!("raider.{verb}")),
+            _ => [("polecat.", "raider."), ("mail.", "drums.")]
+                .iter()
+                .find_map(|(old, new)| Some(format!("{new}{}", text.strip_prefix(old)?)))
+                .unwrap_or_else(|| text.to_owned()),
         };
         if let Some(verb @ ("done" | "reset")) = renamed.strip_prefix("raider.") {
             return Err(no_such_transition(verb));

@@ -9,6 +9,7 @@ use crate::actors::records::stalls;
 use crate::actors::usage;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
+use crate::domain::drum::Mailbox;
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::merge::MergeRequest;
 use crate::domain::phase::Phase;
@@ -26,6 +27,8 @@ pub(in crate::control) struct Records {
     /// The number of tasks by prefix and status.
     pub(in crate::control) relics: BTreeMap<(String, RelicStatus), u64>,
     pub(in crate::control) escalations: usize,
+    /// The number of drums to people that are not acknowledged.
+    pub(in crate::control) drums: u64,
     /// The open escalations about sandboxes, by raider.
     sandboxes: BTreeMap<RaiderId, Vec<SandboxCall>>,
     pub(in crate::control) blocked: Vec<Blocked>,
@@ -129,6 +132,7 @@ fn read_in(txn: &mut dyn Txn) -> Result<Records, StoreError> {
         waits: stalls::all_waits(txn)?,
         queue: txn.mrs(None, true)?,
         escalations: open.len(),
+        drums: txn.count_drums(&Mailbox::People, "")?.all,
         sandboxes: about_sandboxes(&open),
         blocked: described(&blocked, &open),
         seq: txn.last_seq()?,

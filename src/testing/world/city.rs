@@ -46,11 +46,7 @@ pub fn city() -> City {
             tmux_socket: String::new(),
         },
         retention: for_ever(),
-        notify: NotifyPolicy {
-            on: Notice::WORDS.iter().map(|(_, notice)| *notice).collect(),
-            command: None,
-            reraise: Some(4 * HOUR),
-        },
+        notify: every_notice(),
         harnesses: BTreeMap::from([(
             harness.clone(),
             Harness {
@@ -104,6 +100,15 @@ pub fn standing(name: &str, restart: RestartType) -> Agent {
         pool: None,
         drain_timeout: Duration::ZERO,
         fingerprint: String::new(),
+    }
+}
+
+fn every_notice() -> NotifyPolicy {
+    NotifyPolicy {
+        on: Notice::WORDS.iter().map(|(_, notice)| *notice).collect(),
+        command: None,
+        reraise: Some(4 * HOUR),
+        mail_to: Vec::new(),
     }
 }
 

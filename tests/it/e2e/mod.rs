@@ -13,6 +13,7 @@ mod dialogs;
 mod diff;
 mod doctor;
 mod done;
+mod drums;
 mod earlier;
 mod escalations;
 mod finding;

@@ -10,12 +10,14 @@ use serde_json::json;
 
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
+use crate::domain::drum;
 use crate::domain::escalation::{self, EscalationState, Open, Repeat};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RelicId};
 use crate::domain::message::{self, Body, Escalation};
 use crate::domain::problem::Problem;
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
+use crate::domain::shown;
 use crate::ports::relics::{NewRelic, RelicFilter, StoreError, Txn};
 
 pub use self::closing::{
@@ -68,6 +70,27 @@ impl Entry {
             Some((who, relic)) => (who, Some(relic)),
             None => (about, None),
         }
+    }
+
+    /// Returns subject and text of a drum about the escalation.
+    #[must_use]
+    pub fn letter(&self) -> (String, String) {
+        let relic = &self.relic;
+        let severity = json!(escalation::severity(relic.priority));
+        let severity = severity.as_str().unwrap_or_default();
+        let subject = format!("escalation {} ({severity}): {}", relic.id, relic.title);
+        let subject = shown::line(&subject)
+            .chars()
+            .take(drum::SUBJECT_MAX)
+            .collect();
+        let (agent, about) = self.about();
+        let about = about.map_or_else(String::new, |about| format!(", at work on {about}"));
+        let body = format!(
+            "about: {agent}{about}\nseverity: {severity}\nin full: hd relic show {}\n\n{}\n\n{}",
+            relic.id, relic.title, relic.body
+        );
+        let end = body.floor_char_boundary(drum::BODY_MAX);
+        (subject, body[..end].to_owned())
     }
 
     /// Records the event that calls people, or calls them again.

@@ -1,6 +1,7 @@
 //! Tests of the relic store, by theme, with their common helpers.
 
 mod commits;
+mod drums;
 mod files;
 mod flow;
 mod golden;

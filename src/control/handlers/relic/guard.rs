@@ -1,12 +1,13 @@
 //! The rights on relics that others work on: a caller that does not speak for a person ends, takes, reopens or rewrites
 //! no work that a raider is hooked to.
 
+use crate::actors::records::agent_hooks;
 use crate::control::protocol::ControlError;
 use crate::domain::relic::{Relic, RelicKind, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
 /// The verdict of a check inside a transaction.
-pub(super) type Verdict = Result<Result<(), ControlError>, StoreError>;
+pub(in crate::control::handlers) type Verdict = Result<Result<(), ControlError>, StoreError>;
 
 /// Returns the work that others have on the relic, as the beginning of a sentence; none when there is none.
 fn work_of_others(txn: &mut dyn Txn, relic: &Relic) -> Result<Option<Work>, StoreError> {
@@ -17,6 +18,17 @@ fn work_of_others(txn: &mut dyn Txn, relic: &Relic) -> Result<Option<Work>, Stor
             is: format!("{id} is hooked to {}", hook.raider),
         }));
     }
+    if let Some(agent) = agent_hooks::holder(txn, relic)? {
+        return Ok(Some(Work {
+            is_hooked: true,
+            is: format!("{id} is hooked to {agent}"),
+        }));
+    }
+    waits_to_land(txn, relic)
+}
+
+fn waits_to_land(txn: &mut dyn Txn, relic: &Relic) -> Result<Option<Work>, StoreError> {
+    let id = &relic.id;
     let open = txn.mrs_of(id)?.into_iter().find(|mr| !mr.is_final());
     Ok(open.map(|mr| Work {
         is_hooked: false,
@@ -51,6 +63,17 @@ pub(super) fn may_close(txn: &mut dyn Txn, relic: &Relic, for_person: bool, yes:
             Err(ControlError::bad_request(ends).hint("pass --yes to close it"))
         }
         (true, _) => Ok(()),
+    })
+}
+
+/// Checks that a standing agent may finish the relic on its hook: work of raiders on it lands or fails by itself.
+pub(in crate::control::handlers) fn may_finish(txn: &mut dyn Txn, relic: &Relic) -> Verdict {
+    Ok(match waits_to_land(txn, relic)? {
+        None => Ok(()),
+        Some(work) => {
+            let message = format!("{}: closing it withdraws the work", work.is);
+            Err(ControlError::forbidden(message).hint("ask a person to close it"))
+        }
     })
 }
 
@@ -113,7 +136,13 @@ pub(super) fn may_rewrite(txn: &mut dyn Txn, relic: &Relic, for_person: bool) ->
 pub(super) fn may_assign(txn: &mut dyn Txn, relic: &Relic, for_person: bool) -> Verdict {
     let hook = txn.hook_of_relic(&relic.id)?;
     if hook.is_none() && relic.status != RelicStatus::Hooked {
-        return Ok(Ok(()));
+        return Ok(match agent_hooks::holder(txn, relic)? {
+            Some(agent) if !for_person => {
+                let message = format!("{} is hooked to {agent}, which is its assignee", relic.id);
+                Err(ControlError::forbidden(message).hint("ask a person to assign it"))
+            }
+            Some(_) | None => Ok(()),
+        });
     }
     let raider = hook.map(|hook| hook.raider.to_string());
     let raider = raider

@@ -2,6 +2,7 @@
 //! clients may read them. Fields may be added; none is renamed or removed (`contract.md`, 2.4).
 
 mod city;
+mod drums;
 mod events;
 mod mq;
 mod raider;
@@ -10,6 +11,9 @@ mod schema;
 mod status;
 
 pub use self::city::{Account, Agent, AgentState, Automation, Budget, Pool};
+pub use self::drums::{
+    Delivery, DeliveryState, Drum, DrumHead, Inbox, RalliedDrum, RalliedDrums, SentDrum,
+};
 pub use self::events::{Event, Story};
 pub use self::mq::{Decided, MrDetails, MrRow};
 pub use self::raider::{Git, OpenEscalation, Raider, RaiderUsage, SelfReview, Session};

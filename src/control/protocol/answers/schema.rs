@@ -4,8 +4,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
-    Agent, Automation, Cancelled, Decided, Deps, Event, Imported, MrDetails, MrRow, Raider, Relic,
-    SelfReview, Shown, Status, Story,
+    Agent, Automation, Cancelled, Decided, Deps, Drum, DrumHead, Event, Imported, Inbox, MrDetails,
+    MrRow, Raider, Relic, SelfReview, SentDrum, Shown, Status, Story,
 };
 use crate::control::protocol::OpName;
 use crate::domain::work_diff::Diff;
@@ -47,6 +47,11 @@ pub fn schemas() -> Vec<Answer> {
         of::<Vec<Relic>>(OpName::RelicReady),
         of::<Relic>(OpName::RelicExport),
         of::<Vec<Imported>>(OpName::RelicImport),
+        of::<SentDrum>(OpName::DrumsSend),
+        of::<Inbox>(OpName::DrumsInbox),
+        of::<Drum>(OpName::DrumsRead),
+        of::<SentDrum>(OpName::DrumsReply),
+        of::<DrumHead>(OpName::DrumsAck),
         of::<Event>(OpName::Events),
         of::<Story>(OpName::Why),
     ]

@@ -41,6 +41,8 @@ pub struct Status {
     pub automations: Vec<Automation>,
     /// The number of open escalations.
     pub escalations: usize,
+    /// The number of drums to people that are not acknowledged.
+    pub drums: u64,
     /// Use of tokens and money by the city.
     pub usage: Today,
     /// The number of the newest event that this answer has.

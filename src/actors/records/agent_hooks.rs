@@ -1,0 +1,147 @@
+//! Hooks of standing agents and of members of pools: one relic each, under a key of the agent. A hook outlives sessions
+//! and supervisors. The hook of a pool's member that is gone goes back to its pool.
+
+use serde_json::json;
+
+use super::facts;
+use crate::domain::agent_hook::AgentHook;
+use crate::domain::asker::Asker;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::AgentName;
+use crate::domain::relic::Relic;
+use crate::ports::relics::{StoreError, Txn};
+
+/// Prefix of the keys.
+const KEY: &str = "agent-hook/";
+
+fn key(agent: &AgentName) -> String {
+    format!("{KEY}{agent}")
+}
+
+/// Returns the relic on the hook of an agent.
+///
+/// # Errors
+/// The store's.
+pub fn held(
+    txn: &mut dyn Txn,
+    agent: &AgentName,
+) -> Result<Option<(AgentHook, Relic)>, StoreError> {
+    let Some(hook) = facts::read::<AgentHook>(txn, &key(agent))? else {
+        return Ok(None);
+    };
+    let relic = match txn.relic(&hook.relic) {
+        Ok(relic) => relic,
+        Err(StoreError::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let is_held = hook.holds(agent, &relic);
+    Ok(is_held.then_some((hook, relic)))
+}
+
+/// Returns the standing agent that has the relic on its hook.
+///
+/// # Errors
+/// The store's.
+pub fn holder(txn: &mut dyn Txn, relic: &Relic) -> Result<Option<AgentName>, StoreError> {
+    let agent = relic.assignee.as_deref();
+    let Some(agent) = agent.and_then(|name| AgentName::new(name).ok()) else {
+        return Ok(None);
+    };
+    let hook = facts::read::<AgentHook>(txn, &key(&agent))?;
+    let is_held = hook.is_some_and(|hook| hook.holds(&agent, relic));
+    Ok(is_held.then_some(agent))
+}
+
+/// Returns the oldest ready relic that is assigned to the agent or to its pool.
+///
+/// # Errors
+/// The store's.
+pub fn next(
+    txn: &mut dyn Txn,
+    agent: &AgentName,
+    pool: Option<&AgentName>,
+) -> Result<Option<Relic>, StoreError> {
+    let own = txn.ready_of(agent.as_str())?;
+    let shared = match pool {
+        Some(pool) => txn.ready_of(pool.as_str())?,
+        None => None,
+    };
+    // The first of two of the same age is the agent's own.
+    let ready = own.into_iter().chain(shared);
+    Ok(ready.min_by_key(|relic| relic.created))
+}
+
+/// Puts the next relic on the hook of an agent, unless one is there. Returns the relic on the hook.
+///
+/// # Errors
+/// The store's.
+pub fn take(
+    txn: &mut dyn Txn,
+    agent: &AgentName,
+    pool: Option<&AgentName>,
+    asker: &Asker,
+) -> Result<Option<Relic>, StoreError> {
+    if let Some((_, relic)) = held(txn, agent)? {
+        return Ok(Some(relic));
+    }
+    let Some(mut relic) = next(txn, agent, pool)? else {
+        txn.set(&key(agent), None)?;
+        return Ok(None);
+    };
+    let is_shared = relic.assignee.as_deref() != Some(agent.as_str());
+    let hook = AgentHook {
+        relic: relic.id.clone(),
+        pool: pool.filter(|_| is_shared).cloned(),
+    };
+    facts::write(txn, &key(agent), &hook)?;
+    if is_shared {
+        assign(txn, &mut relic, agent.to_string(), asker)?;
+    }
+    Ok(Some(relic))
+}
+
+/// Gives the relics of members of a pool that are gone back to the pool.
+///
+/// # Errors
+/// The store's.
+pub fn release_gone(
+    txn: &mut dyn Txn,
+    pool: &AgentName,
+    is_gone: impl Fn(&AgentName) -> bool,
+    asker: &Asker,
+) -> Result<(), StoreError> {
+    for (name, hook) in facts::read_under::<AgentHook>(txn, KEY)? {
+        let Ok(member) = AgentName::new(name) else {
+            continue;
+        };
+        if hook.pool.as_ref() != Some(pool) || !is_gone(&member) {
+            continue;
+        }
+        if let Some((_, mut relic)) = held(txn, &member)? {
+            assign(txn, &mut relic, pool.to_string(), asker)?;
+        }
+        txn.set(&key(&member), None)?;
+    }
+    Ok(())
+}
+
+/// Empties the hook of an agent.
+///
+/// # Errors
+/// The store's.
+pub fn drop(txn: &mut dyn Txn, agent: &AgentName) -> Result<(), StoreError> {
+    txn.set(&key(agent), None)
+}
+
+fn assign(
+    txn: &mut dyn Txn,
+    relic: &mut Relic,
+    assignee: String,
+    asker: &Asker,
+) -> Result<(), StoreError> {
+    relic.assignee = Some(assignee);
+    txn.put_relic(relic)?;
+    let data = json!({ "changed": ["assignee"], "assignee": relic.assignee });
+    let event = NewEvent::new(EventType::RelicUpdated, &relic.id, asker);
+    txn.record(&event.with(data)).map(|_| ())
+}

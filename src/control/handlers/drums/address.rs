@@ -1,0 +1,85 @@
+//! Addresses of drums: a raider, an agent, a pool or one of its members, or people.
+
+use crate::actors::world::World;
+use crate::control::handlers::names;
+use crate::control::protocol::{ControlError, ErrorKind};
+use crate::domain::agents::Agent;
+use crate::domain::drum::{Mailbox, PEOPLE};
+use crate::domain::ids::AgentName;
+use crate::domain::suggest;
+
+/// A receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Receiver {
+    /// Its full name.
+    pub name: String,
+    /// Its mailbox.
+    pub mailbox: Mailbox,
+}
+
+/// Returns the receiver of this name.
+///
+/// # Errors
+/// `not_found` with the nearest name, or with all; `conflict` for an ambiguous name.
+pub(super) async fn resolve(world: &World, name: &str) -> Result<Receiver, ControlError> {
+    if name == PEOPLE {
+        return Ok(Receiver {
+            name: PEOPLE.to_owned(),
+            mailbox: Mailbox::People,
+        });
+    }
+    let agent = agent(&world.city.agents, name);
+    let raider = match names::raider(world, name).await {
+        Ok(hook) => Some(hook),
+        Err(missing) if missing.kind == ErrorKind::NotFound => None,
+        Err(other) => return Err(other),
+    };
+    match (raider, agent) {
+        (Some(hook), None) => Ok(Receiver {
+            name: hook.raider.to_string(),
+            mailbox: Mailbox::Work(hook.relic),
+        }),
+        (None, Some(agent)) => Ok(Receiver {
+            name: agent.to_string(),
+            mailbox: Mailbox::Agent(agent),
+        }),
+        (Some(hook), Some(agent)) => Err(ControlError::conflict(format!(
+            "{name} is ambiguous: raider {} or agent {agent}",
+            hook.raider
+        ))
+        .hint(format!("`{}` means the raider", hook.raider))),
+        (None, None) => Err(unknown(world, name).await?),
+    }
+}
+
+/// Returns the agent, pool or member of a pool of this name. Members that do not run now are addresses, too.
+fn agent(agents: &[Agent], name: &str) -> Option<AgentName> {
+    let name = AgentName::new(name).ok()?;
+    let is = |agent: &Agent| {
+        let max = agent.pool.as_ref().map_or(0, |pool| pool.max);
+        agent.name == name
+            || agent
+                .member_number(&name)
+                .is_some_and(|number| number <= max)
+    };
+    agents.iter().any(is).then_some(name)
+}
+
+async fn unknown(world: &World, name: &str) -> Result<ControlError, ControlError> {
+    let hooks = names::hooks(world).await?;
+    let agents = world.city.agents.iter().map(|agent| agent.name.to_string());
+    let full = hooks.iter().map(|hook| hook.raider.to_string());
+    let known: Vec<_> = [PEOPLE.to_owned()]
+        .into_iter()
+        .chain(agents)
+        .chain(full)
+        .collect();
+    let short = hooks.iter().map(|hook| hook.raider.name.as_str());
+    let all = known.iter().map(String::as_str).chain(short);
+    let hint = match suggest::closest(name, all) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("addresses: {}", known.join(", ")),
+    };
+    let message = format!("no raider, agent or pool named {name}");
+    Ok(ControlError::not_found(message).hint(hint))
+}

@@ -1,0 +1,301 @@
+//! Verbs of a standing agent about itself: `hook`, `done`, the note of `handoff`, `rally`. The agent is recognised by the
+//! session of its process.
+
+use std::collections::BTreeSet;
+
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+
+use super::caller::{self, own_member};
+use super::relic::guard;
+use super::{drums, to_json};
+use crate::actors::ask;
+use crate::actors::mail::{ChildView, RootMail};
+use crate::actors::records::{agent_hooks, escalations};
+use crate::actors::sagas::closing;
+use crate::actors::world::World;
+use crate::control::protocol::{ControlError, args};
+use crate::control::server::Caller;
+use crate::domain::agent_hook::{AgentHook, NOTE_MAX};
+use crate::domain::asker::Asker;
+use crate::domain::city::City;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ids::{AgentName, ChildId, SessionId};
+use crate::domain::message::{self, Body, Escalation, Handoff};
+use crate::domain::problem::ProblemKind;
+use crate::domain::relic::{Exit, Relic, RelicStatus};
+use crate::domain::until;
+use crate::ports::relics::{StoreError, Txn};
+
+/// A standing agent that speaks for itself.
+struct Own {
+    name: AgentName,
+    view: ChildView,
+    /// The pool that it is a member of.
+    pool: Option<AgentName>,
+    /// The names of all agents that the root has.
+    present: BTreeSet<AgentName>,
+    asker: Asker,
+}
+
+impl Own {
+    async fn of(world: &World, caller: &Caller, session: &SessionId) -> Result<Self, ControlError> {
+        own_member(world, caller).await?;
+        let views = ask::views(world).await?;
+        let present = views.iter().filter_map(|view| match &view.spec.id {
+            ChildId::Agent(name) => Some(name.clone()),
+            ChildId::Raider(_) => None,
+        });
+        let present = present.collect();
+        let view = views.into_iter().find(|view| view.spec.session == *session);
+        let unknown = || ControlError::not_found(format!("no agent has session {session}"));
+        let view = view.ok_or_else(unknown)?;
+        let ChildId::Agent(name) = view.spec.id.clone() else {
+            return Err(unknown());
+        };
+        Ok(Self {
+            pool: pool_of(&world.city, &name),
+            asker: caller::asker(world, caller).await,
+            name,
+            view,
+            present,
+        })
+    }
+}
+
+fn pool_of(city: &City, name: &AgentName) -> Option<AgentName> {
+    let mut agents = city.agents.iter();
+    let pool = agents.find(|agent| agent.member_number(name).is_some());
+    pool.map(|pool| pool.name.clone())
+}
+
+/// `hook`: the relic on the agent's hook; without one, the oldest ready relic that is assigned to it or to its pool is
+/// put there.
+pub(super) async fn hook(
+    world: &World,
+    caller: &Caller,
+    session: &SessionId,
+) -> Result<Value, ControlError> {
+    let own = Own::of(world, caller, session).await?;
+    let name = own.name.clone();
+    let is_draining = own.view.draining;
+    let taken = world.store.run(move |txn| {
+        if let Some(pool) = &own.pool {
+            let is_gone = |member: &AgentName| !own.present.contains(member);
+            agent_hooks::release_gone(txn, pool, is_gone, &own.asker)?;
+        }
+        match is_draining {
+            // A member that leaves takes no further work.
+            true => Ok(agent_hooks::held(txn, &own.name)?.map(|(_, relic)| relic)),
+            false => agent_hooks::take(txn, &own.name, own.pool.as_ref(), &own.asker),
+        }
+    });
+    match taken.await? {
+        Some(relic) => Ok(json!({ "agent": name, "relic": to_json(&relic)? })),
+        None => {
+            let message = format!("no ready relic is assigned to {name} or its pool");
+            let hint = format!("`hd relic edit RELIC --assignee {name}` assigns one");
+            Err(ControlError::not_found(message).hint(hint))
+        }
+    }
+}
+
+/// `done`: closes the relic on the agent's hook, or puts it off. A member that was asked to leave its pool leaves.
+pub(super) async fn done(
+    world: &World,
+    caller: &Caller,
+    session: &SessionId,
+    args: &args::Done,
+) -> Result<Value, ControlError> {
+    let own = Own::of(world, caller, session).await?;
+    if args.no_change || args.cleanup_status.is_some() {
+        let message = "`--no-change` and `--cleanup-status` are about the sandbox of a raider";
+        return Err(ControlError::bad_request(message).hint("omit them"));
+    }
+    let end = End::parse(world, args)?;
+    let (name, draining) = (own.name.clone(), own.view.draining);
+    let asker = own.asker.clone();
+    let ended = world
+        .store
+        .run(move |txn| finish(txn, &own.name, &end, &asker));
+    let ended = ended.await??;
+    if ended.is_none() && !draining {
+        let message = format!("{name} has no relic on its hook, and was not asked to leave a pool");
+        return Err(ControlError::conflict(message).hint("`hd hook` takes the next relic"));
+    }
+    world.nudge(message::SHAMAN);
+    for rig in &world.city.rigs {
+        world.nudge(&message::witness(&rig.name));
+    }
+    let state = match draining {
+        true => json!("draining"),
+        false => Value::Null,
+    };
+    if draining {
+        let id = ChildId::Agent(name.clone());
+        let due = RootMail::DrainDue { id, drain: None };
+        world.directory.tell_root(due);
+    }
+    let (relic, status) = match ended {
+        Some(relic) => (json!(relic.id), json!(relic.status)),
+        None => (Value::Null, Value::Null),
+    };
+    Ok(json!({ "name": name, "state": state, "relic": relic, "status": status }))
+}
+
+/// The end of an agent's work on a relic, as it declares it.
+struct End {
+    exit: Exit,
+    until: Option<jiff::Timestamp>,
+    reason: Option<String>,
+}
+
+impl End {
+    fn parse(world: &World, args: &args::Done) -> Result<Self, ControlError> {
+        let now = world.clock.now();
+        let read = |text: &String| {
+            let until = until::declared(text, now, &TimeZone::system());
+            until.ok_or_else(|| ControlError::bad_request(format!("{text:?} is not a time")))
+        };
+        Ok(Self {
+            exit: args.status,
+            until: args.until.as_ref().map(read).transpose()?,
+            reason: args.reason.clone(),
+        })
+    }
+}
+
+/// Ends the work on the relic of an agent's hook. Returns the relic; none when the hook is empty.
+fn finish(
+    txn: &mut dyn Txn,
+    agent: &AgentName,
+    end: &End,
+    asker: &Asker,
+) -> Result<Result<Option<Relic>, ControlError>, StoreError> {
+    let Some((hook, relic)) = agent_hooks::held(txn, agent)? else {
+        return Ok(Ok(None));
+    };
+    if let Err(refused) = guard::may_finish(txn, &relic)? {
+        return Ok(Err(refused));
+    }
+    let relic = match end.exit {
+        Exit::Completed => {
+            let reason = end.reason.as_deref();
+            closing::close(txn, relic, reason, asker)?.relic
+        }
+        Exit::Escalated | Exit::Deferred => put_off(txn, agent, &hook, relic, end, asker)?,
+    };
+    agent_hooks::drop(txn, agent)?;
+    Ok(Ok(Some(relic)))
+}
+
+/// Blocks or defers a relic, and calls a person about a blocked one.
+fn put_off(
+    txn: &mut dyn Txn,
+    agent: &AgentName,
+    hook: &AgentHook,
+    mut relic: Relic,
+    end: &End,
+    asker: &Asker,
+) -> Result<Relic, StoreError> {
+    let is_stuck = end.exit == Exit::Escalated;
+    relic.status = match is_stuck {
+        true => RelicStatus::Blocked,
+        false => RelicStatus::Deferred,
+    };
+    relic.until = end.until.filter(|_| !is_stuck);
+    relic.assignee = Some(hook.assignee(agent));
+    txn.put_relic(&relic)?;
+    let data = json!({
+        "status": relic.status, "assignee": relic.assignee, "until": relic.until, "reason": end.reason,
+    });
+    let event = NewEvent::new(EventType::RelicUpdated, &relic.id, asker);
+    txn.record(&event.with(data))?;
+    if is_stuck {
+        let evidence = end.reason.clone().unwrap_or_default();
+        let call = Escalation::high(agent, ProblemKind::AgentStuck, evidence);
+        let call = call.on(relic.id.clone()).medium();
+        escalations::send(txn, agent.as_str(), Body::Help(call))?;
+    }
+    Ok(relic)
+}
+
+/// Checks the note of a handoff.
+pub(super) fn check_note(note: Option<&str>) -> Result<(), ControlError> {
+    if note.is_none_or(|note| note.len() <= NOTE_MAX) {
+        return Ok(());
+    }
+    let message = format!("the note is longer than {} KiB", NOTE_MAX / 1024);
+    Err(ControlError::bad_request(message).hint("write it into a file, and name the file"))
+}
+
+/// Stores the note of a handoff for the next session of an agent; it replaces the last one.
+pub(super) async fn leave_note(
+    world: &World,
+    agent: &AgentName,
+    note: Option<String>,
+    resume: bool,
+) -> Result<(), ControlError> {
+    check_note(note.as_deref())?;
+    let note = note.filter(|note| !note.is_empty());
+    let agent = agent.clone();
+    let left = world.store.run(move |txn| {
+        let address = agent.to_string();
+        for old in txn.inbox(&address)? {
+            if matches!(old.body, Body::Handoff(_)) {
+                txn.handled(old.id)?;
+            }
+        }
+        if note.is_none() {
+            return Ok(());
+        }
+        let relic = agent_hooks::held(txn, &agent)?.map(|(hook, _)| hook.relic);
+        let note = Handoff {
+            note: note.clone(),
+            relic,
+            totem_step: None,
+            resume,
+        };
+        txn.send(&address, &address, Body::Handoff(note))
+            .map(|_| ())
+    });
+    Ok(left.await?)
+}
+
+/// `rally`: the agent's name, its work, the note of the last handoff, its drums.
+pub(super) async fn rally(
+    world: &World,
+    caller: &Caller,
+    session: &SessionId,
+) -> Result<Value, ControlError> {
+    let own = Own::of(world, caller, session).await?;
+    let hd = world.hd();
+    let mailboxes = drums::mailboxes_of(&world.city, &own.name);
+    let (name, pool, of) = (own.name.clone(), own.pool.clone(), hd.clone());
+    let read = world.store.run(move |txn| {
+        let held = agent_hooks::held(txn, &name)?.map(|(_, relic)| relic);
+        let next = match held {
+            Some(_) => None,
+            None => agent_hooks::next(txn, &name, pool.as_ref())?,
+        };
+        let notes = txn.inbox(name.as_str())?.into_iter().rev();
+        let mut notes = notes.filter_map(|message| match message.body {
+            Body::Handoff(handoff) => Some((handoff.note?, message.sent_at)),
+            _ => None,
+        });
+        Ok((
+            held,
+            next,
+            notes.next(),
+            drums::rallied(txn, &mailboxes, &of)?,
+        ))
+    });
+    let (held, next, note, drums) = read.await?;
+    let (note, note_at) = note.unzip();
+    let next = next.map(|relic| format!("`{hd} hook` takes {}, which is ready", relic.id));
+    Ok(json!({
+        "agent": own.name, "pool": own.pool, "session": own.view.spec.session, "draining": own.view.draining,
+        "hd": hd, "relic": to_json(&held)?, "next": next, "note": note, "note_at": note_at,
+        "drums": to_json(&drums)?,
+    }))
+}

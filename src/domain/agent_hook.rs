@@ -1,0 +1,35 @@
+//! The hook of a standing agent: the relic that it took, until it is done with it. The relic stays `open` and is assigned
+//! to the agent, so that no raider is charged with it automatically.
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::{AgentName, RelicId};
+use super::relic::{Relic, RelicStatus};
+
+/// The longest note of a handoff of a standing agent, in bytes.
+pub const NOTE_MAX: usize = 16 * 1024;
+
+/// A hook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentHook {
+    /// The relic.
+    pub relic: RelicId,
+    /// The pool that the relic was assigned to; none when it was assigned to the agent itself.
+    pub pool: Option<AgentName>,
+}
+
+impl AgentHook {
+    /// Returns whether the relic is still on this hook of the agent: a person may have closed it, put it off, or given it
+    /// to another since.
+    #[must_use]
+    pub fn holds(&self, agent: &AgentName, relic: &Relic) -> bool {
+        let is_assigned = relic.assignee.as_deref() == Some(agent.as_str());
+        self.relic == relic.id && relic.status == RelicStatus::Open && is_assigned
+    }
+
+    /// Returns the assignee of a relic that leaves the hook unfinished: what came from a pool goes back to it.
+    #[must_use]
+    pub fn assignee(&self, agent: &AgentName) -> String {
+        self.pool.as_ref().unwrap_or(agent).to_string()
+    }
+}
