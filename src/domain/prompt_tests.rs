@@ -13,6 +13,7 @@ fn with_brief(test: impl FnOnce(Brief<'_>)) {
         relic: &relic,
         title: "Reject empty names",
         body: "Names that are empty must be refused.\nSay which field it was.\n",
+        steps: None,
         context: None,
         branch: "raider/Toast/gt-7-1",
         target: "main",

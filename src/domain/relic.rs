@@ -22,6 +22,8 @@ pub enum RelicKind {
     Escalation,
     /// Ephemeral tracking, collected later.
     Wisp,
+    /// A step of a totem: done by the raider that works on the totem's relic, never charged by itself.
+    Step,
 }
 
 /// Status of a relic (`rules.md`, relic status).

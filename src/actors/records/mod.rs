@@ -9,3 +9,4 @@ pub mod quarantine;
 pub mod rework;
 pub mod slots;
 pub mod stalls;
+pub mod totems;

@@ -22,6 +22,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0013.sql"),
     include_str!("schema/0014.sql"),
     include_str!("schema/0015.sql"),
+    include_str!("schema/0016.sql"),
 ];
 
 /// "hord": marks the file as a relic store (`file` and SQLite's own tools show it).

@@ -9,6 +9,7 @@ pub(super) mod outcome_lines;
 pub(super) mod show;
 pub(super) mod status;
 mod table;
+pub(super) mod totem;
 mod words;
 
 pub(super) use words::to_seconds;

@@ -22,6 +22,7 @@ mod review;
 mod salvage;
 mod status;
 mod terminal;
+mod totem;
 mod work;
 
 use std::sync::Arc;
@@ -154,6 +155,9 @@ async fn dispatch(
         op @ (Op::RelicCreate(_) | Op::RelicShow(_) | Op::RelicList(_) | Op::RelicClose(_) | Op::RelicReopen(_)
         | Op::RelicEdit(_) | Op::RelicCancel(_) | Op::RelicDepAdd(_) | Op::RelicDepRemove(_) | Op::RelicDepList(_)
         | Op::RelicReady(_) | Op::RelicImport(_)) => of_relics(world, &caller, op).await,
+        #[rustfmt::skip]
+        op @ (Op::RitualList(_) | Op::RitualShow(_) | Op::TotemStart(_) | Op::TotemShow(_) | Op::StepDone(_))
+            => totem::dispatch(world, &caller, op).await,
         Op::RaiderList(args) => raider::list(published, world, args).await,
         Op::RaiderShow(args) => raider::show(published, world, &args.name).await,
         Op::RaiderNuke(args) => raider::nuke(world, asker().await, args).await,

@@ -4,12 +4,12 @@
 use serde_json::{Value, json};
 
 use super::caller::{own_hook, own_member};
-use super::to_json;
+use super::{to_json, totem};
 use crate::actors::conversation;
 use crate::actors::declared::parse_args;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::{ChildRef, RootMail};
-use crate::actors::records::stalls;
+use crate::actors::records::{stalls, totems};
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
 use crate::actors::{ask, effects};
@@ -17,15 +17,13 @@ use crate::control::protocol::ControlError;
 use crate::control::protocol::args;
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
-use crate::domain::cause::Cause;
-use crate::domain::event::{EventType, NewEvent};
 use crate::domain::handoff::Progress;
 use crate::domain::ids::{ChildId, SessionId};
 use crate::domain::message::{Body, Handoff};
-use crate::domain::relic::{Hook, RelicKind};
+use crate::domain::relic::Hook;
 use crate::domain::self_review;
 use crate::domain::stall::Wait;
-use crate::ports::relics::RelicFilter;
+use crate::ports::relics::Txn;
 use crate::ports::sessions::{SessionError, SessionHandle};
 
 /// The number of rounds of self-review that `rally` prints, the last ones.
@@ -106,7 +104,7 @@ pub(super) async fn handoff(
             ));
         }
         progress = shown_for(world, &hook).await;
-        let note = Handoff {
+        let mut note = Handoff {
             note: args.message.clone(),
             relic: Some(hook.relic.clone()),
             totem_step: None,
@@ -114,22 +112,13 @@ pub(super) async fn handoff(
         };
         // The slot may be given to another raider while the note is written.
         meant = ChildRef::raider(&hook.raider, hook.incarnation);
-        let address = hook.raider.to_string();
-        world
-            .store
-            .run(move |txn| {
-                // The newest note counts: it replaces older notes that are still unread.
-                for old in txn.inbox(&address)? {
-                    if matches!(old.body, Body::Handoff(_)) {
-                        txn.handled(old.id)?;
-                    }
-                }
-                txn.send(&address, &address, Body::Handoff(note.clone()))?;
-                let data = json!({ "note": note.note, "relic": note.relic, "resume": note.resume });
-                let event = NewEvent::new(EventType::RaiderHandoff, &address, Cause::Handoff);
-                txn.record(&event.with(data)).map(|_| ())
-            })
-            .await?;
+        let send = move |txn: &mut dyn Txn| {
+            let totem = totems::read(txn, &hook.relic)?;
+            let present = totem.as_ref().and_then(|totem| totem.present());
+            note.totem_step = present.map(|step| step.relic.id.to_string());
+            totems::send_handoff(txn, &hook.raider, note.clone())
+        };
+        world.store.run(send).await?;
     }
     if !args.resume {
         // A raider's note tells so, too; an agent has no note.
@@ -159,7 +148,7 @@ pub(super) async fn afresh(world: &World, session: &SessionId) -> Result<(), Con
 
 /// Returns the progress that a raider can show at a handoff: commits, relic and steps. None if git cannot tell, which
 /// is no evidence against the raider.
-async fn shown_for(world: &World, hook: &Hook) -> Progress {
+pub(super) async fn shown_for(world: &World, hook: &Hook) -> Progress {
     let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
     let facts = effects::repo_for(
         world,
@@ -169,14 +158,10 @@ async fn shown_for(world: &World, hook: &Hook) -> Progress {
     );
     let head = facts.await.ok()?.head;
     let id = hook.relic.clone();
-    let tasks = RelicFilter {
-        kind: Some(RelicKind::Task),
-        ..RelicFilter::default()
-    };
     let relics = world.store.run(move |txn| {
-        let mut relics = txn.relics(&tasks)?;
-        relics.retain(|relic| relic.id == id || relic.parent.as_ref() == Some(&id));
-        Ok(relics)
+        let children = txn.children(&id)?;
+        let all = [id.clone()].into_iter().chain(children);
+        all.map(|id| txn.relic(&id)).collect::<Result<Vec<_>, _>>()
     });
     let relics = serde_json::to_string(&relics.await.ok()?).ok()?;
     Some(format!("{head} {relics}"))
@@ -255,7 +240,8 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
     let hook = own_hook(world, caller).await?;
     let (id, address) = (hook.relic.clone(), hook.raider.to_string());
     let own = hook.clone();
-    let (relic, note, reviews) = world
+    let hd = world.hd();
+    let (relic, note, reviews, totem) = world
         .store
         .run(move |txn| {
             let note = txn
@@ -267,7 +253,8 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
                     _ => None,
                 });
             let reviews = txn.self_reviews(&id, &own.raider, own.incarnation)?;
-            Ok((txn.relic(&id)?, note, reviews))
+            let totem = totems::read(txn, &id)?;
+            Ok((txn.relic(&id)?, note, reviews, totem))
         })
         .await?;
     let rig = world.city.rig(&hook.raider.rig);
@@ -293,8 +280,9 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         "branch": hook.branch, "target": hook.target, "base": hook.base, "sandbox": sandbox,
         "task_file": world.tasks.task_file(&sandbox), "relic": to_json(&relic)?, "note": note,
         "self_reviews": to_json(&reviews.iter().rev().take(RALLIED).rev().collect::<Vec<_>>())?, "self_reviews_left": left, "git": git, "done": hook.done.is_some(),
+        "totem": totem.map(|totem| to_json(&totem::progress(&totem, &hd))).transpose()?,
         // The full path, because a shell may know another program as `hd`.
-        "hd": world.hd(),
+        "hd": hd,
     }))
 }
 
@@ -305,6 +293,7 @@ mod tests {
     use crate::control::protocol::ErrorKind;
     use crate::control::rights::CallerRole;
     use crate::domain::account::{AccountReport, Why};
+    use crate::domain::event::EventType;
     use crate::testing::world::Scenario;
 
     const PID: u32 = 4242;

@@ -3,7 +3,7 @@
 mod cancel;
 mod deps;
 mod edit;
-mod guard;
+pub(super) mod guard;
 mod transfer;
 
 use serde_json::{Value, json};

@@ -8,6 +8,7 @@ mod cost;
 mod read;
 mod relic;
 mod session;
+mod totem;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,7 @@ pub use self::relic::{
     RelicRef, RelicReopen,
 };
 pub use self::session::{Handoff, Restart, Review, Wait};
+pub use self::totem::{RitualRef, StepDone, TotemStart};
 use crate::domain::import::Format;
 use crate::domain::message::Severity;
 use crate::domain::nuke::CleanupStatus;

@@ -80,6 +80,7 @@ pub fn city() -> City {
         suspended: false,
         budget: None,
         automations: Vec::new(),
+        rituals: BTreeMap::new(),
     }
 }
 

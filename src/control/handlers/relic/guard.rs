@@ -6,7 +6,7 @@ use crate::domain::relic::{Relic, RelicKind, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
 /// The verdict of a check inside a transaction.
-pub(super) type Verdict = Result<Result<(), ControlError>, StoreError>;
+pub(in crate::control::handlers) type Verdict = Result<Result<(), ControlError>, StoreError>;
 
 /// Returns the work that others have on the relic, as the beginning of a sentence; none when there is none.
 fn work_of_others(txn: &mut dyn Txn, relic: &Relic) -> Result<Option<Work>, StoreError> {
@@ -93,7 +93,11 @@ pub(super) fn may_reopen(txn: &mut dyn Txn, relic: &Relic, for_person: bool) -> 
 }
 
 /// Checks that the caller may change what the work is: title, body, dependencies and parent.
-pub(super) fn may_rewrite(txn: &mut dyn Txn, relic: &Relic, for_person: bool) -> Verdict {
+pub(in crate::control::handlers) fn may_rewrite(
+    txn: &mut dyn Txn,
+    relic: &Relic,
+    for_person: bool,
+) -> Verdict {
     if for_person {
         return Ok(Ok(()));
     }

@@ -5,7 +5,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
     Agent, Automation, Cancelled, Decided, Deps, Event, Imported, MrDetails, MrRow, Raider, Relic,
-    SelfReview, Shown, Status, Story,
+    Ritual, RitualRow, SelfReview, Shown, Status, StepDone, Story, Totem,
 };
 use crate::control::protocol::OpName;
 
@@ -45,6 +45,11 @@ pub fn schemas() -> Vec<Answer> {
         of::<Vec<Relic>>(OpName::RelicReady),
         of::<Relic>(OpName::RelicExport),
         of::<Vec<Imported>>(OpName::RelicImport),
+        of::<Vec<RitualRow>>(OpName::RitualList),
+        of::<Ritual>(OpName::RitualShow),
+        of::<Totem>(OpName::TotemStart),
+        of::<Totem>(OpName::TotemShow),
+        of::<StepDone>(OpName::StepDone),
         of::<Event>(OpName::Events),
         of::<Story>(OpName::Why),
     ]
