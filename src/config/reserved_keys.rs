@@ -5,7 +5,6 @@
 pub const RESERVED: &[(&str, &[&str])] = &[
     // There is no mail yet.
     ("notify", &["mail_to"]),
-    ("automation", &["ritual", "rig", "pool"]),
     ("rigs.raiders", &["max_session"]),
     (
         "rigs.forge",

@@ -310,3 +310,35 @@ fn every_text_names_hd_by_its_path() {
         }
     });
 }
+
+/// The state of a totem is in every prompt and in the task file, and replaces the order of work of a task without steps;
+/// the points of the seed are kept.
+#[test]
+fn a_task_in_steps_shows_its_present_step() {
+    with_brief(|brief| {
+        let steps = Some("This task is done in steps.\n\nStep 2, gt-7.2: Build it");
+        let brief = Brief { steps, ..brief };
+        let texts = [
+            first(&brief),
+            respawn(&brief, Cause::SessionDied, None, false),
+            handoff(&brief, Some("note")),
+            task_file(&brief),
+        ];
+        for text in &texts {
+            assert!(text.contains("Step 2, gt-7.2: Build it"), "{text}");
+        }
+        for text in &texts[..3] {
+            assert!(text.contains("`/opt/horde/hd step done ID`"), "{text}");
+            assert!(!text.contains("3. Implement the task."), "{text}");
+            for point in [
+                "AGENTS.md",
+                "Commit everything",
+                "/code-review",
+                "failed 2 times",
+                "stop.",
+            ] {
+                assert!(text.contains(point), "{point}: {text}");
+            }
+        }
+    });
+}

@@ -19,6 +19,8 @@ use super::suggest::closest;
 pub const STEPS_MAX: usize = 64;
 /// The maximum length of a step's title, in bytes.
 pub const TITLE_MAX: usize = 200;
+/// The maximum length of a step's body, in bytes.
+pub const BODY_MAX: usize = 8 * 1024;
 /// The maximum length of a variable's value, in bytes.
 pub const VALUE_MAX: usize = 4 * 1024;
 /// The maximum length of all titles and bodies of a totem, in bytes.

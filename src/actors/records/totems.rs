@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use crate::domain::asker::Asker;
+use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RelicId, RigName};
 use crate::domain::message::{Body, Handoff};
 use crate::domain::relic::{Relic, RelicKind, RelicStatus};
-use crate::domain::ritual::{Ritual, Subject};
+use crate::domain::ritual::{Ritual, RitualStep, Subject};
 use crate::domain::totem::{Step, StepRow, Totem, TotemRow};
 use crate::ports::relics::{NewRelic, StoreError, Txn};
 
@@ -71,8 +72,32 @@ pub fn start(
     };
     let steps = ritual.steps_for(&subject, &values);
     let steps = steps.map_err(|wrong| StoreError::Conflict(wrong.why))?;
+    let row = TotemRow {
+        relic: id.clone(),
+        ritual: ritual.name.clone(),
+        vars: values,
+        started: txn.now(),
+        by: Some(asker.name.clone()),
+        steps: make_steps(txn, relic, &steps, asker)?,
+    };
+    txn.add_totem(&row)?;
+    let ids: Vec<&RelicId> = row.steps.iter().map(|step| &step.relic).collect();
+    let data = json!({ "ritual": row.ritual, "vars": row.vars, "steps": ids });
+    txn.record(&NewEvent::new(EventType::TotemStarted, id, asker).with(data))?;
+    let missing = || StoreError::Failed(format!("the totem of {id} was not stored"));
+    read(txn, id)?.ok_or_else(missing)
+}
+
+/// Makes the relics of the steps.
+fn make_steps(
+    txn: &mut dyn Txn,
+    relic: &Relic,
+    steps: &[RitualStep],
+    asker: &Asker,
+) -> Result<Vec<StepRow>, StoreError> {
+    let id = &relic.id;
     let mut made = BTreeMap::new();
-    for step in &steps {
+    for step in steps {
         let new = NewRelic {
             prefix: id.prefix().to_owned(),
             kind: RelicKind::Step,
@@ -87,7 +112,7 @@ pub fn start(
         made.insert(&step.id, txn.create_relic(&new)?);
     }
     let mut rows = Vec::new();
-    for step in &steps {
+    for step in steps {
         // A step may need a later one, so dependencies are stored when all relics are made.
         let deps = step.needs.iter().filter_map(|need| made.get(need));
         let deps: Vec<RelicId> = deps.map(|relic| relic.id.clone()).collect();
@@ -105,20 +130,7 @@ pub fn start(
             fresh_session: step.fresh_session,
         });
     }
-    let row = TotemRow {
-        relic: id.clone(),
-        ritual: ritual.name.clone(),
-        vars: values,
-        started: txn.now(),
-        by: Some(asker.name.clone()),
-        steps: rows,
-    };
-    txn.add_totem(&row)?;
-    let ids: Vec<&RelicId> = row.steps.iter().map(|step| &step.relic).collect();
-    let data = json!({ "ritual": row.ritual, "vars": row.vars, "steps": ids });
-    txn.record(&NewEvent::new(EventType::TotemStarted, id, asker).with(data))?;
-    let missing = || StoreError::Failed(format!("the totem of {id} was not stored"));
-    read(txn, id)?.ok_or_else(missing)
+    Ok(rows)
 }
 
 /// Closes a step that is ready, and returns the totem as it is then.
@@ -166,8 +178,7 @@ pub fn send_handoff(txn: &mut dyn Txn, raider: &RaiderId, note: Handoff) -> Resu
         "note": note.note, "relic": note.relic, "resume": note.resume, "totem_step": note.totem_step,
     });
     txn.send(&address, &address, Body::Handoff(note))?;
-    let cause = crate::domain::cause::Cause::Handoff;
-    let event = NewEvent::new(EventType::RaiderHandoff, &address, cause);
+    let event = NewEvent::new(EventType::RaiderHandoff, &address, Cause::Handoff);
     txn.record(&event.with(data)).map(|_| ())
 }
 

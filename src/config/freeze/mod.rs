@@ -124,7 +124,8 @@ pub fn freeze(
     );
     let groups = groups::all(&mut reader, &agents);
     let rituals = rituals::all(context.root, files, report);
-    let automations = automations::all(&mut reader, context, files, &rigs, daemon.as_ref());
+    let earlier = automations::Earlier::new(&rigs, &agents, &rituals, daemon.as_ref());
+    let automations = automations::all(&mut reader, context, files, &earlier);
     reader.finish();
     groups::check_agents(&agents, report);
     across::check(

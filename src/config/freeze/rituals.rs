@@ -12,7 +12,9 @@ use crate::config::reader::{Reader, Report};
 use crate::config::templates;
 use crate::config::values::{Parsed, complain, filled, flag, list, name, text};
 use crate::domain::ids::{RitualName, StepName};
-use crate::domain::ritual::{self, GIVEN, Ritual, RitualStep, STEPS_MAX, TITLE_MAX, VALUE_MAX};
+use crate::domain::ritual::{
+    self, BODY_MAX, GIVEN, Ritual, RitualStep, STEPS_MAX, TITLE_MAX, VALUE_MAX,
+};
 use crate::domain::suggest::closest;
 use crate::regular;
 
@@ -111,10 +113,7 @@ fn one(
     templates: &Table,
     report: &Report,
 ) -> Option<(RitualName, Ritual)> {
-    let place = node.place.clone();
     templates::lay_over(templates.get("rituals"), &mut node);
-    // A missing key is reported in this file.
-    node.place = place;
     let steps = node
         .table_mut()
         .and_then(|table| table.get_mut("steps"))
@@ -127,8 +126,8 @@ fn one(
     let mut reader = Reader::open("ritual", &node, report)?;
     let description = reader.get("description", text);
     let vars = vars(&mut reader);
-    if matches!(node.table().and_then(|table| table.get("steps")), Some(steps) if steps.node.value == Value::Array(Vec::new()))
-    {
+    let given = node.table().and_then(|table| table.get("steps"));
+    if given.is_some_and(|steps| steps.node.value == Value::Array(Vec::new())) {
         reader.complain("steps", "a ritual has at least one step");
     }
     let steps = steps_of(&mut reader, &vars);
@@ -184,7 +183,7 @@ fn steps_of(
     for mut section in sections {
         let id = section.get("id", name::<StepName>);
         let title = section.get("title", |node| title(node, vars));
-        let body = section.get("body", |node| known_variables(node, text(node)?, vars));
+        let body = section.get("body", |node| body(node, vars));
         let needs = section.get("needs", list(name::<StepName>));
         let fresh_session = section.get("fresh_session", flag);
         let (id_place, needs_places) = (section.place("id"), section.element_places("needs"));
@@ -229,6 +228,14 @@ fn title(node: &Node, vars: &BTreeMap<String, Option<String>>) -> Parsed<String>
         return complain(node, format!("this is longer than {TITLE_MAX} bytes"));
     }
     known_variables(node, title, vars)
+}
+
+fn body(node: &Node, vars: &BTreeMap<String, Option<String>>) -> Parsed<String> {
+    let body = text(node)?;
+    if body.len() > BODY_MAX {
+        return complain(node, format!("this is longer than {BODY_MAX} bytes"));
+    }
+    known_variables(node, body, vars)
 }
 
 fn known_variables(
