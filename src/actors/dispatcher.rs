@@ -11,6 +11,7 @@
 
 mod fire;
 mod look;
+mod ritual;
 #[cfg(test)]
 mod tests;
 

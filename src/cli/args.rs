@@ -4,6 +4,7 @@
 mod drums;
 mod harness;
 mod relic;
+mod totem;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use clap_complete::Shell;
 pub(super) use self::drums::DrumsVerb;
 pub(super) use self::harness::{HarnessSetup, HarnessTest, HarnessVerb};
 pub(super) use self::relic::{DepVerb, RelicEditing, RelicFile, RelicTo, RelicVerb};
+pub(super) use self::totem::{RitualVerb, StepVerb, TotemVerb};
 use crate::control::protocol::{Exit, args};
 
 /// Talks to the supervisor of a city of coding agents.
@@ -53,7 +55,7 @@ const FIRST_STEPS: &str = "First steps:
   hd run \"add a --json flag\"     give a raider something to do
   hd status --watch              see how it goes
 
-Inside a session: hd rally, hd hook, hd drums, hd wait, hd handoff, hd escalate, hd done.";
+Inside a session: hd rally, hd hook, hd step done, hd drums, hd wait, hd handoff, hd escalate, hd done.";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -103,6 +105,15 @@ pub(super) enum Verb {
     Cancel(args::RelicCancel),
     /// The changes of a raider, or of a merge request, against the branch that they would land on
     Diff(args::Named),
+    /// Rituals: templates of work in steps
+    #[command(subcommand, visible_alias = "formula")]
+    Ritual(RitualVerb),
+    /// Totems: rituals at work on relics
+    #[command(subcommand, visible_alias = "molecule")]
+    Totem(TotemVerb),
+    /// The steps of this session's totem
+    #[command(subcommand)]
+    Step(StepVerb),
     /// Raiders
     #[command(subcommand, visible_alias = "polecat")]
     Raider(RaiderVerb),

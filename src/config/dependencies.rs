@@ -21,7 +21,7 @@ const MOST_LINKS: usize = 40;
 /// The files that were looked for while a configuration was read, found or not.
 #[derive(Debug, Default)]
 pub(super) struct Sought {
-    /// The patterns of `include`.
+    /// The patterns of `include`, and that of rituals.
     pub patterns: Vec<String>,
     /// Folders of automations.
     pub automations: Vec<PathBuf>,

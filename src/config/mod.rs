@@ -123,6 +123,7 @@ fn load_over(
         sources: &mut merged.sources,
         templates: &merged.templates,
         searched: &mut sought.automations,
+        patterns: &mut sought.patterns,
     };
     let frozen = freeze::freeze(&merged.root, &context, &mut files, &report);
     sought.paths.append(&mut named.into_inner());

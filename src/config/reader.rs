@@ -179,6 +179,8 @@ impl<'a> Reader<'a> {
             "rigs" | "agents" => format!("[[{}]]", self.section),
             "harness" => "[harness.<name>]".to_owned(),
             "automation" => "automation.toml".to_owned(),
+            "ritual" => "a ritual".to_owned(),
+            "steps" => "[[steps]]".to_owned(),
             section => format!("[{section}]"),
         }
     }

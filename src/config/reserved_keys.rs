@@ -3,7 +3,6 @@
 
 /// The keys, by section.
 pub const RESERVED: &[(&str, &[&str])] = &[
-    ("automation", &["ritual", "rig", "pool"]),
     ("rigs.raiders", &["max_session"]),
     (
         "rigs.forge",

@@ -7,6 +7,7 @@ mod cost;
 mod presets;
 mod quoted;
 mod recordings;
+mod rituals;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -146,7 +147,10 @@ fn the_defaults_are_those_of_the_contract() {
     let loaded = place.load(&one_rig).unwrap();
     let root = place.path("");
     let root = root.to_str().unwrap().trim_end_matches('/');
-    let city = format!("{:#?}\n", loaded.city).replace(root, "$CITY");
+    let mut frozen = loaded.city.clone();
+    // They are as their files say, and have tests of their own.
+    frozen.rituals.clear();
+    let city = format!("{frozen:#?}\n").replace(root, "$CITY");
     let revision = &loaded.city.revision;
     golden(
         "valid",
@@ -164,6 +168,7 @@ fn everything_that_can_be_set_is_frozen() {
     let root = root.to_str().unwrap().trim_end_matches('/');
     let mut city = loaded.city.clone();
     city.harnesses.retain(|name, _| name.as_str() == "mine");
+    city.rituals.clear();
     city.revision = "sha256:...".into();
     // The fingerprint covers the directory, which differs each time.
     city.agents
@@ -234,6 +239,9 @@ fn no_default_lives_in_code() {
     let place = SampleDir::new();
     let automation = "exec = \"true\"\ngate = \"manual\"\n";
     place.write("automations/x/automation.toml", automation);
+    let of_ritual = "ritual = \"work\"\ngate = \"manual\"\n";
+    place.write("automations/y/automation.toml", of_ritual);
+    place.write("rituals/x.toml", "[[steps]]\nid = \"a\"\ntitle = \"b\"\n");
     let mut defaults: toml::Table = toml::from_str(DEFAULTS).unwrap();
     // The presets take most of the time of a load: one with most keys of its own, and some with few, are enough.
     let presets = defaults["harness"].as_table_mut().unwrap();

@@ -121,7 +121,7 @@ fn allow(
         CallerRole::Raider(session) => ControlError::forbidden(format!(
             "a raider may act only on itself, and {op} acts on more ({session})"
         ))
-        .hint("allowed: done, handoff, wait, escalate, hook, rally, drums and all verbs that only read"),
+        .hint("allowed: done, handoff, wait, step done, review, escalate, hook, rally, drums and all verbs that only read"),
         CallerRole::Agent(session) => {
             ControlError::forbidden(format!("this agent has no right to {op} ({session})"))
                 .hint("ask a person to do it, or to raise `rights` of the agent in city.toml")
@@ -207,6 +207,9 @@ mod tests {
             "relic.ready",
             "relic.export",
             "diff",
+            "ritual.list",
+            "ritual.show",
+            "totem.show",
             "raider.list",
             "raider.show",
             "peek",
@@ -229,7 +232,15 @@ mod tests {
         let own: Vec<_> = needing(&[Need::Own]).iter().map(|op| op.as_str()).collect();
         assert_eq!(
             own,
-            ["done", "handoff", "wait", "review", "hook-event", "hook"]
+            [
+                "done",
+                "handoff",
+                "wait",
+                "review",
+                "hook-event",
+                "hook",
+                "step.done"
+            ]
         );
     }
 

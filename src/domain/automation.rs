@@ -1,9 +1,10 @@
-//! Automations: a gate, and the command that runs when it opens (`contract.md`, 2.2).
+//! Automations: a gate, and the command that runs, or the work that is made, when it opens (`contract.md`, 2.2).
 //!
 //! ```text
 //!  gate opens ──► run recorded (running) ──► attempt, at most `retries` more ──► completed | failed
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cause::Cause;
 use super::gates::{Gate, When, condition, cooldown, cron, manual};
-use super::ids::{AutomationName, InvalidId, RigName};
+use super::ids::{AgentName, AutomationName, InvalidId, RigName, RitualName};
 
 /// The number of runs that are kept of each automation.
 pub const HISTORY: usize = 50;
@@ -66,6 +67,28 @@ impl From<AutomationId> for String {
     }
 }
 
+/// The work of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// A shell command.
+    Exec(String),
+    /// A relic with a totem, for a raider or a pool of agents.
+    Ritual(RitualAction),
+}
+
+/// A relic with a totem that a run makes. A run waits for the end of the relic that the last one made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RitualAction {
+    /// The ritual.
+    pub ritual: RitualName,
+    /// The rig that the relic belongs to.
+    pub rig: RigName,
+    /// The pool of agents that it is assigned to; none for a raider of the rig.
+    pub pool: Option<AgentName>,
+    /// Values of the ritual's variables.
+    pub vars: BTreeMap<String, String>,
+}
+
 /// An automation as configured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Automation {
@@ -73,8 +96,8 @@ pub struct Automation {
     pub id: AutomationId,
     /// Its purpose.
     pub description: String,
-    /// Shell command.
-    pub exec: String,
+    /// The work of a run.
+    pub action: Action,
     /// The gate that starts it.
     pub gate: Gate,
     /// Timeout of one attempt, capped by `[automations] max_timeout`.

@@ -14,11 +14,12 @@ use super::automation::{Automation, AutomationId};
 use super::budget::Budget;
 use super::ids::Incarnation;
 use super::ids::{
-    AgentName, ChildId, HarnessName, RaiderId, RelicId, RigName, SessionId, SlotName,
+    AgentName, ChildId, HarnessName, RaiderId, RelicId, RigName, RitualName, SessionId, SlotName,
 };
 use super::merge::LandStyle;
 use super::notify::NotifyPolicy;
 use super::restart::RestartPolicy;
+use super::ritual::Ritual;
 
 /// A whole city.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +53,8 @@ pub struct City {
     /// The city's automations, then those of its rigs, each by name; none that is in
     /// `[automations] skip`.
     pub automations: Vec<Automation>,
+    /// The rituals: those of the city, and the built-in ones that it does not override.
+    pub rituals: BTreeMap<RitualName, Ritual>,
 }
 
 impl City {

@@ -96,6 +96,8 @@ words! {
         RelicCreated => "relic.created",
         RelicUpdated => "relic.updated",
         RelicClosed => "relic.closed",
+        TotemStarted => "totem.started",
+        TotemStepDone => "totem.step_done",
         CleanupStatusMismatch => "cleanup_status.mismatch",
     }
 }

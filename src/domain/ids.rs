@@ -156,6 +156,20 @@ name_type!(
 );
 
 name_type!(
+    /// A ritual's name: that of its file in `rituals/`, without `.toml`.
+    RitualName,
+    "ritual name",
+    check_name
+);
+
+name_type!(
+    /// The id of a step within its ritual (`design`, `review`).
+    StepName,
+    "step id",
+    check_name
+);
+
+name_type!(
     /// A relic's id, `<prefix>-<number>`, with `.n` for steps of a totem (`gt-7`, `gt-7.2`).
     RelicId,
     "relic id",

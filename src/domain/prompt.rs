@@ -14,6 +14,7 @@ use super::ids::{Oid, RaiderId, RelicId};
 use super::merge::{FailureType, MergeRequest};
 use super::message::MergeFailed;
 use super::saved_work::{self, SavedWork};
+use super::totem::orders;
 
 /// The maximum length of a task in a prompt, for command lines are limited; the rest is left to the task file.
 const BODY_MAX: usize = 8_000;
@@ -88,6 +89,8 @@ pub struct Brief<'a> {
     pub body: &'a str,
     /// The reason why an earlier attempt did not land (see [`rework`]).
     pub context: Option<&'a str>,
+    /// The state of its totem, for a task that is done in steps ([`orders`](super::totem::orders::orders)).
+    pub steps: Option<&'a str>,
     /// The branch of the sandbox.
     pub branch: &'a str,
     /// The commit at which the branch started.
@@ -328,6 +331,9 @@ pub fn task_file(brief: &Brief<'_>) -> String {
             context.trim()
         ));
     }
+    if let Some(steps) = brief.steps {
+        text.push_str(&format!("\n## Steps\n\n{}\n", steps.trim()));
+    }
     text.push_str(&format!("\n## How to finish\n\n{}\n", outcome(brief)));
     text
 }
@@ -355,8 +361,8 @@ fn task(brief: &Brief<'_>) -> String {
             text.push_str(&format!("\n[... the rest is in {task_file}]"));
         }
     }
-    if let Some(context) = brief.context {
-        text.push_str(&format!("\n\n{}", context.trim()));
+    for more in [brief.context, brief.steps].into_iter().flatten() {
+        text.push_str(&format!("\n\n{}", more.trim()));
     }
     text
 }
@@ -370,6 +376,9 @@ fn workflow(brief: &Brief<'_>) -> String {
         review => format!("run {review}"),
     };
     let (task_file, max, hd) = (brief.task_file, brief.max_reviews, brief.hd);
+    if brief.steps.is_some() {
+        return orders::workflow(task_file, hd, &review, max);
+    }
     let times = if max == 1 { "time" } else { "times" };
     format!(
         "Work in this order:\n\

@@ -13,6 +13,7 @@ fn with_brief(test: impl FnOnce(Brief<'_>)) {
         relic: &relic,
         title: "Reject empty names",
         body: "Names that are empty must be refused.\nSay which field it was.\n",
+        steps: None,
         context: None,
         branch: "raider/Toast/gt-7-1",
         target: "main",
@@ -306,6 +307,38 @@ fn every_text_names_hd_by_its_path() {
         ] {
             assert!(text.contains("`'/opt/my horde/hd' done`"), "{text}");
             assert!(!text.contains("`hd "), "{text}");
+        }
+    });
+}
+
+/// The state of a totem is in every prompt and in the task file, and replaces the order of work of a task without steps;
+/// the points of the seed are kept.
+#[test]
+fn a_task_in_steps_shows_its_present_step() {
+    with_brief(|brief| {
+        let steps = Some("This task is done in steps.\n\nStep 2, gt-7.2: Build it");
+        let brief = Brief { steps, ..brief };
+        let texts = [
+            first(&brief),
+            respawn(&brief, Cause::SessionDied, None, false),
+            handoff(&brief, Some("note")),
+            task_file(&brief),
+        ];
+        for text in &texts {
+            assert!(text.contains("Step 2, gt-7.2: Build it"), "{text}");
+        }
+        for text in &texts[..3] {
+            assert!(text.contains("`/opt/horde/hd step done ID`"), "{text}");
+            assert!(!text.contains("3. Implement the task."), "{text}");
+            for point in [
+                "AGENTS.md",
+                "Commit everything",
+                "/code-review",
+                "failed 2 times",
+                "stop.",
+            ] {
+                assert!(text.contains(point), "{point}: {text}");
+            }
         }
     });
 }

@@ -10,6 +10,10 @@ use super::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId};
 /// it.
 pub const REWORK: &str = "rework";
 
+/// The label of a relic that an automation made for a raider: it is charged whatever `auto_charge` says. The charge
+/// removes it.
+pub const AUTOMATED: &str = "automation";
+
 /// The kind of a relic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -22,6 +26,8 @@ pub enum RelicKind {
     Escalation,
     /// Ephemeral tracking, collected later.
     Wisp,
+    /// A step of a totem: done by the raider that works on the totem's relic, never charged by itself.
+    Step,
 }
 
 /// Status of a relic (`rules.md`, relic status).

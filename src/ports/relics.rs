@@ -20,6 +20,7 @@ use crate::domain::restart::Deaths;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::domain::saved_work::SavedWork;
 use crate::domain::self_review::Round;
+use crate::domain::totem::TotemRow;
 use crate::domain::usage::ledger::{Row, Source};
 use crate::ports::repo::SalvageRecord;
 
@@ -303,6 +304,12 @@ pub trait Txn {
         raider: &RaiderId,
         incarnation: Incarnation,
     ) -> Result<Vec<Round>, StoreError>;
+
+    /// Stores a new totem, whose steps are stored relics. `Conflict` when the relic has a totem.
+    fn add_totem(&mut self, totem: &TotemRow) -> Result<(), StoreError>;
+    fn totem(&mut self, relic: &RelicId) -> Result<Option<TotemRow>, StoreError>;
+    /// Returns the relic whose totem has this step.
+    fn totem_of_step(&mut self, step: &RelicId) -> Result<Option<RelicId>, StoreError>;
 
     fn append_cv(&mut self, name: &str, kind: &str, data: &Value) -> Result<CvEntry, StoreError>;
     fn cv(&mut self, name: &str) -> Result<Vec<CvEntry>, StoreError>;

@@ -9,7 +9,7 @@ use crate::domain::merge::{MergeRequest, MrState, Review};
 use crate::domain::message::{Escalation, RaiderDone, Severity};
 use crate::domain::phase::RaiderRecord;
 use crate::domain::problem::Problem;
-use crate::domain::relic::{DoneIntent, Exit, Hook, RelicKind, RelicStatus};
+use crate::domain::relic::{DoneIntent, Exit, Hook, Relic, RelicKind, RelicStatus};
 use crate::ports::relics::NewRelic;
 
 /// Returns the commit whose id has only this digit.
@@ -37,6 +37,35 @@ pub fn task(title: &str) -> NewRelic {
         parent: None,
         deps: Vec::new(),
         by: None,
+    }
+}
+
+/// Returns an open task of this id, made at the beginning of time.
+#[must_use]
+pub fn relic(id: &str) -> Relic {
+    Relic {
+        id: id.parse().unwrap(),
+        kind: RelicKind::Task,
+        title: format!("task {id}"),
+        body: String::new(),
+        status: RelicStatus::Open,
+        priority: 0,
+        labels: Vec::new(),
+        assignee: None,
+        parent: None,
+        deps: Vec::new(),
+        created: Timestamp::UNIX_EPOCH,
+        closed: None,
+        raider: None,
+        until: None,
+        branch: None,
+        reworks: 0,
+        charge_failures: 0,
+        context: None,
+        target: None,
+        harness: None,
+        by: None,
+        source: None,
     }
 }
 

@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::effects;
 use super::mail::DoneRequest;
+use super::records::totems;
 use super::refusal::{Refusal, RefusalKind};
 use super::world::World;
 use crate::domain::cause::Cause;
@@ -161,7 +162,36 @@ async fn is_complete(
         let hint = "commit the work; or, if no change was needed: hd done --no-change --reason WHY";
         return Err(Refusal::new(RefusalKind::NoCommits, message).hint(hint));
     }
-    Ok(())
+    steps_are_done(world, hook).await
+}
+
+/// Refuses completed work whose totem has open steps. A program that cannot run `hd` closes no steps: its end is taken
+/// for the end of all of them.
+async fn steps_are_done(world: &World, hook: &Hook) -> Result<(), Refusal> {
+    let harness = world.city.harnesses.get(&hook.harness);
+    if harness.is_some_and(|harness| harness.done_on_exit) {
+        return Ok(());
+    }
+    let relic = hook.relic.clone();
+    let totem = world.store.run(move |txn| totems::read(txn, &relic));
+    let Some(totem) = totem.await? else {
+        return Ok(());
+    };
+    let Some(next) = totem.present().or_else(|| totem.open().next()) else {
+        return Ok(());
+    };
+    let (left, id, title) = (totem.open().count(), &next.relic.id, &next.relic.title);
+    let message = match left {
+        1 => format!("a step of {} is not done: {id} ({title})", hook.relic),
+        _ => format!(
+            "{left} steps of {} are not done, the next is {id} ({title})",
+            hook.relic
+        ),
+    };
+    let hint = format!(
+        "do it, then `hd step done {id}`; if it cannot be done: hd done --status escalated --reason WHY"
+    );
+    Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))
 }
 
 /// Refuses every other end after the last allowed self-review failed: the outcome must be `stuck` then

@@ -13,19 +13,21 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::ritual::{self, Recipe};
 use crate::actors::boards::{Busy, Role};
 use crate::actors::effects;
 use crate::actors::mail::DispatcherMsg;
 use crate::actors::records::automations::recall;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
-use crate::domain::automation::{Automation, AutomationId, Mark, Run, RunState};
+use crate::domain::automation::{Action, Automation, AutomationId, Mark, Run, RunState};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rights;
 use crate::domain::event::{Event, EventType, NewEvent};
 use crate::domain::gates::condition::CHECK_LIMIT;
 use crate::domain::gates::event::Queue;
 use crate::domain::gates::{Gate, cron};
+use crate::domain::message;
 use crate::domain::shown;
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 use crate::ports::runner::{Command, Ended};
@@ -74,17 +76,28 @@ pub(super) async fn fire(
         }
         return Ok(None);
     };
-    let begun = automation.clone();
-    let begun = world.store.run(move |txn| begin(txn, &begun, &trigger));
+    let recipe = ritual::recipe(world, automation)?;
+    let (begun, made) = (automation.clone(), recipe.clone());
+    let begun = world
+        .store
+        .run(move |txn| begin(txn, &begun, &trigger, made.as_ref()));
     let Some((run, seq, event)) = begun.await? else {
         return Ok(None);
+    };
+    let Action::Exec(line) = automation.action.clone() else {
+        drop(busy);
+        if let Some(recipe) = recipe {
+            world.nudge(&message::witness(&recipe.rig().name));
+        }
+        look_again(world);
+        return Ok(Some((run, seq)));
     };
     // A command may print it as it is.
     let text = |event| serde_json::to_string(&event).unwrap_or_default();
     let stdin = event.map(|event| shown::json(&text(event)).into_owned());
     let (world, automation) = (Arc::clone(world), automation.clone());
     let begun = run.clone();
-    tokio::spawn(async move { carry_out(&world, &automation, run, stdin, busy).await });
+    tokio::spawn(async move { carry_out(&world, &automation, line, run, stdin, busy).await });
     Ok(Some((begun, seq)))
 }
 
@@ -93,9 +106,13 @@ fn begin(
     txn: &mut dyn Txn,
     automation: &Automation,
     trigger: &Trigger,
+    recipe: Option<&Recipe>,
 ) -> Result<Option<(Run, u64, Option<Event>)>, StoreError> {
     let mut mark = recall(txn, automation)?;
     if mark.disabled && !matches!(trigger, Trigger::Operator) {
+        return Ok(None);
+    }
+    if recipe.is_some() && must_wait(txn, automation, &mut mark, trigger)? {
         return Ok(None);
     }
     let mut event = None;
@@ -123,11 +140,38 @@ fn begin(
     }
     txn.put_mark(&mark)?;
     let seq = event.as_ref().map(|event| event.seq);
-    let run = txn.begin_run(&automation.id, trigger.cause(), seq)?;
+    let mut run = txn.begin_run(&automation.id, trigger.cause(), seq)?;
     let data = json!({ "run": run.id, "gate": automation.gate.word(), "event": seq });
     let fired = NewEvent::new(EventType::AutomationFired, &automation.id, trigger.cause());
     let seq = txn.record(&fired.with(data))?;
+    if let Some(recipe) = recipe {
+        ritual::make(txn, automation, recipe, &mut run, event.as_ref())?;
+    }
     Ok(Some((run, seq, event)))
+}
+
+/// Returns true when the work of the last run is not finished, so that no more is made. An event waits; a slot of a
+/// schedule is skipped; the others are due when the work is finished.
+fn must_wait(
+    txn: &mut dyn Txn,
+    automation: &Automation,
+    mark: &mut Mark,
+    trigger: &Trigger,
+) -> Result<bool, StoreError> {
+    if matches!(trigger, Trigger::Operator) {
+        return Ok(false);
+    }
+    let Some(relic) = ritual::unfinished(txn, automation)? else {
+        return Ok(false);
+    };
+    if matches!(trigger, Trigger::Cron) {
+        mark.slots = txn.now();
+        txn.put_mark(mark)?;
+        let kind = EventType::AutomationSkipped;
+        let skipped = NewEvent::new(kind, &automation.id, Cause::StillRunning);
+        txn.record(&skipped.with(json!({ "slot": txn.now(), "relic": relic })))?;
+    }
+    Ok(true)
 }
 
 /// Returns the first waiting event; journals which events were skipped.
@@ -151,7 +195,9 @@ fn next_event(
         let full = page.len() == PAGE;
         for event in page {
             filter.after = event.seq;
-            queue.push(event, &automation.id);
+            if !ritual::is_about_own_work(txn, automation, &event)? {
+                queue.push(event, &automation.id);
+            }
         }
         if !full {
             break;
@@ -239,14 +285,21 @@ async fn attempt(world: &World, command: Command, busy: &Busy) -> Ended {
 async fn carry_out(
     world: &Arc<World>,
     automation: &Automation,
+    line: String,
     mut run: Run,
     stdin: Option<String>,
     busy: Busy,
 ) {
     loop {
-        let line = automation.exec.clone();
         let limit = automation.timeout;
-        let command = command(world, automation, line, stdin.clone(), limit, Role::Run);
+        let command = command(
+            world,
+            automation,
+            line.clone(),
+            stdin.clone(),
+            limit,
+            Role::Run,
+        );
         let ended = attempt(world, command, &busy).await;
         run.attempts += 1;
         let success = ended.cause() == Cause::Completed;

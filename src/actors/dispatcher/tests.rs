@@ -6,13 +6,14 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 mod disturbed;
+mod rituals;
 
 use crate::actors::ask;
 use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::StopMode;
 use crate::actors::records::automations;
 use crate::actors::refusal::{Refusal, RefusalKind};
-use crate::domain::automation::{Automation, Run};
+use crate::domain::automation::{Action, Automation, Run};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::gates::Gate;
@@ -29,7 +30,7 @@ fn automation(name: &str, gate: Gate) -> Automation {
     Automation {
         id: name.parse().unwrap(),
         description: String::new(),
-        exec: name.to_owned(),
+        action: Action::Exec(name.to_owned()),
         gate,
         timeout: secs(60),
         retries: 0,

@@ -11,3 +11,4 @@ pub mod quarantine;
 pub mod rework;
 pub mod slots;
 pub mod stalls;
+pub mod totems;

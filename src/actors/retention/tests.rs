@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::prune;
-use crate::domain::automation::Automation;
+use crate::domain::automation::{Action, Automation};
 use crate::domain::cause::Cause;
 use crate::domain::city::{City, RetentionPolicy, WispGc};
 use crate::domain::event::{EventType, NewEvent};
@@ -199,7 +199,7 @@ async fn an_event_that_an_automation_waits_for_outlives_its_time() {
     let slow = Automation {
         id: "slow".parse().unwrap(),
         description: String::new(),
-        exec: "slow".into(),
+        action: Action::Exec("slow".into()),
         gate: Gate::Event {
             on: Pattern::parse("relic.created").unwrap(),
         },
@@ -230,7 +230,7 @@ async fn cursor_goes_on_behind_pruned_events() {
     let quick = Automation {
         id: "quick".parse().unwrap(),
         description: String::new(),
-        exec: "quick".into(),
+        action: Action::Exec("quick".into()),
         gate: Gate::Event {
             on: Pattern::parse("relic.created").unwrap(),
         },

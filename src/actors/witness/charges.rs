@@ -1,4 +1,4 @@
-//! Waiting work: reworks always, ready relics when the rig charges automatically.
+//! Waiting work: reworks and the work of automations always, ready relics when the rig charges automatically.
 
 use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
@@ -10,14 +10,15 @@ use crate::actors::records::failures;
 use crate::domain::cause::Cause;
 use crate::domain::ids::RelicId;
 use crate::domain::message;
-use crate::domain::relic::REWORK;
+use crate::domain::relic::{AUTOMATED, REWORK, Relic};
 use crate::domain::saga::Saga;
-use crate::ports::relics::Txn;
+use crate::ports::relics::{StoreError, Txn};
 
 /// Number of waiting relics considered: more than there are slots and relics in a pause after a failure.
 const MOST: usize = 512;
 
-/// Charges relics that wait for a slot: reworks always, ready relics when the rig charges automatically. Slots are
+/// Charges relics that wait for a slot: reworks and the work of automations always, ready relics when the rig charges
+/// automatically. Slots are
 /// taken one after another, so that priority and age decide; the rest of each charge runs in a task of its own.
 ///
 /// # Errors
@@ -31,9 +32,9 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
         return Ok(Handled::AtPatrol);
     }
     let prefix = rig.prefix.clone();
-    let label = (!rig.raiders.auto_charge).then_some(REWORK);
-    let waiting = move |txn: &mut dyn Txn| txn.chargeable(&prefix, label, MOST);
-    let waiting = world.store.run(waiting).await?;
+    let all = rig.raiders.auto_charge;
+    let waiting = world.store.run(move |txn| waiting(txn, &prefix, all));
+    let waiting = waiting.await?;
     if waiting.is_empty() {
         return Ok(Handled::AtPatrol);
     }
@@ -88,6 +89,21 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
         }
     }
     Ok(Handled::AtPatrol)
+}
+
+/// Returns the relics that wait for a slot, by priority, then age.
+fn waiting(txn: &mut dyn Txn, prefix: &str, all: bool) -> Result<Vec<Relic>, StoreError> {
+    if all {
+        return txn.chargeable(prefix, None, MOST);
+    }
+    let mut waiting = txn.chargeable(prefix, Some(REWORK), MOST)?;
+    for relic in txn.chargeable(prefix, Some(AUTOMATED), MOST)? {
+        if !waiting.iter().any(|other| other.id == relic.id) {
+            waiting.push(relic);
+        }
+    }
+    waiting.sort_by_key(|relic| (std::cmp::Reverse(relic.priority), relic.created));
+    Ok(waiting)
 }
 
 /// Runs a charge that has its slot.

@@ -26,6 +26,7 @@ mod sagas;
 mod salvage;
 mod schema;
 mod self_reviews;
+mod totems;
 mod txn;
 mod usage;
 mod value;

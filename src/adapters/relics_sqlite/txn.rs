@@ -17,12 +17,13 @@ use crate::domain::relic::{self, Hook, Relic, RelicStatus};
 use crate::domain::restart::Deaths;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::domain::self_review::Round;
+use crate::domain::totem::TotemRow;
 use crate::domain::usage::ledger::{Row, Source};
 use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, SalvageEntry, StoreError, Txn};
 
 use super::{
     automations, cv, deaths, drums, hooks, journal, kv, merge_requests, messages, raiders, ready,
-    relics, retention, sagas, salvage, self_reviews, usage,
+    relics, retention, sagas, salvage, self_reviews, totems, usage,
 };
 
 /// A job's transaction: the connection inside the job's savepoint.
@@ -137,6 +138,9 @@ impl Txn for SqliteTxn<'_> {
         prune_drums(before: Timestamp, limit: usize) -> usize = drums::prune;
         add_self_review(round: &Round) -> () = self_reviews::add;
         self_reviews(relic: &RelicId, raider: &RaiderId, incarnation: Incarnation) -> Vec<Round> = self_reviews::list;
+        add_totem(totem: &TotemRow) -> () = totems::add;
+        totem(relic: &RelicId) -> Option<TotemRow> = totems::get;
+        totem_of_step(step: &RelicId) -> Option<RelicId> = totems::of_step;
         append_cv(name: &str, kind: &str, data: &Value) -> CvEntry = cv::append;
         cv(name: &str) -> Vec<CvEntry> = cv::chain;
         deaths() -> Vec<Deaths> = deaths::list;

@@ -20,6 +20,7 @@ mod run;
 mod status;
 mod supervisor;
 mod systemd;
+mod totem;
 
 use crate::control::protocol::Op;
 use crate::control::protocol::args::Nothing;
@@ -54,6 +55,9 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Relic(verb) => relic::run(verb, context),
         Verb::Cancel(args) => relic::cancel(args, context),
         Verb::Diff(args) => diff::run(args, context),
+        Verb::Ritual(verb) => totem::ritual(verb, context),
+        Verb::Totem(verb) => totem::totem(verb, context),
+        Verb::Step(verb) => totem::step(verb, context),
         Verb::Raider(verb) => raider::run(verb, context),
         Verb::Attach(args) => attach::attach(args, context),
         Verb::Peek(args) => context.show(&Op::Peek(args), show::text),

@@ -11,6 +11,7 @@ pub(super) mod patch;
 pub(super) mod show;
 pub(super) mod status;
 mod table;
+pub(super) mod totem;
 mod words;
 
 pub(super) use words::to_seconds;

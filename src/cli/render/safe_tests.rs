@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{cost, event, harness, lists, outcome_lines, show, status};
+use super::{cost, event, harness, lists, outcome_lines, show, status, totem};
 use crate::cli::context::Render;
 use crate::cli::output::Style;
 use crate::domain::shown;
@@ -68,6 +68,10 @@ const RENDERERS: &[Render] = &[
     show::rally,
     show::stopped,
     status::status,
+    totem::rituals,
+    totem::ritual,
+    totem::totem,
+    totem::step_done,
 ];
 
 /// Returns results as the verbs have them, each with text wherever it may have some.
@@ -110,7 +114,13 @@ fn results() -> Vec<Value> {
         "rigs": [{"name": "horde", "raiders": [raider], "note": "n", "error": "e",
             "relics": {"open": 9}, "forge": {"paused": true, "queue": [mr], "why": "w"}}],
         "automations": [run], "escalations": 2});
+    let step = json!({"id": "gt-1.1", "name": "plan", "title": "t", "body": "b\nc", "status": "open",
+        "deps": ["gt-2"], "needs": ["n"], "ready": false, "fresh_session": true});
+    let totem = json!({"relic": "gt-1", "title": "t", "ritual": "work", "present": "gt-1.1", "done": 0,
+        "name": "work", "description": "d", "file": "/f", "vars": {"v": "x"}, "steps": [step], "text": "a\nb"});
     vec![
+        json!([totem.clone()]),
+        totem,
         status,
         json!([raider.clone()]),
         raider,

@@ -8,7 +8,7 @@ use super::words::{at, cell, clean_lines};
 
 /// Fields that are texts of many lines.
 const TEXTS: &[&str] = &[
-    "body", "context", "note", "tail", "text", "handoff", "prompt",
+    "body", "context", "note", "tail", "text", "handoff", "prompt", "totem",
 ];
 
 /// Renders any result: fields, then texts. Objects inside are shown below their name.
@@ -208,7 +208,14 @@ pub(in crate::cli) fn run(end: &Value, _: Style) -> String {
 pub(in crate::cli) fn rally(result: &Value, style: Style) -> String {
     match result.get("text").and_then(Value::as_str) {
         Some(text) => clean_lines(text),
-        None => facts(result, style),
+        None => {
+            let mut shown = result.clone();
+            // The text says everything that the fields say.
+            if let Some(text) = shown.pointer_mut("/totem/text").map(Value::take) {
+                shown["totem"] = text;
+            }
+            facts(&shown, style)
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! `[automations]`, and the folders of automations: `automations/<name>/automation.toml` beside `city.toml`,
 //! `.horde/automations/<name>/automation.toml` in a trusted rig.
 
+mod action;
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -8,6 +11,7 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
+use super::agents::ReadAgent;
 use super::rigs::ReadRig;
 use super::{Context, Files};
 use crate::config::diagnostics::Diagnostic;
@@ -22,7 +26,8 @@ use crate::domain::city::{DaemonPolicy, RigSource};
 use crate::domain::gates::Gate;
 use crate::domain::gates::cron::{CatchUp, Schedule};
 use crate::domain::gates::event::Pattern;
-use crate::domain::ids::{AutomationName, RigName};
+use crate::domain::ids::{AutomationName, RigName, RitualName};
+use crate::domain::ritual::Ritual;
 use crate::domain::suggest::closest;
 use crate::regular;
 
@@ -39,6 +44,31 @@ const GATED: &[(&str, &[&str])] = &[
     ("on", &["event"]),
 ];
 
+/// The earlier sections that automations refer to.
+pub struct Earlier<'a> {
+    rigs: &'a [ReadRig],
+    agents: &'a [ReadAgent],
+    rituals: &'a BTreeMap<RitualName, Ritual>,
+    daemon: Option<&'a DaemonPolicy>,
+}
+
+impl<'a> Earlier<'a> {
+    /// Makes it of what was read so far.
+    pub fn new(
+        rigs: &'a [ReadRig],
+        agents: &'a [ReadAgent],
+        rituals: &'a BTreeMap<RitualName, Ritual>,
+        daemon: Option<&'a DaemonPolicy>,
+    ) -> Self {
+        Self {
+            rigs,
+            agents,
+            rituals,
+            daemon,
+        }
+    }
+}
+
 /// Values of `[automations]` and of earlier sections.
 struct EarlierValues {
     skip: Vec<(String, SourceSpan)>,
@@ -51,11 +81,10 @@ pub fn all(
     reader: &mut Reader<'_>,
     context: &Context<'_>,
     files: &mut Files<'_>,
-    rigs: &[ReadRig],
-    daemon: Option<&DaemonPolicy>,
+    earlier: &Earlier<'_>,
 ) -> Vec<Automation> {
-    let report = reader.report;
-    let known = known(reader, daemon);
+    let (report, rigs) = (reader.report, earlier.rigs);
+    let known = known(reader, earlier.daemon);
     let own = context.root.join("automations");
     let mut folders = found(&own, None, context.root, report);
     files.searched.push(own);
@@ -66,7 +95,8 @@ pub fn all(
     folders.retain(|folder| !known.skips(&folder.id));
     let read = folders.iter().filter_map(|folder| {
         let node = folder.open(files, report)?;
-        one(Reader::open("automation", &node, report)?, folder, &known)
+        let reader = Reader::open("automation", &node, report)?;
+        one(reader, folder, &known, earlier)
     });
     read.collect()
 }
@@ -232,9 +262,15 @@ fn carried(rig: &ReadRig, searched: &mut Vec<PathBuf>, report: &Report) -> Vec<F
     }
 }
 
-fn one(mut reader: Reader<'_>, folder: &Folder, known: &EarlierValues) -> Option<Automation> {
+fn one(
+    mut reader: Reader<'_>,
+    folder: &Folder,
+    known: &EarlierValues,
+    earlier: &Earlier<'_>,
+) -> Option<Automation> {
     let description = reader.get("description", text);
-    let exec = reader.get("exec", |node| folder.command(node));
+    let exec = reader.get("exec", optional(|node| folder.command(node)));
+    let action = action::of(&mut reader, exec, folder.id.rig.as_ref(), earlier);
     let gate = gate(&mut reader, folder, known);
     let timeout = reader.get("timeout", some_duration);
     let retries = reader.get("retries", integer(0));
@@ -244,7 +280,7 @@ fn one(mut reader: Reader<'_>, folder: &Folder, known: &EarlierValues) -> Option
     Some(Automation {
         id: folder.id.clone(),
         description: description?,
-        exec: exec?,
+        action: action?,
         gate: gate?,
         timeout: known.max_timeout.map_or(timeout, |max| max.min(timeout)),
         retries: retries?,

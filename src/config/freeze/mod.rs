@@ -11,6 +11,7 @@ mod groups;
 mod harness;
 mod notify;
 mod rigs;
+mod rituals;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -69,7 +70,7 @@ impl Context<'_> {
     }
 }
 
-/// The context that automations are read with: each is a file of its own.
+/// The context that automations and rituals are read with: each is a file of its own.
 #[derive(Debug)]
 pub struct Files<'a> {
     /// Every file so far; those of automations are added.
@@ -78,6 +79,8 @@ pub struct Files<'a> {
     pub templates: &'a Table,
     /// The directories that were searched for them.
     pub searched: &'a mut Vec<PathBuf>,
+    /// The patterns of files that were read.
+    pub patterns: &'a mut Vec<String>,
 }
 
 /// The result of freezing a document.
@@ -119,7 +122,9 @@ pub fn freeze(
     let notify = reader.section("notify", "notify");
     let notify = notify.and_then(|section| self::notify::notify(section, &agents));
     let groups = groups::all(&mut reader, &agents);
-    let automations = automations::all(&mut reader, context, files, &rigs, daemon.as_ref());
+    let rituals = rituals::all(context.root, files, report);
+    let earlier = automations::Earlier::new(&rigs, &agents, &rituals, daemon.as_ref());
+    let automations = automations::all(&mut reader, context, files, &earlier);
     reader.finish();
     groups::check_agents(&agents, report);
     across::check(
@@ -147,6 +152,7 @@ pub fn freeze(
             suspended,
             budget,
             automations,
+            rituals,
         },
         prompt_files,
     };

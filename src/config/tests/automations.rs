@@ -1,6 +1,7 @@
 //! Automations: their places, and all of their errors.
 
 use super::*;
+use crate::domain::automation::{Action, Automation};
 use crate::domain::gates::Gate;
 
 const GATES: &[(&str, &str)] = &[
@@ -19,6 +20,13 @@ const GATES: &[(&str, &str)] = &[
     ("press", "gate = \"manual\"\ndescription = \"by hand\"\n"),
     ("watch", "gate = \"condition\"\ncheck = \"test -f flag\"\n"),
 ];
+
+fn line(automation: &Automation) -> &str {
+    match &automation.action {
+        Action::Exec(line) => line,
+        Action::Ritual(action) => panic!("{action:?}"),
+    }
+}
 
 /// `health-patrol.md`, configuration: `skip` and `max_timeout`; testing: timeout capping,
 /// rig-scoped automations.
@@ -68,7 +76,7 @@ fn automations_are_found_beside_the_city_and_in_rigs_that_are_trusted() {
             automation.retries,
             automation.enabled,
             automation.dir.display(),
-            automation.exec
+            line(automation)
         )
     });
     let found = found.collect::<Vec<_>>().join("\n");
@@ -97,7 +105,7 @@ fn a_script_may_be_written_after_the_file_that_names_it() {
     );
     let loaded = place.load("workspace.name = \"c\"\n").unwrap();
     let run = || {
-        let line = &loaded.city.automations[0].exec;
+        let line = line(&loaded.city.automations[0]);
         let mut shell = std::process::Command::new("sh");
         let output = shell.args(["-c", line]).output().unwrap();
         (
@@ -133,7 +141,20 @@ fn everything_that_is_wrong_with_automations_is_told_at_once() {
             "g-event",
             "exec = \"true\"\ngate = \"event\"\non = \"raider.mergd\"\n",
         ),
-        ("h-ritual", "ritual = \"update\"\ngate = \"manual\"\n"),
+        ("h-ritual", "ritual = \"revew\"\ngate = \"manual\"\n"),
+        (
+            "h-both",
+            "exec = \"true\"\nritual = \"work\"\ngate = \"manual\"\n",
+        ),
+        (
+            "h-exec",
+            "exec = \"true\"\ngate = \"manual\"\npool = \"crew\"\nvars = { a = \"b\" }\n",
+        ),
+        (
+            "h-names",
+            "ritual = \"review\"\ngate = \"manual\"\nrig = \"hord\"\npool = \"crew\"\nvars = { scop = \"b\" }\n\
+             timeout = \"5s\"\n",
+        ),
         ("i name", "exec = \"true\"\ngate = \"manual\"\n"),
     ] {
         place.write(&format!("automations/{name}/automation.toml"), text);

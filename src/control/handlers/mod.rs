@@ -25,6 +25,7 @@ mod salvage;
 mod standing;
 mod status;
 mod terminal;
+mod totem;
 mod work;
 
 use std::sync::Arc;
@@ -156,7 +157,7 @@ async fn dispatch(
         #[rustfmt::skip]
         op @ (Op::RelicCreate(_) | Op::RelicShow(_) | Op::RelicList(_) | Op::RelicClose(_) | Op::RelicReopen(_)
         | Op::RelicEdit(_) | Op::RelicCancel(_) | Op::RelicDepAdd(_) | Op::RelicDepRemove(_) | Op::RelicDepList(_)
-        | Op::RelicReady(_) | Op::RelicImport(_)) => of_relics(world, &caller, op).await,
+        | Op::RelicReady(_) | Op::RelicImport(_) | Op::RitualList(_) | Op::RitualShow(_) | Op::TotemStart(_) | Op::TotemShow(_) | Op::StepDone(_)) => of_relics(world, &caller, op).await,
         Op::Diff(args) => diff::diff(world, &args.name).await,
         Op::RaiderList(args) => raider::list(published, world, args).await,
         Op::RaiderShow(args) => raider::show(published, world, &args.name).await,
@@ -219,7 +220,7 @@ async fn of_messages(world: &World, caller: &Caller, op: Op) -> Result<Value, Co
     }
 }
 
-/// Dispatches the operations on relics.
+/// Dispatches the operations on relics, and on work in steps.
 async fn of_relics(world: &World, caller: &Caller, op: Op) -> Result<Value, ControlError> {
     let asker = || caller::asker(world, caller);
     match op {
@@ -235,7 +236,7 @@ async fn of_relics(world: &World, caller: &Caller, op: Op) -> Result<Value, Cont
         Op::RelicDepList(args) => relic::deps(world, &args.relic).await,
         Op::RelicReady(args) => relic::ready(world, args).await,
         Op::RelicImport(args) => relic::import(world, caller, args).await,
-        _ => Err(ControlError::internal("this operation is served elsewhere")),
+        other => totem::dispatch(world, caller, other).await,
     }
 }
 

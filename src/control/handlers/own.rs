@@ -4,12 +4,12 @@
 use serde_json::{Value, json};
 
 use super::caller::{own_hook, own_member};
-use super::{drums, standing, to_json};
+use super::{drums, standing, to_json, totem};
 use crate::actors::conversation;
 use crate::actors::declared::parse_args;
 use crate::actors::mail::ChildRef;
 use crate::actors::mail::WitnessMsg;
-use crate::actors::records::stalls;
+use crate::actors::records::{stalls, totems};
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
 use crate::actors::{ask, effects};
@@ -17,16 +17,14 @@ use crate::control::protocol::ControlError;
 use crate::control::protocol::args;
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
-use crate::domain::cause::Cause;
 use crate::domain::drum::Mailbox;
-use crate::domain::event::{EventType, NewEvent};
 use crate::domain::handoff::Progress;
 use crate::domain::ids::{ChildId, SessionId};
 use crate::domain::message::{Body, Handoff};
-use crate::domain::relic::{Hook, RelicKind};
+use crate::domain::relic::Hook;
 use crate::domain::self_review;
 use crate::domain::stall::Wait;
-use crate::ports::relics::RelicFilter;
+use crate::ports::relics::Txn;
 use crate::ports::sessions::{SessionError, SessionHandle};
 
 /// The number of rounds of self-review that `rally` prints, the last ones.
@@ -80,7 +78,7 @@ pub(super) async fn handoff(
             ));
         }
         progress = shown_for(world, &hook).await;
-        let note = Handoff {
+        let mut note = Handoff {
             note: args.message.clone(),
             relic: Some(hook.relic.clone()),
             totem_step: None,
@@ -88,22 +86,13 @@ pub(super) async fn handoff(
         };
         // The slot may be given to another raider while the note is written.
         meant = ChildRef::raider(&hook.raider, hook.incarnation);
-        let address = hook.raider.to_string();
-        world
-            .store
-            .run(move |txn| {
-                // The newest note counts: it replaces older notes that are still unread.
-                for old in txn.inbox(&address)? {
-                    if matches!(old.body, Body::Handoff(_)) {
-                        txn.handled(old.id)?;
-                    }
-                }
-                txn.send(&address, &address, Body::Handoff(note.clone()))?;
-                let data = json!({ "note": note.note, "relic": note.relic, "resume": note.resume });
-                let event = NewEvent::new(EventType::RaiderHandoff, &address, Cause::Handoff);
-                txn.record(&event.with(data)).map(|_| ())
-            })
-            .await?;
+        let send = move |txn: &mut dyn Txn| {
+            let totem = totems::read(txn, &hook.relic)?;
+            let present = totem.as_ref().and_then(|totem| totem.present());
+            note.totem_step = present.map(|step| step.relic.id.to_string());
+            totems::send_handoff(txn, &hook.raider, note.clone())
+        };
+        world.store.run(send).await?;
     }
     if let ChildId::Agent(agent) = &id {
         standing::leave_note(world, agent, args.message.clone(), args.resume).await?;
@@ -136,7 +125,7 @@ pub(super) async fn afresh(world: &World, session: &SessionId) -> Result<(), Con
 
 /// Returns the progress that a raider can show at a handoff: commits, relic and steps. None if git cannot tell, which
 /// is no evidence against the raider.
-async fn shown_for(world: &World, hook: &Hook) -> Progress {
+pub(super) async fn shown_for(world: &World, hook: &Hook) -> Progress {
     let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
     let facts = effects::repo_for(
         world,
@@ -146,14 +135,10 @@ async fn shown_for(world: &World, hook: &Hook) -> Progress {
     );
     let head = facts.await.ok()?.head;
     let id = hook.relic.clone();
-    let tasks = RelicFilter {
-        kind: Some(RelicKind::Task),
-        ..RelicFilter::default()
-    };
     let relics = world.store.run(move |txn| {
-        let mut relics = txn.relics(&tasks)?;
-        relics.retain(|relic| relic.id == id || relic.parent.as_ref() == Some(&id));
-        Ok(relics)
+        let children = txn.children(&id)?;
+        let all = [id.clone()].into_iter().chain(children);
+        all.map(|id| txn.relic(&id)).collect::<Result<Vec<_>, _>>()
     });
     let relics = serde_json::to_string(&relics.await.ok()?).ok()?;
     Some(format!("{head} {relics}"))
@@ -226,7 +211,8 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
     let (id, address) = (hook.relic.clone(), hook.raider.to_string());
     let own = hook.clone();
     let hd = world.hd();
-    let (relic, note, reviews, drums) = world
+    let own_hd = hd.clone();
+    let (relic, note, reviews, drums, totem) = world
         .store
         .run(move |txn| {
             let note = txn
@@ -238,8 +224,9 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
                     _ => None,
                 });
             let reviews = txn.self_reviews(&id, &own.raider, own.incarnation)?;
-            let drums = drums::rallied(txn, &[Mailbox::Work(id.clone())], &hd)?;
-            Ok((txn.relic(&id)?, note, reviews, drums))
+            let drums = drums::rallied(txn, &[Mailbox::Work(id.clone())], &own_hd)?;
+            let totem = totems::read(txn, &id)?;
+            Ok((txn.relic(&id)?, note, reviews, drums, totem))
         })
         .await?;
     let rig = world.city.rig(&hook.raider.rig);
@@ -265,8 +252,9 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         "branch": hook.branch, "target": hook.target, "base": hook.base, "sandbox": sandbox,
         "task_file": world.tasks.task_file(&sandbox), "relic": to_json(&relic)?, "note": note,
         "self_reviews": to_json(&reviews.iter().rev().take(RALLIED).rev().collect::<Vec<_>>())?, "self_reviews_left": left, "git": git, "done": hook.done.is_some(), "drums": to_json(&drums)?,
+        "totem": totem.map(|totem| to_json(&totem::progress(&totem, &hd))).transpose()?,
         // The full path, because a shell may know another program as `hd`.
-        "hd": world.hd(),
+        "hd": hd,
     }))
 }
 
@@ -277,6 +265,7 @@ mod tests {
     use crate::control::protocol::ErrorKind;
     use crate::control::rights::CallerRole;
     use crate::domain::account::{AccountReport, Why};
+    use crate::domain::event::EventType;
     use crate::testing::world::Scenario;
 
     const PID: u32 = 4242;

@@ -12,6 +12,7 @@ mod relics;
 mod resume;
 mod shown;
 mod standing;
+mod totems;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

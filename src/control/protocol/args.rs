@@ -10,6 +10,7 @@ mod read;
 mod relic;
 mod session;
 mod task;
+mod totem;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,7 @@ pub use self::relic::{
 };
 pub use self::session::{Handoff, Restart, Review, Wait};
 pub use self::task::{Task, TaskFields};
+pub use self::totem::{RitualRef, StepDone, TotemStart};
 use crate::domain::import::Format;
 use crate::domain::message::Severity;
 use crate::domain::nuke::CleanupStatus;

@@ -131,6 +131,11 @@ ops! {
     "relic.export" => RelicExport(Nothing), Look, Quick;
     "relic.import" => RelicImport(RelicImport), Work, Quick;
     "diff" => Diff(Named), Look, Slow;
+    "ritual.list" => RitualList(Nothing), Look, Quick;
+    "ritual.show" => RitualShow(RitualRef), Look, Quick;
+    "totem.start" => TotemStart(TotemStart), Work, Quick;
+    "totem.show" => TotemShow(RelicRef), Look, Quick;
+    "step.done" => StepDone(StepDone), Own, Slow;
     "raider.list" => RaiderList(InRig), Look, Quick;
     "raider.show" => RaiderShow(Named), Look, Quick;
     "raider.nuke" => RaiderNuke(RaiderNuke), Operate, Slow;
@@ -196,20 +201,35 @@ pub fn no_such_transition(verb: &str) -> ControlError {
     .hint(instead)
 }
 
+/// Returns today's word for an older group of verbs.
+fn older_group(group: &str) -> Option<&'static str> {
+    match group {
+        "polecat" => Some("raider"),
+        "formula" => Some("ritual"),
+        "molecule" => Some("totem"),
+        "mail" => Some("drums"),
+        _ => None,
+    }
+}
+
 impl FromStr for OpName {
     type Err = ControlError;
 
-    /// Parses a name or its alias (`sling`, `prime`, `cancel`, `polecat.*`, `mail.*`).
+    /// Parses a name or its alias (`sling`, `prime`, `cancel`, `polecat.*`, `formula.*`, `molecule.*`, `mail.*`).
     fn from_str(text: &str) -> Result<Self, ControlError> {
         let renamed = match text {
             "sling" => "charge".to_owned(),
             "prime" => "rally".to_owned(),
             "hook.show" => "hook".to_owned(),
             "cancel" => "relic.cancel".to_owned(),
-            _ => [("polecat.", "raider."), ("mail.", "drums.")]
-                .iter()
-                .find_map(|(old, new)| Some(format!("{new}{}", text.strip_prefix(old)?)))
-                .unwrap_or_else(|| text.to_owned()),
+            _ => {
+                let group = text.split_once('.');
+                let older = group.and_then(|(group, verb)| Some((older_group(group)?, verb)));
+                older.map_or_else(
+                    || text.to_owned(),
+                    |(group, verb)| format!("{group}.{verb}"),
+                )
+            }
         };
         if let Some(verb @ ("done" | "reset")) = renamed.strip_prefix("raider.") {
             return Err(no_such_transition(verb));

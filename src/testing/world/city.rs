@@ -47,35 +47,38 @@ pub fn city() -> City {
         },
         retention: for_ever(),
         notify: every_notice(),
-        harnesses: BTreeMap::from([(
-            harness.clone(),
-            Harness {
-                name: harness.clone(),
-                command: vec!["script".into()],
-                prompt: PromptMode::Arg,
-                process_names: Vec::new(),
-                reduced: Vec::new(),
-                resume: Vec::new(),
-                account: "script".into(),
-                limit_answer: String::new(),
-                hooks: Hooks::None,
-                done_on_exit: false,
-                reduced_asks: false,
-                exclude: Vec::new(),
-                review: "/review".into(),
-                env: BTreeMap::new(),
-                env_pass: Vec::new(),
-                patterns: Patterns::default(),
-                prices: Prices::default(),
-                budget: None,
-            },
-        )]),
+        harnesses: BTreeMap::from([(harness.clone(), script(&harness))]),
         rigs: vec![the_rig(harness)],
         agents: Vec::new(),
         groups: Vec::new(),
         suspended: false,
         budget: None,
         automations: Vec::new(),
+        rituals: BTreeMap::new(),
+    }
+}
+
+/// Returns a harness that just runs.
+fn script(name: &HarnessName) -> Harness {
+    Harness {
+        name: name.clone(),
+        command: vec!["script".into()],
+        prompt: PromptMode::Arg,
+        process_names: Vec::new(),
+        reduced: Vec::new(),
+        resume: Vec::new(),
+        account: "script".into(),
+        limit_answer: String::new(),
+        hooks: Hooks::None,
+        done_on_exit: false,
+        reduced_asks: false,
+        exclude: Vec::new(),
+        review: "/review".into(),
+        env: BTreeMap::new(),
+        env_pass: Vec::new(),
+        patterns: Patterns::default(),
+        prices: Prices::default(),
+        budget: None,
     }
 }
 

@@ -44,6 +44,7 @@ mod stop;
 mod survive;
 mod terminals;
 mod tmux;
+mod totems;
 mod upgrade;
 mod watching;
 mod zombies;

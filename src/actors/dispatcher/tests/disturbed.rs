@@ -62,7 +62,7 @@ async fn condition_that_holds_too_late_does_not_run_a_removed_automation() {
 #[tokio::test(start_paused = true)]
 async fn events_without_a_matching_gate_are_skipped_for_good() {
     let mut all = [automation("tell", event("relic.closed"))];
-    all[0].exec = "tell".into();
+    all[0].action = Action::Exec("tell".into());
     let city = start(&all).await;
     for relic in 0..1100 {
         made(&city, &format!("gt-{relic}")).await;

@@ -9,7 +9,7 @@ use crate::actors::effects;
 use crate::actors::mail::{ChildState, RootMail};
 use crate::actors::root::RootMsg;
 use crate::actors::store::StoreHandle;
-use crate::domain::automation::Automation;
+use crate::domain::automation::{Action, Automation};
 use crate::domain::child::{Event, Token};
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
@@ -26,7 +26,7 @@ fn every_minute() -> Automation {
     Automation {
         id: "tick".parse().unwrap(),
         description: String::new(),
-        exec: "tick".to_owned(),
+        action: Action::Exec("tick".to_owned()),
         gate: Gate::Cooldown {
             interval: SECOND * 60,
         },

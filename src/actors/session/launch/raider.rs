@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::actors::briefs::brief;
+use crate::actors::briefs::{Assignment, brief};
 use crate::actors::conversation;
 use crate::actors::effects;
 use crate::actors::mail::How;
@@ -21,7 +21,7 @@ use crate::domain::harness::fill::Placeholder;
 use crate::domain::intent::KEY_VARIABLE;
 use crate::domain::message::{Body, Handoff};
 use crate::domain::prompt::{self, Problem};
-use crate::domain::relic::{Hook, Relic};
+use crate::domain::relic::Hook;
 use crate::ports::repo::RepoError;
 use crate::ports::tasks::TaskError;
 
@@ -59,10 +59,10 @@ pub(super) async fn start(
         return Err(ChildExit::Finished);
     }
     let (rig, harness) = configured(world, hook)?;
-    let (relic, notes) = assignment(world, hook).await?;
+    let (work, notes) = assignment(world, hook).await?;
     let sandbox = habitable(world, hook).await?;
     let (task_file, hd) = (world.tasks.task_file(&sandbox), world.hd());
-    let brief = brief(world, rig, hook, &relic, task_file, &hd);
+    let brief = brief(world, rig, hook, &work, task_file, &hd);
     let less = crashed && rig.raiders.respawn_reduced && !harness.reduced.is_empty();
     let newest = notes.last().filter(|_| problem.is_none());
     let (text, how) = match newest {
@@ -210,9 +210,13 @@ async fn habitable(world: &World, hook: &Hook) -> Result<PathBuf, ChildExit> {
     }
 }
 
-/// Returns the relic, and the handoff notes that wait for the next session.
-async fn assignment(world: &World, hook: &Hook) -> Result<(Relic, Vec<(u64, Handoff)>), ChildExit> {
+/// Returns the work, and the handoff notes that wait for the next session.
+async fn assignment(
+    world: &World,
+    hook: &Hook,
+) -> Result<(Assignment, Vec<(u64, Handoff)>), ChildExit> {
     let (relic, address) = (hook.relic.clone(), hook.raider.to_string());
+    let hd = world.hd();
     let read = world.store.run(move |txn| {
         let notes = txn
             .inbox(&address)?
@@ -225,7 +229,7 @@ async fn assignment(world: &World, hook: &Hook) -> Result<(Relic, Vec<(u64, Hand
                 _ => None,
             });
         let notes = notes.collect::<Vec<_>>();
-        Ok((txn.relic(&relic)?, notes))
+        Ok((Assignment::read(txn, &relic, &hd)?, notes))
     });
     read.await
         .map_err(|error| ChildExit::StartFailed(error.to_string()))

@@ -12,6 +12,7 @@ mod raiders;
 mod retention;
 mod rows;
 mod shown;
+mod totems;
 
 use std::sync::Arc;
 

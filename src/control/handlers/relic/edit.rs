@@ -53,7 +53,9 @@ pub(in crate::control::handlers) async fn edit(
 }
 
 fn may_edit(txn: &mut dyn Txn, relic: &Relic, args: &RelicEdit, for_person: bool) -> Verdict {
-    require_task(relic)?;
+    if relic.kind != RelicKind::Step || args.parent.is_some() || args.assignee.is_some() {
+        require_task(relic)?;
+    }
     if (&args.title, &args.body, &args.parent) != (&None, &None, &None)
         && let Err(refused) = guard::may_rewrite(txn, relic, for_person)?
     {

@@ -3,15 +3,22 @@
 
 use crate::actors::records::agent_hooks;
 use crate::control::protocol::ControlError;
+use crate::domain::ids::RelicId;
 use crate::domain::relic::{Relic, RelicKind, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
 /// The verdict of a check inside a transaction.
 pub(in crate::control::handlers) type Verdict = Result<Result<(), ControlError>, StoreError>;
 
+/// Returns the relic that a raider is hooked to for this one: a step belongs to the work on its totem's relic.
+fn worked_on(txn: &mut dyn Txn, relic: &Relic) -> Result<RelicId, StoreError> {
+    let of = txn.totem_of_step(&relic.id)?;
+    Ok(of.unwrap_or_else(|| relic.id.clone()))
+}
+
 /// Returns the work that others have on the relic, as the beginning of a sentence; none when there is none.
 fn work_of_others(txn: &mut dyn Txn, relic: &Relic) -> Result<Option<Work>, StoreError> {
-    let id = &relic.id;
+    let id = &worked_on(txn, relic)?;
     if let Some(hook) = txn.hook_of_relic(id)? {
         return Ok(Some(Work {
             is_hooked: true,
@@ -93,8 +100,8 @@ pub(super) fn may_cancel(txn: &mut dyn Txn, relic: &Relic, for_person: bool) -> 
 
 /// Checks that the caller may reopen the relic.
 pub(super) fn may_reopen(txn: &mut dyn Txn, relic: &Relic, for_person: bool) -> Verdict {
-    let hook = txn.hook_of_relic(&relic.id)?;
-    let id = &relic.id;
+    let id = &worked_on(txn, relic)?;
+    let hook = txn.hook_of_relic(id)?;
     if let (Some(hook), false) = (&hook, for_person) {
         let message = format!("{id} is hooked to {}", hook.raider);
         return Ok(Err(
@@ -116,7 +123,11 @@ pub(super) fn may_reopen(txn: &mut dyn Txn, relic: &Relic, for_person: bool) -> 
 }
 
 /// Checks that the caller may change what the work is: title, body, dependencies and parent.
-pub(super) fn may_rewrite(txn: &mut dyn Txn, relic: &Relic, for_person: bool) -> Verdict {
+pub(in crate::control::handlers) fn may_rewrite(
+    txn: &mut dyn Txn,
+    relic: &Relic,
+    for_person: bool,
+) -> Verdict {
     if for_person {
         return Ok(Ok(()));
     }

@@ -9,6 +9,7 @@ mod raider;
 mod relic;
 mod schema;
 mod status;
+mod totem;
 
 pub use self::city::{Account, Agent, AgentState, Automation, Budget, Pool};
 pub use self::drums::{
@@ -22,6 +23,7 @@ pub use self::relic::{
 };
 pub use self::schema::{Answer, schemas};
 pub use self::status::{Blocked, ForgeRow, RelicCounts, Rig, Status, WitnessRow};
+pub use self::totem::{Progress, ReadyStep, Ritual, RitualRow, StepDone, Totem, TotemStep};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

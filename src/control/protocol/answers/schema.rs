@@ -5,7 +5,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
     Agent, Automation, Cancelled, Decided, Deps, Drum, DrumHead, Event, Imported, Inbox, MrDetails,
-    MrRow, Raider, Relic, SelfReview, SentDrum, Shown, Status, Story,
+    MrRow, Raider, Relic, Ritual, RitualRow, SelfReview, SentDrum, Shown, Status, StepDone, Story,
+    Totem,
 };
 use crate::control::protocol::OpName;
 use crate::domain::work_diff::Diff;
@@ -52,6 +53,11 @@ pub fn schemas() -> Vec<Answer> {
         of::<Drum>(OpName::DrumsRead),
         of::<SentDrum>(OpName::DrumsReply),
         of::<DrumHead>(OpName::DrumsAck),
+        of::<Vec<RitualRow>>(OpName::RitualList),
+        of::<Ritual>(OpName::RitualShow),
+        of::<Totem>(OpName::TotemStart),
+        of::<Totem>(OpName::TotemShow),
+        of::<StepDone>(OpName::StepDone),
         of::<Event>(OpName::Events),
         of::<Story>(OpName::Why),
     ]

@@ -48,6 +48,23 @@ pub(super) fn ids<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::
     one_or_many(from, "id")
 }
 
+/// Reads `KEY=VALUE`, a list of such, or an object of texts.
+pub(super) fn pairs<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    use serde::de::Error;
+    match Value::deserialize(from)? {
+        Value::String(one) => Ok(vec![one]),
+        many @ Value::Array(_) => serde_json::from_value(many).map_err(Error::custom),
+        Value::Object(named) => {
+            let pair = |(key, value): (String, Value)| match value {
+                Value::String(value) => Ok(format!("{key}={value}")),
+                _ => Err(Error::custom(format!("the value of {key} must be a text"))),
+            };
+            named.into_iter().map(pair).collect()
+        }
+        _ => Err(Error::custom("var must be KEY=VALUE, or a list of such")),
+    }
+}
+
 pub(super) fn text_or_number<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<String>, D::Error> {

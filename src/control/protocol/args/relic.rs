@@ -62,7 +62,7 @@ pub struct RelicList {
     #[arg(long, value_parser = word::<RelicStatus>)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<RelicStatus>,
-    /// Only these: task, merge_request, escalation or wisp
+    /// Only these: task, step, merge_request, escalation or wisp
     #[arg(long, value_parser = word::<RelicKind>)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<RelicKind>,

@@ -1,0 +1,315 @@
+//! Rituals: `rituals/<name>.toml` beside `city.toml`, and the built-in ones.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::Files;
+use crate::config::diagnostics::Diagnostic;
+use crate::config::document::{self, Node, Source, SourceSpan, Table, Value};
+use crate::config::reader::{Reader, Report};
+use crate::config::templates;
+use crate::config::values::{Parsed, complain, filled, flag, list, name, text};
+use crate::domain::ids::{RitualName, StepName};
+use crate::domain::ritual::{
+    self, BODY_MAX, GIVEN, Ritual, RitualStep, STEPS_MAX, TITLE_MAX, VALUE_MAX,
+};
+use crate::domain::suggest::closest;
+use crate::regular;
+
+/// The folder of rituals, below the city's.
+const FOLDER: &str = "rituals";
+
+/// The built-in rituals.
+const BUILT_IN: &[(&str, &str)] = &[
+    (
+        "conflict-resolution",
+        include_str!("../../../config/rituals/conflict-resolution.toml"),
+    ),
+    (
+        "review",
+        include_str!("../../../config/rituals/review.toml"),
+    ),
+    (
+        "witness-patrol",
+        include_str!("../../../config/rituals/witness-patrol.toml"),
+    ),
+    ("work", include_str!("../../../config/rituals/work.toml")),
+];
+
+/// Returns every ritual: those of the city, and the built-in ones that it does not override.
+pub fn all(root: &Path, files: &mut Files<'_>, report: &Report) -> BTreeMap<RitualName, Ritual> {
+    let mut rituals = BTreeMap::new();
+    for (name, text) in BUILT_IN {
+        // Their places are never shown: a test holds that they are valid.
+        let node = document::parse(text, document::DEFAULTS);
+        let node = node.map_err(|errors| add_all(report, errors)).ok();
+        if let (Ok(name), Some(node)) = (RitualName::new(*name), node) {
+            rituals.extend(one(&name, None, node, files.templates, report));
+        }
+    }
+    files.patterns.push(format!("{FOLDER}/*.toml"));
+    for (name, path) in found(&root.join(FOLDER), report) {
+        let Some(node) = open(&path, files.sources, report) else {
+            continue;
+        };
+        rituals.extend(one(&name, Some(path), node, files.templates, report));
+    }
+    rituals
+}
+
+fn add_all(report: &Report, errors: Vec<Diagnostic>) {
+    errors.into_iter().for_each(|error| report.add(error));
+}
+
+fn cannot_read(path: &Path, error: &std::io::Error) -> Diagnostic {
+    Diagnostic::error(format!("cannot read {}: {error}", path.display()))
+}
+
+/// Returns the files of rituals, by name. Files with another ending are something else.
+fn found(folder: &Path, report: &Report) -> Vec<(RitualName, PathBuf)> {
+    let entries = match fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
+        Err(error) => {
+            report.add(cannot_read(folder, &error));
+            return Vec::new();
+        }
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.path();
+        let is_hidden = entry.file_name().to_string_lossy().starts_with('.');
+        if is_hidden || path.extension().is_none_or(|ending| ending != "toml") {
+            continue;
+        }
+        match RitualName::new(path.file_stem().unwrap_or_default().to_string_lossy()) {
+            Ok(name) => found.push((name, path)),
+            Err(error) => report.add(Diagnostic::error(format!("{}: {error}", path.display()))),
+        }
+    }
+    found.sort();
+    found
+}
+
+fn open(path: &Path, sources: &mut Vec<Source>, report: &Report) -> Option<Node> {
+    let text = regular::read_text(path)
+        .map_err(|error| report.add(cannot_read(path, &error)))
+        .ok()?;
+    let index = sources.len();
+    let parsed = document::parse(&text, index);
+    sources.push(Source {
+        path: path.to_owned(),
+        text,
+    });
+    parsed.map_err(|errors| add_all(report, errors)).ok()
+}
+
+fn one(
+    name: &RitualName,
+    file: Option<PathBuf>,
+    mut node: Node,
+    templates: &Table,
+    report: &Report,
+) -> Option<(RitualName, Ritual)> {
+    templates::lay_over(templates.get("rituals"), &mut node);
+    let steps = node
+        .table_mut()
+        .and_then(|table| table.get_mut("steps"))
+        .map(|entry| &mut entry.node.value);
+    if let Some(Value::Array(items)) = steps {
+        for item in items {
+            templates::lay_over(templates.get("steps"), item);
+        }
+    }
+    let mut reader = Reader::open("ritual", &node, report)?;
+    let description = reader.get("description", text);
+    let vars = vars(&mut reader);
+    let given = node.table().and_then(|table| table.get("steps"));
+    if given.is_some_and(|steps| steps.node.value == Value::Array(Vec::new())) {
+        reader.complain("steps", "a ritual has at least one step");
+    }
+    let steps = steps_of(&mut reader, &vars);
+    reader.finish();
+    let ritual = Ritual {
+        name: name.clone(),
+        description: description?,
+        file,
+        vars,
+        steps: steps?,
+    };
+    Some((name.clone(), ritual))
+}
+
+/// Reads the variables with their defaults. One with a wrong default counts as known, so that its uses are no errors.
+fn vars(reader: &mut Reader<'_>) -> BTreeMap<String, Option<String>> {
+    let mut vars = BTreeMap::new();
+    for (name, key, node) in reader.named("vars") {
+        if !ritual::is_variable(name) {
+            let error = Diagnostic::error(format!("{name:?} is not the name of a variable"));
+            let hint = "lower-case letters, digits and _, beginning with a letter";
+            reader.report.add(error.at(key).hint(hint));
+        }
+        if let Some((_, what)) = GIVEN.iter().find(|(given, _)| *given == name) {
+            let error = Diagnostic::error(format!("`{name}` is {what} and cannot be defined"));
+            reader.report.add(error.at(key));
+        }
+        let value = text(node).and_then(|value| match value.len() > VALUE_MAX {
+            true => complain(node, format!("this is longer than {VALUE_MAX} bytes")),
+            false => Ok(value),
+        });
+        let value = value.map_err(|errors| add_all(reader.report, errors));
+        let value = value.unwrap_or_default();
+        vars.insert(name.to_owned(), Some(value).filter(|it| !it.is_empty()));
+    }
+    vars
+}
+
+/// A step with the places that errors about it point at.
+struct Read {
+    step: RitualStep,
+    id: SourceSpan,
+    needs: Vec<SourceSpan>,
+}
+
+fn steps_of(
+    reader: &mut Reader<'_>,
+    vars: &BTreeMap<String, Option<String>>,
+) -> Option<Vec<RitualStep>> {
+    let sections = reader.sections("steps", "steps");
+    let given = sections.len();
+    let mut read: Vec<Read> = Vec::new();
+    for mut section in sections {
+        let id = section.get("id", name::<StepName>);
+        let title = section.get("title", |node| title(node, vars));
+        let body = section.get("body", |node| body(node, vars));
+        let needs = section.get("needs", list(name::<StepName>));
+        let fresh_session = section.get("fresh_session", flag);
+        let (id_place, needs_places) = (section.place("id"), section.element_places("needs"));
+        section.finish();
+        let (Some(id), Some(title), Some(body)) = (id, title, body) else {
+            continue;
+        };
+        let (Some(needs), Some(fresh_session)) = (needs, fresh_session) else {
+            continue;
+        };
+        read.push(Read {
+            step: RitualStep {
+                id,
+                title,
+                body,
+                needs,
+                fresh_session,
+            },
+            id: id_place,
+            needs: needs_places,
+        });
+    }
+    if given > STEPS_MAX {
+        let message = format!("a ritual has at most {STEPS_MAX} steps, this one has {given}");
+        reader.complain("steps", message);
+        return None;
+    }
+    // Errors in a step would make the graph of the others look wrong.
+    if read.is_empty() || read.len() < given {
+        return None;
+    }
+    let graph_is_right = check_graph(&read, reader.report);
+    graph_is_right.then(|| read.into_iter().map(|read| read.step).collect())
+}
+
+fn title(node: &Node, vars: &BTreeMap<String, Option<String>>) -> Parsed<String> {
+    let title = filled(node)?;
+    if title.contains(['\n', '\r']) {
+        return complain(node, "a title is one line");
+    }
+    if title.len() > TITLE_MAX {
+        return complain(node, format!("this is longer than {TITLE_MAX} bytes"));
+    }
+    known_variables(node, title, vars)
+}
+
+fn body(node: &Node, vars: &BTreeMap<String, Option<String>>) -> Parsed<String> {
+    let body = text(node)?;
+    if body.len() > BODY_MAX {
+        return complain(node, format!("this is longer than {BODY_MAX} bytes"));
+    }
+    known_variables(node, body, vars)
+}
+
+fn known_variables(
+    node: &Node,
+    text: String,
+    vars: &BTreeMap<String, Option<String>>,
+) -> Parsed<String> {
+    let known = || {
+        let given = GIVEN.iter().map(|(name, _)| *name);
+        vars.keys().map(String::as_str).chain(given)
+    };
+    let used = ritual::variables(&text).into_iter();
+    let mut unknown: Vec<_> = used
+        .filter(|name| !known().any(|one| one == *name))
+        .collect();
+    unknown.sort_unstable();
+    unknown.dedup();
+    if unknown.is_empty() {
+        return Ok(text);
+    }
+    let error = |name: &str| {
+        let error = Diagnostic::error(format!("there is no variable `{name}`")).at(&node.place);
+        error.hint(match closest(name, known()) {
+            Some(near) => format!("did you mean {{{{{near}}}}}?"),
+            None => format!("define it: [vars] {name} = \"...\""),
+        })
+    };
+    Err(unknown.into_iter().map(error).collect())
+}
+
+/// Checks the ids and needs of all steps, and reports what is wrong.
+fn check_graph(read: &[Read], report: &Report) -> bool {
+    let mut right = true;
+    let mut wrong = |error: Diagnostic| {
+        right = false;
+        report.add(error);
+    };
+    for (at, one) in read.iter().enumerate() {
+        let id = &one.step.id;
+        if let Some(first) = read[..at].iter().find(|other| other.step.id == *id) {
+            let error = Diagnostic::error(format!("two steps have the id \"{id}\"")).at(&one.id);
+            wrong(error.related(&first.id, "the first one"));
+        }
+        for (need, place) in one.step.needs.iter().zip(&one.needs) {
+            let ids = || read.iter().map(|other| other.step.id.as_str());
+            if ids().any(|other| other == need.as_str()) {
+                continue;
+            }
+            let error = Diagnostic::error(format!("there is no step \"{need}\"")).at(place);
+            wrong(match closest(need.as_str(), ids()) {
+                Some(near) => error.hint(format!("did you mean \"{near}\"?")),
+                None => error.hint(format!("steps: {}", ids().collect::<Vec<_>>().join(", "))),
+            });
+        }
+    }
+    let graph: Vec<_> = read
+        .iter()
+        .map(|read| (read.step.id.clone(), read.step.needs.clone()))
+        .collect();
+    if let Some(cycle) = ritual::cycle(&graph) {
+        let names: Vec<_> = cycle.iter().map(StepName::as_str).collect();
+        let error = Diagnostic::error(format!(
+            "steps need each other: {}",
+            names.join(" \u{2192} ")
+        ));
+        let first = read.iter().find(|read| read.step.id == cycle[0]);
+        let place = first.and_then(|read| {
+            let at = read.step.needs.iter().position(|need| *need == cycle[1])?;
+            read.needs.get(at)
+        });
+        wrong(match place {
+            Some(place) => error.at(place),
+            None => error,
+        });
+    }
+    right
+}
