@@ -5,6 +5,7 @@ mod land;
 mod landing_bound;
 mod landing_moment;
 mod landing_recovery;
+mod landing_sequence;
 mod landing_submodule;
 mod push;
 mod remote;
