@@ -68,16 +68,7 @@ pub fn is_there(form: Form, dir: &Path, seen: &SandboxState) -> bool {
         Form::Intent => seen.index.iter().any(|entry| entry.is_promised()),
         Form::Deleted => staged(b"src/b.txt") && !dir.join("src/b.txt").exists(),
         Form::Dirty => edited(b"src/deep/f.txt"),
-        Form::Modes => seen
-            .files
-            .get(&b"run.sh"[..])
-            .is_some_and(|file| file.kind == "file"),
-        Form::LineEndings => seen
-            .files
-            .get(&b"crlf.eol"[..])
-            .is_some_and(|file| file.bytes == b"one\ntwo\n"),
-        Form::OddNames => ODD.iter().all(|name| seen.files.contains_key(*name)),
-        Form::OwnTask => seen.files.contains_key(&b"TASK.md"[..]),
+        Form::Modes | Form::LineEndings | Form::OddNames | Form::OwnTask => among_files(form, seen),
         Form::Locked => has("locked"),
         Form::Collected => staged(b"collected") && edited(b"collected"),
         Form::RefLocks => super::broken::ref_locks(dir)
@@ -86,6 +77,17 @@ pub fn is_there(form: Form, dir: &Path, seen: &SandboxState) -> bool {
         Form::Clean => true,
         form if form.is_told() => setting_is_there(form, dir, &admin, seen),
         _ => on_disk(form, dir),
+    }
+}
+
+/// Checks the files of the sandbox alone.
+fn among_files(form: Form, seen: &SandboxState) -> bool {
+    let file = |name: &str| seen.files.get(name.as_bytes());
+    match form {
+        Form::Modes => file("run.sh").is_some_and(|file| file.kind == "file"),
+        Form::LineEndings => file("crlf.eol").is_some_and(|file| file.bytes == b"one\ntwo\n"),
+        Form::OddNames => ODD.iter().all(|name| seen.files.contains_key(*name)),
+        _ => file("TASK.md").is_some(),
     }
 }
 
