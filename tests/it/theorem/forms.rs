@@ -240,16 +240,16 @@ impl Agent<'_> {
 
     /// Leaves a commit and staged contents that only the sandbox names, beside a few files.
     fn collect(&self) {
-        // Another form may exclude all files.
+        // Another form may exclude all files, or leave them out of a sparse checkout.
         self.write("collected", "left behind\n");
-        self.run(&["add", "-f", "collected"]);
+        self.run(&["add", "-f", "--sparse", "collected"]);
         // In the middle of a merge, git commits nothing.
         let commit = ["commit", "-q", "--no-verify", "-m", "left behind"];
         if try_git(self.dir, &commit).status.success() {
             self.run(&["reset", "-q", "--soft", "HEAD~1"]);
         }
         self.write("collected", "staged\n");
-        self.run(&["add", "-f", "collected"]);
+        self.run(&["add", "-f", "--sparse", "collected"]);
         self.write("collected", "edited after\n");
         for number in 0..20 {
             self.write(format!("many/{number}"), &format!("{number}\n"));
