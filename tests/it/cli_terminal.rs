@@ -157,7 +157,7 @@ fn attach_needs_a_terminal() {
 }
 
 /// Runs `hd` on a terminal.
-fn hd_on(city: &FakeCity, end: &File, words: &[&str]) -> Command {
+pub fn hd_on(city: &FakeCity, end: &File, words: &[&str]) -> Command {
     let mut hd = Command::new(cargo_bin("hd"));
     for name in VARIABLES {
         hd.env_remove(name);

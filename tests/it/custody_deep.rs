@@ -1,9 +1,6 @@
 //! Trees that are deeper than a path may be are saved, restored and removed.
 
-use std::fs;
-use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
 use horde_supervisor::adapters::task_files::DiskTaskFiles;
 use horde_supervisor::ports::tasks::TaskFiles;
@@ -11,6 +8,7 @@ use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, fchmod, mkdirat};
 
 use crate::support::city::City;
+use crate::support::deep;
 use crate::support::namespace::unprivileged;
 
 /// The deepest directory is closed, and has a path that no program accepts at once.
@@ -44,34 +42,10 @@ fn closed_tree_deeper_than_a_path_may_be_is_removed() {
 fn tree_deeper_than_a_path_may_be_comes_back() {
     let city = City::new();
     let sandbox = city.sandbox();
-    let name = "x".repeat(200);
-    deep(&sandbox, &name, true);
+    deep::write(&sandbox, b"deep\n");
     let facts = city.facts(&sandbox);
     assert_eq!(facts.untracked.len(), 1);
     let record = city.salvage(&sandbox);
     let to = city.restored(&record);
-    deep(&to, &name, false);
-}
-
-/// Goes down directory by directory, and writes or reads a file there.
-fn deep(dir: &Path, name: &str, makes: bool) {
-    let mut at = open(dir, OFlag::O_DIRECTORY, Mode::empty()).unwrap();
-    for _ in 0..25 {
-        if makes {
-            mkdirat(&at, name, Mode::S_IRWXU).unwrap();
-        }
-        at = openat(&at, name, OFlag::O_DIRECTORY, Mode::empty()).unwrap();
-    }
-    let how = match makes {
-        true => OFlag::O_WRONLY | OFlag::O_CREAT,
-        false => OFlag::O_RDONLY,
-    };
-    let mut file = fs::File::from(openat(&at, "file", how, Mode::S_IRWXU).unwrap());
-    if makes {
-        file.write_all(b"deep\n").unwrap();
-    } else {
-        let mut text = String::new();
-        file.read_to_string(&mut text).unwrap();
-        assert_eq!(text, "deep\n");
-    }
+    assert_eq!(deep::read(&to).as_deref(), Some(&b"deep\n"[..]));
 }

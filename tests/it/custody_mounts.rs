@@ -18,11 +18,11 @@ use crate::support::git::{git, rev, write};
 use crate::support::namespace::apart;
 
 /// Unmounts when dropped, also when a test fails.
-struct Mounted(PathBuf);
+pub struct Mounted(PathBuf);
 
 impl Mounted {
     /// Mounts a person's directory, which holds one file, at a new directory.
-    fn at(place: &Path, persons: &Path) -> Self {
+    pub fn at(place: &Path, persons: &Path) -> Self {
         write(persons, "precious", "not the supervisor's\n");
         fs::create_dir_all(place).unwrap();
         let none = None::<&str>;

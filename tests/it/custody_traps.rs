@@ -2,6 +2,7 @@
 //! equals that of plain git in a clean clone.
 
 mod any;
+mod sprung;
 mod ways;
 
 use std::fs;
@@ -17,7 +18,7 @@ use horde_supervisor::testing::tier::takes;
 use crate::landing::request;
 use crate::support::city::{City, permit};
 use crate::support::git::{commit_all, git, rev, try_git, write};
-use ways::{WAYS, Way};
+use ways::{Springs, WAYS, Way};
 
 /// The places where traps are set, and the actions that spring them.
 struct Wires {
@@ -306,10 +307,13 @@ fn assert_no_trap_springs(way: &Way) {
     let head = Oid::new(rev(&wires.sandbox, "HEAD")).unwrap();
     (way.set)(&wires);
     write(&wires.sandbox, "README", "edited\n");
-    if !way.springs.is_empty() {
-        let output = try_git(&wires.sandbox, way.springs);
-        let sprung = wires.mark.exists();
-        assert!(sprung, "{}: no trap: {output:?}", way.name);
+    match way.springs {
+        Springs::By(command) => {
+            let output = try_git(&wires.sandbox, command);
+            let sprung = wires.mark.exists();
+            assert!(sprung, "{}: no trap: {output:?}", way.name);
+        }
+        Springs::Each(spring) => spring(&wires),
     }
     // The test's own commands there may have run the trap, too.
     fs::remove_file(&wires.mark).ok();
@@ -347,7 +351,7 @@ fn all_ways_of_an_agent_together_run_no_program_below_the_supervisor() {
                 }
             }
         },
-        springs: &["status"],
+        springs: Springs::By(&["status"]),
     };
     assert_no_trap_springs(&every);
 }

@@ -2,15 +2,22 @@
 
 use std::fs;
 
-use super::Wires;
+use super::{Wires, sprung};
 use crate::support::git::{commit_all, git, rev, write};
 
 /// A way to make git run a program.
 pub(super) struct Way {
     pub(super) name: &'static str,
     pub(super) set: fn(&Wires),
-    /// The commands that spring the trap in the agent's sandbox; empty where this git runs it at no such command.
-    pub(super) springs: &'static [&'static str],
+    pub(super) springs: Springs,
+}
+
+/// The proof that the trap works: git in the agent's sandbox runs the program.
+pub(super) enum Springs {
+    /// This command springs it.
+    By(&'static [&'static str]),
+    /// The trap has several programs that git runs at different commands: each is sprung on its own.
+    Each(fn(&Wires)),
 }
 
 /// All known ways.
@@ -18,7 +25,7 @@ pub(super) const WAYS: &[Way] = &[
     Way {
         name: "hooks",
         set: |wires| wires.hooks(&wires.city.repo.theirs().join("hooks")),
-        springs: &["branch", "sprung"],
+        springs: Springs::By(&["branch", "sprung"]),
     },
     Way {
         name: "core.hooksPath",
@@ -27,7 +34,7 @@ pub(super) const WAYS: &[Way] = &[
             wires.hooks(&hooks);
             wires.config(&[("core.hooksPath", hooks.to_str().unwrap())]);
         },
-        springs: &["branch", "sprung"],
+        springs: Springs::By(&["branch", "sprung"]),
     },
     Way {
         name: "config.worktree",
@@ -49,7 +56,7 @@ pub(super) const WAYS: &[Way] = &[
             let text = format!("[core]\n\tbare = true\n\tfsmonitor = {}\n", wires.program);
             fs::write(theirs.join("config.worktree"), text).unwrap();
         },
-        springs: &["status"],
+        springs: Springs::By(&["status"]),
     },
     Way {
         name: "a .git file that leads to a repository of the agent's",
@@ -58,7 +65,7 @@ pub(super) const WAYS: &[Way] = &[
             let link = format!("gitdir: {}\n", evil.display());
             fs::write(wires.sandbox.join(".git"), link).unwrap();
         },
-        springs: &["status"],
+        springs: Springs::By(&["status"]),
     },
     Way {
         name: "commondir and gitdir that lead there",
@@ -67,7 +74,7 @@ pub(super) const WAYS: &[Way] = &[
             let evil = wires.evil();
             fs::write(admin.join("commondir"), format!("{}\n", evil.display())).unwrap();
         },
-        springs: &["status"],
+        springs: Springs::By(&["status"]),
     },
     Way {
         name: "a repository inside, with a configuration of its own",
@@ -83,7 +90,7 @@ pub(super) const WAYS: &[Way] = &[
                 git(&inner, &["config", key, &value]);
             }
         },
-        springs: &["-C", "inner", "status"],
+        springs: Springs::By(&["-C", "inner", "status"]),
     },
     Way {
         name: "a submodule",
@@ -116,17 +123,17 @@ pub(super) const WAYS: &[Way] = &[
                 git(&inner, &["config", key, &value]);
             }
         },
-        springs: &["-C", "sub", "status"],
+        springs: Springs::By(&["-C", "sub", "status"]),
     },
     Way {
         name: "core.fsmonitor",
         set: |wires| wires.config(&[("core.fsmonitor", &wires.program)]),
-        springs: &["status"],
+        springs: Springs::By(&["status"]),
     },
     Way {
         name: "diff.external",
         set: |wires| wires.config(&[("diff.external", &wires.program)]),
-        springs: &["diff", "HEAD~1"],
+        springs: Springs::By(&["diff", "HEAD~1"]),
     },
     Way {
         name: "textconv and a diff command",
@@ -138,7 +145,7 @@ pub(super) const WAYS: &[Way] = &[
                 (&format!("{key}command"), program),
             ]);
         },
-        springs: &["diff", "HEAD~1"],
+        springs: Springs::By(&["diff", "HEAD~1"]),
     },
     Way {
         name: "merge drivers",
@@ -151,7 +158,7 @@ pub(super) const WAYS: &[Way] = &[
                 ("merge.default", "trap"),
             ]);
         },
-        springs: &["merge-tree", "HEAD", "origin/main"],
+        springs: Springs::By(&["merge-tree", "HEAD", "origin/main"]),
     },
     Way {
         name: "filters",
@@ -164,7 +171,7 @@ pub(super) const WAYS: &[Way] = &[
                 ("filter.trap.required", "true"),
             ]);
         },
-        springs: &["hash-object", "README"],
+        springs: Springs::By(&["hash-object", "README"]),
     },
     Way {
         name: "a filter process",
@@ -172,7 +179,7 @@ pub(super) const WAYS: &[Way] = &[
             wires.attribute("* filter=trap");
             wires.config(&[("filter.trap.process", &wires.program)]);
         },
-        springs: &["hash-object", "README"],
+        springs: Springs::By(&["hash-object", "README"]),
     },
     Way {
         name: "filters by files that are committed, and by one below",
@@ -185,7 +192,7 @@ pub(super) const WAYS: &[Way] = &[
                 ("filter.own.smudge", &wires.program),
             ]);
         },
-        springs: &["hash-object", "src/a.txt"],
+        springs: Springs::By(&["hash-object", "src/a.txt"]),
     },
     Way {
         name: "a filter with the name of git-lfs's",
@@ -195,7 +202,7 @@ pub(super) const WAYS: &[Way] = &[
                 wires.config(&[(&format!("filter.lfs.{what}"), &wires.program)]);
             }
         },
-        springs: &["hash-object", "README"],
+        springs: Springs::By(&["hash-object", "README"]),
     },
     Way {
         name: "core.attributesFile",
@@ -207,7 +214,7 @@ pub(super) const WAYS: &[Way] = &[
                 wires.config(&[(key, &value)]);
             }
         },
-        springs: &["hash-object", "README"],
+        springs: Springs::By(&["hash-object", "README"]),
     },
     Way {
         name: "include.path and includeIf",
@@ -218,7 +225,7 @@ pub(super) const WAYS: &[Way] = &[
             let file = file.to_str().unwrap();
             wires.config(&[("include.path", file), ("includeIf.gitdir:/.path", file)]);
         },
-        springs: &["status"],
+        springs: Springs::By(&["status"]),
     },
     Way {
         name: "pagers and editors",
@@ -233,7 +240,7 @@ pub(super) const WAYS: &[Way] = &[
                 wires.config(&[(key, &wires.program)]);
             }
         },
-        springs: &[],
+        springs: Springs::Each(sprung::pagers_and_editors),
     },
     Way {
         name: "credentials",
@@ -245,7 +252,7 @@ pub(super) const WAYS: &[Way] = &[
                 ("http.proxy", "http://127.0.0.1:1"),
             ]);
         },
-        springs: &[],
+        springs: Springs::Each(sprung::credentials),
     },
     Way {
         name: "the programs at both ends of a transport",
@@ -260,7 +267,7 @@ pub(super) const WAYS: &[Way] = &[
                 ("remote.origin.url", origin.to_str().unwrap()),
             ]);
         },
-        springs: &["fetch", "-q", "origin"],
+        springs: Springs::By(&["fetch", "-q", "origin"]),
     },
     Way {
         name: "an ext address, and every address made one",
@@ -274,12 +281,12 @@ pub(super) const WAYS: &[Way] = &[
                 (&format!("url.{ext}.pushInsteadOf"), "/"),
             ]);
         },
-        springs: &["fetch", "-q", "origin"],
+        springs: Springs::By(&["fetch", "-q", "origin"]),
     },
     Way {
         name: "core.alternateRefsCommand",
         set: |wires| wires.config(&[("core.alternateRefsCommand", &wires.program)]),
-        springs: &["fetch", "-q", "../../../../origin.git"],
+        springs: Springs::By(&["fetch", "-q", "../../../../origin.git"]),
     },
     Way {
         name: "signing",
@@ -293,7 +300,7 @@ pub(super) const WAYS: &[Way] = &[
                 ("merge.verifySignatures", "true"),
             ]);
         },
-        springs: &["commit-tree", "-S", "-m", "x", "HEAD^{tree}"],
+        springs: Springs::By(&["commit-tree", "-S", "-m", "x", "HEAD^{tree}"]),
     },
     Way {
         name: "an alias, a trailer, replaced objects and other parents",
@@ -312,7 +319,7 @@ pub(super) const WAYS: &[Way] = &[
             let graft = format!("{}\n", rev(&wires.sandbox, "origin/main"));
             write(wires.city.repo.theirs(), "info/grafts", graft);
         },
-        springs: &["sprung"],
+        springs: Springs::By(&["sprung"]),
     },
     Way {
         name: "settings of merges and diffs",
@@ -328,6 +335,6 @@ pub(super) const WAYS: &[Way] = &[
                 ("core.fsmonitor", &wires.program),
             ]);
         },
-        springs: &["status"],
+        springs: Springs::By(&["status"]),
     },
 ];

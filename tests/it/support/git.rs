@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::LazyLock;
 
 /// The path of git. To look a name up in an environment that is not its own, the standard library first copies the
@@ -50,21 +50,45 @@ pub fn git(dir: &Path, args: &[&str]) -> String {
     text.trim_end_matches('\n').to_owned()
 }
 
-/// Runs git with this input; it must succeed.
-pub fn feed_git(dir: &Path, args: &[&str], input: &str) {
+/// Runs git with this input and returns its output, also of a failure.
+pub fn try_feed_git(dir: &Path, args: &[&str], input: &str) -> Output {
     let mut child = command(dir)
         .args(args)
+        .env("GIT_TERMINAL_PROMPT", "0")
         .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("git runs");
     let mut pipe = child.stdin.take().expect("a pipe");
-    pipe.write_all(input.as_bytes()).expect("fed");
+    // It may end before it has read all.
+    drop(pipe.write_all(input.as_bytes()));
     drop(pipe);
+    child.wait_with_output().expect("ended")
+}
+
+/// Runs git with this input; it must succeed.
+pub fn feed_git(dir: &Path, args: &[&str], input: &str) {
+    let output = try_feed_git(dir, args, input);
     assert!(
-        child.wait().expect("ended").success(),
-        "git {args:?} in {}",
-        dir.display()
+        output.status.success(),
+        "git {args:?} in {}: {}",
+        dir.display(),
+        String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// Runs git with a terminal for its output, at which it starts a pager, and with the editors of its configuration.
+/// Returns how it ended.
+pub fn git_on_terminal(dir: &Path, args: &[&str]) -> ExitStatus {
+    // The output is less than a terminal holds without a reader.
+    let (_seat, end) = super::pty::terminal();
+    let mut git = command(dir);
+    git.args(args).env("TERM", "xterm").env_remove("GIT_EDITOR");
+    git.stdin(Stdio::null())
+        .stdout(end.try_clone().expect("a terminal"))
+        .stderr(end);
+    git.status().expect("git runs")
 }
 
 /// Returns the commit that a revision names.

@@ -3,6 +3,7 @@
 pub mod again;
 pub mod chance;
 pub mod city;
+pub mod deep;
 pub mod disk;
 pub mod git;
 pub mod live;

@@ -1,18 +1,20 @@
 //! The life of a sandbox, from its charge to its end, with the acts in between.
 
+mod beside;
 mod remuster;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use git2::{ObjectType, Oid};
 
+use self::beside::Collector;
 use super::ends::{
     BREAKS, Case, DELETED, DONE, Dice, End, NUKE, Tally, forms, is_at_risk, is_dirty,
 };
-use super::forms::{Agent, is_there};
+use super::forms::{Agent, Form, is_there};
 use super::lab::{CRLF, HELD, Lab};
 use super::look::SandboxState;
 use super::reach::Reach;
@@ -49,6 +51,7 @@ struct Run<'a> {
 /// Runs a case.
 pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
     let mut dice = Dice::new(case.seed);
+    let other = beside::arrange(lab, case).await;
     let relic = lab.city().relic("a").await;
     let charged = lab.city().charge(&relic).await.unwrap();
     let dir = charged.sandbox.clone();
@@ -57,24 +60,9 @@ pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
     let at_risk = forms.iter().any(|form| is_at_risk(*form));
     let dirty = forms.iter().any(|form| is_dirty(*form));
     let text = dice.text();
-    let work = {
-        let (dir, library) = (dir.clone(), lab.path("library"));
-        move || {
-            let agent = Agent {
-                dir: &dir,
-                text,
-                library: &library,
-            };
-            forms.iter().for_each(|form| agent.make(*form));
-            let seen = SandboxState::of(&dir);
-            assert!(
-                is_there(case.form, &dir, &seen),
-                "{forms:?}: not {:?}",
-                case.form
-            );
-            seen
-        }
-    };
+    let take = other.as_ref();
+    let take = take.map(|other| beside::taker(lab, case, other, &before));
+    let work = worker(lab, case, (dir.clone(), text), forms, take);
     let mut run = if case.end == End::Remuster {
         Run::remustered(lab, tally, case, charged, work, before).await
     } else {
@@ -90,13 +78,17 @@ pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
             refilled: false,
         }
     };
+    let mut collector = Collector::of(run.lab, case);
     if matches!(case.end, End::Nuke | End::Done | End::Repair) {
         run.refused(at_risk, dirty).await;
+        // git removes an entry of a worktree that lacks a file, and no repair brings that back.
+        drop(collector.take());
         // A ruin that an agent made is no accident to be mended.
         if !case.form.is_ruin() {
             run.repairs(case, &mut dice).await;
         }
     }
+    collector = collector.or_else(|| Collector::of(run.lab, case));
     let mut needed = at_risk && run.is_precious();
     match case.end {
         End::Done if !dirty => run.done().await,
@@ -111,10 +103,41 @@ pub async fn run(lab: &mut Lab, case: Case, tally: &mut Tally) {
         needed &= case.end == End::Nuke || run.is_held().await;
         run.nuke().await;
     }
+    drop(collector);
     run.verify();
     run.tally.count();
     run.tally.end((case.form, case.end));
     run.settle(needed).await;
+    beside::tidy(lab, case, other).await;
+}
+
+/// Returns the work of the agent in this sandbox, with this text, and the act of a second raider after it.
+fn worker<F: FnOnce(&Path) + Send + 'static>(
+    lab: &Lab,
+    case: Case,
+    (dir, text): (PathBuf, Vec<u8>),
+    forms: Vec<Form>,
+    take: Option<F>,
+) -> impl FnOnce() -> SandboxState + Send + 'static + use<F> {
+    let library = lab.path("library");
+    move || {
+        let agent = Agent {
+            dir: &dir,
+            text,
+            library: &library,
+        };
+        forms.iter().for_each(|form| agent.make(*form));
+        if let Some(take) = take {
+            take(&dir);
+        }
+        let seen = SandboxState::of(&dir);
+        assert!(
+            is_there(case.form, &dir, &seen),
+            "{forms:?}: not {:?}",
+            case.form
+        );
+        seen
+    }
 }
 
 impl Run<'_> {
@@ -389,6 +412,7 @@ impl Run<'_> {
         for id in self.seen.contents() {
             assert!(reach.has(&id), "{id} is lost: {}", self.whose(id));
         }
+        let taken = self.lab.taken();
         let stashed = self
             .seen
             .stashes
@@ -399,7 +423,8 @@ impl Run<'_> {
             .reflog
             .iter()
             .chain(&self.seen.head)
-            .chain(stashed);
+            .chain(stashed)
+            .chain(&taken);
         for id in commits {
             assert!(reach.has_work(bare, *id), "commit {id} is lost");
         }
@@ -446,6 +471,7 @@ impl Run<'_> {
         }
         assert!(!needed || back, "did not come back: {differs:?}");
         self.lab.untell();
+        drop(fs::remove_file(self.lab.path("taken")));
         if self.seen.stashes != self.before {
             let bare = self.lab.repo.theirs();
             crate::support::git::git(bare, &["update-ref", "-d", "refs/stash"]);

@@ -83,6 +83,9 @@ pub fn is_at_risk(form: Form) -> bool {
             | Form::SeparateHidden
             | Form::DeepHidden
             | Form::Locked
+            // An entry that is no longer in the list holds nothing up, and is saved without being asked.
+            | Form::StashTaken
+            | Form::RefLocks
             | Form::Clean
     )
 }
@@ -213,7 +216,7 @@ impl Dice {
 fn goes_along(form: Form) -> bool {
     // With random settings another form may be something else than its name says, and no form can be made where git
     // does not work.
-    let plain = form != Form::Told && !form.is_ruin();
+    let plain = form != Form::Told && !form.is_ruin() && !form.is_staged_around();
     plain && form >= Form::Conflict
         || matches!(
             form,

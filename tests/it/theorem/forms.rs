@@ -2,10 +2,12 @@
 
 mod broken;
 mod forged;
+mod kinds;
 mod submodules;
 mod there;
 mod told;
 
+pub use kinds::Form;
 pub use there::is_there;
 
 use std::ffi::OsStr;
@@ -17,186 +19,6 @@ use std::path::Path;
 use super::lab::OTHER;
 use super::look::SandboxState;
 use crate::support::git::{feed_git, try_git};
-
-/// A form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Form {
-    // Made first: these move HEAD.
-    Orphan,
-    Aside,
-    Left,
-    Elsewhere,
-    Backup,
-    Ahead,
-    Amended,
-    ReflogOnly,
-    OwnRef,
-    Grafted,
-    Replaced,
-    Forged,
-    Stash,
-    Detached,
-    Bisect,
-    Sparse,
-    Rebase,
-    Autostash,
-    Merge,
-    CherryPick,
-    Revert,
-    // Work in index and files.
-    Submodule,
-    SubmoduleLeft,
-    SubmoduleGone,
-    SubmoduleRemoved,
-    Nested,
-    OwnWorktree,
-    HiddenWorktree,
-    HiddenClone,
-    Conflict,
-    Skip,
-    Assume,
-    Staged,
-    StagedOnly,
-    Renamed,
-    Intent,
-    // Work where git does not look.
-    LossyFilter,
-    NoDriver,
-    FilterGone,
-    IgnoreCase,
-    SameStat,
-    NoModes,
-    Monitor,
-    Exclude,
-    SplitIndex,
-    Told,
-    GitCase,
-    OnlyLooks,
-    BrokenClone,
-    BareInside,
-    Separate,
-    SeparateHidden,
-    DeepHidden,
-    HiddenInNested,
-    CopiedLink,
-    Pipes,
-    Deleted,
-    Dirty,
-    Modes,
-    TypeChange,
-    Symlink,
-    LineEndings,
-    OddNames,
-    Untracked,
-    OwnTask,
-    Ignored,
-    Locked,
-    // After these, git works no more.
-    StaleLocks,
-    BareConfig,
-    Garbage,
-    AdminGone,
-    LinkElsewhere,
-    OtherGit,
-    Clean,
-}
-
-impl Form {
-    /// Every form, in the order in which an agent makes them.
-    pub const ALL: &[Self] = &[
-        Self::Orphan,
-        Self::Aside,
-        Self::Left,
-        Self::Elsewhere,
-        Self::Backup,
-        Self::Ahead,
-        Self::Amended,
-        Self::ReflogOnly,
-        Self::OwnRef,
-        Self::Grafted,
-        Self::Replaced,
-        Self::Forged,
-        Self::Stash,
-        Self::Detached,
-        Self::Bisect,
-        Self::Sparse,
-        Self::Rebase,
-        Self::Autostash,
-        Self::Merge,
-        Self::CherryPick,
-        Self::Revert,
-        Self::Submodule,
-        Self::SubmoduleLeft,
-        Self::SubmoduleGone,
-        Self::SubmoduleRemoved,
-        Self::Nested,
-        Self::OwnWorktree,
-        Self::HiddenWorktree,
-        Self::HiddenClone,
-        Self::Conflict,
-        Self::Skip,
-        Self::Assume,
-        Self::Staged,
-        Self::StagedOnly,
-        Self::Renamed,
-        Self::Intent,
-        Self::LossyFilter,
-        Self::NoDriver,
-        Self::FilterGone,
-        Self::IgnoreCase,
-        Self::SameStat,
-        Self::NoModes,
-        Self::Monitor,
-        Self::Exclude,
-        Self::SplitIndex,
-        Self::Told,
-        Self::GitCase,
-        Self::OnlyLooks,
-        Self::BrokenClone,
-        Self::BareInside,
-        Self::Separate,
-        Self::SeparateHidden,
-        Self::DeepHidden,
-        Self::HiddenInNested,
-        Self::CopiedLink,
-        Self::Pipes,
-        Self::Deleted,
-        Self::Dirty,
-        Self::Modes,
-        Self::TypeChange,
-        Self::Symlink,
-        Self::LineEndings,
-        Self::OddNames,
-        Self::Untracked,
-        Self::OwnTask,
-        Self::Ignored,
-        Self::Locked,
-        Self::StaleLocks,
-        Self::BareConfig,
-        Self::Garbage,
-        Self::AdminGone,
-        Self::LinkElsewhere,
-        Self::OtherGit,
-        Self::Clean,
-    ];
-}
-
-impl Form {
-    /// Returns whether git has a setting under which it overlooks work.
-    fn is_told(self) -> bool {
-        (Self::LossyFilter..=Self::Told).contains(&self)
-    }
-
-    /// Returns whether the form is a repository that git passes over, or looks like one.
-    fn is_odd(self) -> bool {
-        (Self::GitCase..=Self::Pipes).contains(&self)
-    }
-
-    /// Returns whether git no longer works in the sandbox.
-    pub fn is_ruin(self) -> bool {
-        (Self::StaleLocks..=Self::OtherGit).contains(&self)
-    }
-}
 
 /// Names that cause trouble in programs.
 const ODD: [&[u8]; 7] = [
@@ -290,7 +112,7 @@ impl Agent<'_> {
                 self.run(&["update-ref", "refs/worktree/own", "HEAD"]);
                 self.run(&["reset", "-q", "--hard", "HEAD~1"]);
             }
-            Form::Stash => {
+            Form::Stash | Form::StashTaken => {
                 self.write("README", "stashed\n");
                 self.write("stashed", "untracked\n");
                 self.run(&["stash", "push", "-q", "-u"]);
@@ -401,6 +223,8 @@ impl Agent<'_> {
                 self.write("promised", "promised\n");
                 self.run(&["add", "-N", "promised"]);
             }
+            Form::Collected => self.collect(),
+            Form::RefLocks => self.lock_refs(),
             Form::OddNames => {
                 for name in ODD {
                     self.write(OsStr::from_bytes(name), "odd\n");
@@ -411,6 +235,24 @@ impl Agent<'_> {
             form if form.is_odd() => self.hide(form),
             form if form.is_ruin() => self.ruin(form),
             _ => self.leave(form),
+        }
+    }
+
+    /// Leaves a commit and staged contents that only the sandbox names, beside a few files.
+    fn collect(&self) {
+        // Another form may exclude all files, or leave them out of a sparse checkout.
+        self.write("collected", "left behind\n");
+        self.run(&["add", "-f", "--sparse", "collected"]);
+        // In the middle of a merge, git commits nothing.
+        let commit = ["commit", "-q", "--no-verify", "-m", "left behind"];
+        if try_git(self.dir, &commit).status.success() {
+            self.run(&["reset", "-q", "--soft", "HEAD~1"]);
+        }
+        self.write("collected", "staged\n");
+        self.run(&["add", "-f", "--sparse", "collected"]);
+        self.write("collected", "edited after\n");
+        for number in 0..20 {
+            self.write(format!("many/{number}"), &format!("{number}\n"));
         }
     }
 

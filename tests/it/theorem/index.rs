@@ -59,7 +59,7 @@ impl Entry {
 
 /// Returns the entries of the index of a git directory, including those of a shared part. A missing index has none.
 pub fn entries(git_dir: &Path) -> Vec<Entry> {
-    let Ok(file) = fs::read(git_dir.join("index")) else {
+    let Ok(file) = super::look::read(&git_dir.join("index")) else {
         return Vec::new();
     };
     let (entries, rest) = parse(&file).unwrap_or_default();

@@ -157,6 +157,10 @@ impl Lab {
             }
         }
         let theirs = self.repo.theirs();
+        for repository in [theirs, self.repo.repo_dir()] {
+            drop(fs::remove_file(repository.join("packed-refs.lock")));
+        }
+        remove_locks(&theirs.join("refs"));
         let list = [
             "for-each-ref",
             "--format=%(refname)",
@@ -176,6 +180,25 @@ impl Lab {
         fs::canonicalize(self.dir.path())
             .expect("a path")
             .join(name)
+    }
+
+    /// Sets whether the git of the user's checkout keeps modes and links, as on a file system that has none.
+    pub fn keep_modes(&self, kept: bool) {
+        let checkout = self.path("checkout");
+        for key in ["core.fileMode", "core.symlinks"] {
+            match kept {
+                true => git(&checkout, &["config", "--unset-all", key]),
+                false => git(&checkout, &["config", key, "false"]),
+            };
+        }
+        self.repo.prepare().expect("prepared");
+    }
+
+    /// Returns the stash entries that another raider took.
+    pub fn taken(&self) -> Vec<git2::Oid> {
+        let list = fs::read_to_string(self.path("taken")).unwrap_or_default();
+        let ids = list.lines().map(git2::Oid::from_str);
+        ids.collect::<Result<_, _>>().expect("ids")
     }
 
     /// Sets whether checkouts leave out the held file.
@@ -210,6 +233,18 @@ impl Lab {
         let at = Some("refs/heads/main");
         repo.commit(at, &who, &who, "theirs\n", &tree, &[&tip])
             .expect("committed");
+    }
+}
+
+/// Removes the locks of refs below a directory.
+fn remove_locks(dir: &Path) {
+    for entry in fs::read_dir(dir).expect("a directory").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            remove_locks(&path);
+        } else if path.extension().is_some_and(|end| end == "lock") {
+            fs::remove_file(path).expect("removed");
+        }
     }
 }
 

@@ -4,11 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use git2::{ObjectType, Oid, Repository};
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::Mode;
 
 use super::index::{self, Entry};
 
@@ -44,6 +47,8 @@ pub struct SandboxState {
     pub files: BTreeMap<Vec<u8>, File>,
     /// Set when `.git` leads to the administrative directory. Without that, its contents are unknown.
     pub linked: bool,
+    /// The file of git's that is a pipe: its contents are unknown, and a restore makes it anew.
+    pipe: Option<&'static str>,
     pub index: Vec<Entry>,
     pub head: Option<Oid>,
     pub head_line: String,
@@ -73,6 +78,9 @@ const STATE: &[&str] = &[
     "info/sparse-checkout",
 ];
 
+/// The files of an administrative directory that may be pipes.
+pub const PIPES: [&str; 4] = ["HEAD", "index", "gitdir", "logs/HEAD"];
+
 /// Links that the supervisor makes, unless something else took their place.
 const LINKS: &[&str] = &[
     "TASK.md",
@@ -93,6 +101,18 @@ fn bytes_path(name: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(name))
 }
 
+/// Reads a file, which may be a pipe in a place of git's: a pipe holds nothing.
+pub(super) fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    match fs::metadata(path)?.is_file() {
+        true => fs::read(path),
+        false => Err(std::io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+fn is_pipe(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
+}
+
 fn is_ignored(name: &[u8]) -> bool {
     name == b".env" || name == b"target" || name.ends_with(b".ignored")
 }
@@ -109,39 +129,44 @@ fn is_relinked(path: &Path, file: &File) -> bool {
 /// Returns every file below a directory; without `all`, neither its own `.git` nor ignored files.
 fn walk(dir: &Path, all: bool) -> BTreeMap<Vec<u8>, File> {
     let mut found = BTreeMap::new();
-    let mut open = vec![dir.to_owned()];
-    while let Some(here) = open.pop() {
-        for entry in fs::read_dir(&here).expect("a directory") {
-            let path = entry.expect("an entry").path();
-            let own = name(&path, dir);
-            let meta = fs::symlink_metadata(&path).expect("metadata");
-            let ours = meta.is_symlink() && LINKS.iter().any(|link| own == link.as_bytes());
-            let last = path.file_name().unwrap_or_default().as_bytes();
-            if !all && (own == b".git" || ours || is_ignored(last)) {
-                continue;
-            }
-            if meta.is_dir() {
-                open.push(path);
-                continue;
-            }
-            let (kind, bytes) = if meta.is_symlink() {
-                let to = fs::read_link(&path).expect("a link");
-                ("link", to.as_os_str().as_bytes().to_vec())
-            } else if !meta.is_file() {
-                // A pipe holds nothing.
-                continue;
-            } else if meta.permissions().mode() & 0o111 != 0 {
-                ("exec", fs::read(&path).expect("a file"))
-            } else {
-                ("file", fs::read(&path).expect("a file"))
-            };
-            let file = File { kind, bytes };
-            if all || !is_relinked(&path, &file) {
-                found.insert(own, file);
-            }
+    let top = open(dir, OFlag::O_DIRECTORY, Mode::empty()).expect("a directory");
+    walk_into(&top, b"", all, &mut found);
+    found
+}
+
+/// Goes down directory by directory: a path may be longer than a system call takes.
+fn walk_into(at: &OwnedFd, below: &[u8], all: bool, found: &mut BTreeMap<Vec<u8>, File>) {
+    let here = PathBuf::from(format!("/proc/self/fd/{}", at.as_raw_fd()));
+    for entry in fs::read_dir(&here).expect("a directory") {
+        let last = entry.expect("an entry").file_name();
+        let (path, own) = (here.join(&last), [below, last.as_bytes()].concat());
+        let meta = fs::symlink_metadata(&path).expect("metadata");
+        let ours = meta.is_symlink() && LINKS.iter().any(|link| own == link.as_bytes());
+        if !all && (own == b".git" || ours || is_ignored(last.as_bytes())) {
+            continue;
+        }
+        if meta.is_dir() {
+            let how = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+            let next = openat(at, &*last, how, Mode::empty()).expect("a directory");
+            walk_into(&next, &[&own, &b"/"[..]].concat(), all, found);
+            continue;
+        }
+        let (kind, bytes) = if meta.is_symlink() {
+            let to = fs::read_link(&path).expect("a link");
+            ("link", to.as_os_str().as_bytes().to_vec())
+        } else if !meta.is_file() {
+            // A pipe holds nothing.
+            continue;
+        } else if meta.permissions().mode() & 0o111 != 0 {
+            ("exec", fs::read(&path).expect("a file"))
+        } else {
+            ("file", fs::read(&path).expect("a file"))
+        };
+        let file = File { kind, bytes };
+        if all || !is_relinked(&path, &file) {
+            found.insert(own, file);
         }
     }
-    found
 }
 
 /// Returns the repositories below the ignored directory, also one that came back as files.
@@ -193,7 +218,8 @@ fn common(git_dir: &Path) -> PathBuf {
 /// Returns the commit of a ref.
 fn resolve(git_dir: &Path, name: &str) -> Option<Oid> {
     for dir in [git_dir, &common(git_dir)] {
-        if let Ok(text) = fs::read_to_string(dir.join(name)) {
+        if let Ok(text) = read(&dir.join(name)) {
+            let text = String::from_utf8_lossy(&text);
             return match text.trim_end().strip_prefix("ref: ") {
                 Some(to) => resolve(git_dir, to),
                 None => Oid::from_str(text.trim_end()).ok(),
@@ -208,7 +234,7 @@ fn resolve(git_dir: &Path, name: &str) -> Option<Oid> {
 }
 
 fn reflog(file: &Path) -> BTreeSet<Oid> {
-    let text = fs::read(file).unwrap_or_default();
+    let text = read(file).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let ids = text.lines().flat_map(|line| line.split(' ').take(2));
     ids.filter_map(|id| Oid::from_str(id).ok())
@@ -245,7 +271,7 @@ impl SandboxState {
                     let file = String::from_utf8_lossy(&file).into_owned();
                     state.insert(format!("{part}/{file}"), content.bytes);
                 }
-            } else if let Ok(content) = fs::read(&path) {
+            } else if let Ok(content) = read(&path) {
                 state.insert((*part).to_owned(), content);
             }
         }
@@ -264,9 +290,11 @@ impl SandboxState {
         Self {
             files,
             linked: true,
+            pipe: PIPES.into_iter().find(|name| is_pipe(&admin.join(name))),
             index,
             head: resolve(&admin, "HEAD"),
-            head_line: fs::read_to_string(admin.join("HEAD")).unwrap_or_default(),
+            head_line: String::from_utf8(read(&admin.join("HEAD")).unwrap_or_default())
+                .unwrap_or_default(),
             stashes: stashes.into_iter().collect(),
             reflog: reflog(&admin.join("logs/HEAD")),
             state,
@@ -305,6 +333,7 @@ impl SandboxState {
         Self {
             files,
             linked: false,
+            pipe: None,
             index: Vec::new(),
             head: None,
             head_line: String::new(),
@@ -378,8 +407,11 @@ impl SandboxState {
         let paths = paths.filter(|path| self.files.get(*path) != other.files.get(*path));
         let paths: BTreeSet<_> = paths.map(|path| String::from_utf8_lossy(path)).collect();
         let same = [
-            ("index", self.index == other.index),
-            ("HEAD", self.head == other.head),
+            (
+                "index",
+                self.pipe == Some("index") || self.index == other.index,
+            ),
+            ("HEAD", self.pipe == Some("HEAD") || self.head == other.head),
             ("state", self.state == other.state),
             ("inner repositories", self.own_inner().eq(other.own_inner())),
         ];
@@ -399,6 +431,10 @@ impl SandboxState {
                 None => (name, file),
             });
             found.files = named.collect();
+        }
+        if self.pipe.is_some() {
+            // The link, if it leads to a directory that git takes for none of its own.
+            found.files.remove(&b"found.git"[..]);
         }
         found
     }

@@ -22,12 +22,14 @@ mod look;
 mod reach;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use self::ends::{Case, End, Tally};
 use self::forms::Form;
 use self::lab::Lab;
+use crate::support::again::again;
 use crate::support::git::git;
 use horde_supervisor::ports::repo::Repo;
 
@@ -77,8 +79,13 @@ fn round(seed: u64, part: Part) -> Vec<Case> {
 /// Tests a round, and returns the failed cases.
 fn test(seed: u64, part: Part, tally: &mut Tally) -> Vec<Case> {
     eprintln!("HORDE_SEED={seed}");
+    test_all(round(seed, part), tally)
+}
+
+/// Tests these cases, and returns the failed ones.
+fn test_all(cases: Vec<Case>, tally: &mut Tally) -> Vec<Case> {
     let mut shards: Vec<VecDeque<Case>> = vec![VecDeque::new(); SHARDS];
-    for (number, case) in round(seed, part).into_iter().enumerate() {
+    for (number, case) in cases.into_iter().enumerate() {
         shards[number % SHARDS].push_back(case);
     }
     let tested = |mut left: VecDeque<Case>| {
@@ -197,6 +204,36 @@ fn a_few_samples_are_the_whole() {
         met.extend(sample);
     }
     assert_eq!(met, pairs(round(0, Part::All)));
+}
+
+/// A90: the user's own configuration says that links are files and that modes mean nothing. Each end meets a form of
+/// links and modes.
+#[test]
+fn nothing_is_lost_where_the_users_git_keeps_neither_links_nor_modes() {
+    let dir = horde_supervisor::testing::scratch();
+    let (file, nowhere) = (dir.path().join("gitconfig"), dir.path().join("config"));
+    fs::write(&file, "[core]\n\tsymlinks = false\n\tfileMode = false\n").unwrap();
+    let variables = [
+        ("GIT_CONFIG_GLOBAL", file.as_os_str()),
+        ("XDG_CONFIG_HOME", nowhere.as_os_str()),
+    ];
+    let test = nothing_is_lost_where_the_users_git_keeps_neither_links_nor_modes;
+    if !again(test, &variables) {
+        return;
+    }
+    let (seed, mut tally) = (first_seed(), Tally::default());
+    eprintln!("HORDE_SEED={seed}");
+    let forms = [Form::UserNoModes, Form::NoModes, Form::Symlink, Form::Modes];
+    let cases = (seed..).zip(End::ALL).map(|(seed, &end)| {
+        let form = forms[(seed % forms.len() as u64) as usize];
+        Case { form, end, seed }
+    });
+    let cases: Vec<Case> = cases.collect();
+    let failed = test_all(cases.clone(), &mut tally);
+    assert!(failed.is_empty(), "HORDE_SEED={seed}: {failed:#?}");
+    for case in cases {
+        assert_eq!(tally.ended((case.form, case.end)), 1, "{case:?}");
+    }
 }
 
 /// verifyCommitOnMain: work that was squashed onto the target is not at risk, and is still salvaged: its commit has

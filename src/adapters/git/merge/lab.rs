@@ -8,7 +8,7 @@ use git2::{FileMode, Repository};
 
 use crate::domain::ids::Oid;
 
-/// Content and mode by path.
+/// Content and mode by path. The content of a submodule is the id of its commit.
 pub(super) type Files = BTreeMap<String, (Vec<u8>, FileMode)>;
 
 /// A bare repository in a temporary directory.
@@ -60,8 +60,14 @@ impl Lab {
         let empty = self.repo.find_tree(empty).unwrap();
         let mut builder = TreeUpdateBuilder::new();
         for (path, (content, mode)) in files {
-            let blob = self.repo.blob(content).unwrap();
-            builder.upsert(path.as_str(), blob, *mode);
+            let id = match mode {
+                FileMode::Commit => {
+                    let id = std::str::from_utf8(content).unwrap();
+                    git2::Oid::from_str(id).unwrap()
+                }
+                _ => self.repo.blob(content).unwrap(),
+            };
+            builder.upsert(path.as_str(), id, *mode);
         }
         let tree = if files.is_empty() {
             empty.id()

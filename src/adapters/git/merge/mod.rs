@@ -23,6 +23,8 @@ mod lab;
 #[cfg(test)]
 mod source;
 #[cfg(test)]
+mod submodules;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod upstream;

@@ -215,7 +215,7 @@ pub(super) fn persons(rig: &Rigged, args: &[&str]) -> Output {
 
 /// Makes a checkout with three commits of the person, and a branch that conflicts with them. Returns main, and the
 /// commit to land on it.
-fn at_work(rig: &Rigged) -> (Oid, Oid) {
+pub(super) fn at_work(rig: &Rigged) -> (Oid, Oid) {
     for at in 0..3 {
         fs::write(rig.origin().join("own"), format!("{at}\n")).unwrap();
         persons(rig, &["add", "own"]);

@@ -6,6 +6,7 @@ mod landing_bound;
 mod landing_filter;
 mod landing_moment;
 mod landing_recovery;
+mod landing_sequence;
 mod landing_submodule;
 mod push;
 mod remote;

@@ -104,6 +104,29 @@ fn store_that_came_up_empty_is_refused_until_it_is_accepted() {
     );
 }
 
+/// A disk that ran full or a careless `>` leaves a file without a byte: SQLite would make a new store of it.
+#[test]
+fn store_that_was_truncated_to_nothing_is_refused_until_it_is_accepted() {
+    let dir = crate::testing::scratch();
+    let path = dir.path().join("relics.db");
+    let known = |expected| SqliteRelics::open_known(&path, Arc::new(SystemClock::new()), expected);
+    create(&mut open(&path).unwrap(), &task("one"));
+    std::fs::write(&path, "").unwrap();
+    let Some(StoreError::Failed(why)) = known(Expectation::Marked).err() else {
+        panic!("it was opened, or refused otherwise");
+    };
+    assert!(
+        why.contains("existed before") && why.contains("--accept-store"),
+        "{why}"
+    );
+    assert_eq!(std::fs::read(&path).unwrap(), b"", "nothing was written");
+    assert_eq!(titles(&mut known(Expectation::Any).unwrap()), [""; 0]);
+    assert!(
+        known(Expectation::Marked).is_ok(),
+        "it is the marked one now"
+    );
+}
+
 #[test]
 fn a_file_that_is_no_database_is_refused() {
     let dir = crate::testing::scratch();

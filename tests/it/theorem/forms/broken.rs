@@ -2,13 +2,34 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use super::super::look::SandboxState;
+use super::super::ends::Dice;
+use super::super::look::{PIPES, SandboxState};
 use super::{Agent, Form};
+use crate::support::git::try_git;
 
 /// The files that a killed git leaves.
 pub(super) const LOCKS: [&str; 2] = ["HEAD.lock", "index.lock"];
+
+/// Returns the locks of refs that a killed process leaves: in theirs, and one of the supervisor's own in ours.
+pub(super) fn ref_locks(dir: &Path) -> [PathBuf; 5] {
+    let city = dir.ancestors().nth(3).expect("a city");
+    let theirs = city.join("horde/repo.git");
+    let head = fs::read_to_string(SandboxState::admin(dir).join("HEAD")).unwrap_or_default();
+    let own = head
+        .trim()
+        .strip_prefix("ref: ")
+        .unwrap_or("refs/heads/own");
+    [
+        theirs.join("packed-refs.lock"),
+        theirs.join(format!("{own}.lock")),
+        theirs.join("refs/stash.lock"),
+        theirs.join("refs/remotes/origin/main.lock"),
+        city.join(".horde/custody/horde.git/packed-refs.lock"),
+    ]
+}
 
 /// Makes a pipe, at which a reader blocks for ever.
 fn pipe(path: &Path) {
@@ -71,10 +92,34 @@ impl Agent<'_> {
                 self.write("copied/file", "beside a copy of the link\n");
                 drop(fs::copy(dir.join(".git"), dir.join("copied/.git")));
             }
+            Form::TooDeep => crate::support::deep::write(dir, &self.text),
             _ => {
                 pipe(&dir.join("src/.gitignore"));
                 pipe(&dir.join("pipes/.gitattributes"));
                 self.write("pipes/new", "beside a pipe\n");
+            }
+        }
+    }
+
+    /// Leaves the locks of processes that were killed while they wrote refs. The branches are packed, so that each
+    /// deletion needs the lock of the list.
+    pub(super) fn lock_refs(&self) {
+        let locks = ref_locks(self.dir);
+        for lock in [&locks[0], &locks[4]] {
+            drop(try_git(
+                lock.parent().expect("a repository"),
+                &["pack-refs", "--all"],
+            ));
+        }
+        for lock in &locks {
+            fs::create_dir_all(lock.parent().expect("a parent")).expect("made");
+            let lock = fs::File::create(lock).expect("a lock");
+            // Only a lock in ours that is older than any command runs was left by a killed process.
+            lock.set_modified(SystemTime::UNIX_EPOCH).expect("set");
+        }
+        for lock in &locks[..4] {
+            if Dice::of(&self.text).below(2) == 0 {
+                fs::write(lock, "").expect("a fresh lock");
             }
         }
     }
@@ -95,6 +140,11 @@ impl Agent<'_> {
                 self.run(&["config", "core.bare", "false"]);
             }
             Form::Garbage => fs::write(self.shared().join("config"), "[[[ no\n").expect("written"),
+            Form::AdminPipes => {
+                // The link is read before its target is a pipe.
+                let admin = SandboxState::admin(dir);
+                pipe(&admin.join(PIPES[Dice::of(&self.text).below(PIPES.len())]));
+            }
             Form::AdminGone => fs::remove_dir_all(SandboxState::admin(dir)).expect("removed"),
             Form::LinkElsewhere => {
                 fs::remove_file(&link).expect("removed");

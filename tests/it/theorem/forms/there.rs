@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
-use super::super::look::SandboxState;
+use super::super::look::{PIPES, SandboxState};
 use super::broken::LOCKS;
 use super::{Form, ODD};
 
@@ -42,6 +42,11 @@ pub fn is_there(form: Form, dir: &Path, seen: &SandboxState) -> bool {
         Form::Grafted | Form::Replaced => staged(b"mine") && refs("refs/replace/"),
         Form::Forged => staged(b"mine") && has("../../refs/remotes/origin/mine"),
         Form::Stash => !seen.stashes.is_empty(),
+        Form::StashTaken => {
+            let root = dir.ancestors().nth(4).expect("a root");
+            let taken = fs::read_to_string(root.join("taken")).unwrap_or_default();
+            !taken.is_empty() && seen.stashes.is_empty()
+        }
         Form::Detached => !head("ref: ") && staged(b"detached"),
         Form::Bisect
         | Form::Rebase
@@ -63,20 +68,26 @@ pub fn is_there(form: Form, dir: &Path, seen: &SandboxState) -> bool {
         Form::Intent => seen.index.iter().any(|entry| entry.is_promised()),
         Form::Deleted => staged(b"src/b.txt") && !dir.join("src/b.txt").exists(),
         Form::Dirty => edited(b"src/deep/f.txt"),
-        Form::Modes => seen
-            .files
-            .get(&b"run.sh"[..])
-            .is_some_and(|file| file.kind == "file"),
-        Form::LineEndings => seen
-            .files
-            .get(&b"crlf.eol"[..])
-            .is_some_and(|file| file.bytes == b"one\ntwo\n"),
-        Form::OddNames => ODD.iter().all(|name| seen.files.contains_key(*name)),
-        Form::OwnTask => seen.files.contains_key(&b"TASK.md"[..]),
+        Form::Modes | Form::LineEndings | Form::OddNames | Form::OwnTask => among_files(form, seen),
         Form::Locked => has("locked"),
+        Form::Collected => staged(b"collected") && edited(b"collected"),
+        Form::RefLocks => super::broken::ref_locks(dir)
+            .iter()
+            .all(|lock| lock.exists()),
         Form::Clean => true,
         form if form.is_told() => setting_is_there(form, dir, &admin, seen),
         _ => on_disk(form, dir),
+    }
+}
+
+/// Checks the files of the sandbox alone.
+fn among_files(form: Form, seen: &SandboxState) -> bool {
+    let file = |name: &str| seen.files.get(name.as_bytes());
+    match form {
+        Form::Modes => file("run.sh").is_some_and(|file| file.kind == "file"),
+        Form::LineEndings => file("crlf.eol").is_some_and(|file| file.bytes == b"one\ntwo\n"),
+        Form::OddNames => ODD.iter().all(|name| seen.files.contains_key(*name)),
+        _ => file("TASK.md").is_some(),
     }
 }
 
@@ -114,6 +125,14 @@ fn setting_is_there(form: Form, dir: &Path, admin: &Path, seen: &SandboxState) -
         Form::FilterGone => said("/gone/tool") && dir.join("src/x.gone").exists(),
         Form::IgnoreCase => said("ignoreCase") && dir.join("SRC/a.txt").exists(),
         Form::SameStat => said("trustctime") && other("src/stat"),
+        Form::UserNoModes => {
+            let user = dir.ancestors().nth(4).expect("a root");
+            let user = fs::read_to_string(user.join("checkout/.git/config"));
+            let kind = |name: &str| seen.files.get(name.as_bytes()).map(|file| file.kind);
+            user.is_ok_and(|user| user.contains("symlinks = false"))
+                && (kind("src/mode"), kind("made.sh")) == (Some("exec"), Some("exec"))
+                && (kind("src/link"), kind("made-link")) == (Some("link"), Some("link"))
+        }
         Form::NoModes => {
             let mode = fs::metadata(dir.join("src/mode")).map(|found| found.permissions().mode());
             said("symlinks") && other("src/link") && mode.is_ok_and(|mode| mode & 0o111 != 0)
@@ -150,6 +169,7 @@ fn on_disk(form: Form, dir: &Path) -> bool {
         Form::SeparateHidden => has("target/sep/only-here") && has("target/apart/refs/heads/main"),
         Form::DeepHidden => has("target/a/b/c/d/e/.git/refs/heads/main"),
         Form::CopiedLink => has("copied/.git") && has("copied/file"),
+        Form::TooDeep => crate::support::deep::read(dir).is_some(),
         Form::HiddenInNested => has("outer/build/inner/.git/refs/heads/main"),
         _ => {
             fs::metadata(dir.join("src/.gitignore")).is_ok_and(|found| found.file_type().is_fifo())
@@ -171,6 +191,10 @@ fn ruined(form: Form, dir: &Path) -> bool {
             Form::Garbage => config.starts_with("[[["),
             Form::AdminGone => link.is_file() && !SandboxState::admin(dir).exists(),
             Form::LinkElsewhere => link.is_symlink(),
+            Form::AdminPipes => PIPES.iter().any(|name| {
+                let found = fs::metadata(SandboxState::admin(dir).join(name));
+                found.is_ok_and(|found| found.file_type().is_fifo())
+            }),
             _ => link.join("refs/heads/main").exists(),
         }
 }

@@ -137,6 +137,16 @@ impl Agent<'_> {
                 fs::remove_file(&link).expect("removed");
                 symlink("nowhere", link).expect("linked");
             }
+            Form::UserNoModes => {
+                let (mode, link) = (dir.join("src/mode"), dir.join("src/link"));
+                fs::set_permissions(mode, Permissions::from_mode(0o755)).expect("set");
+                fs::remove_file(&link).expect("removed");
+                symlink("nowhere", link).expect("linked");
+                self.write("made.sh", "#!/bin/sh\n");
+                let made = dir.join("made.sh");
+                fs::set_permissions(made, Permissions::from_mode(0o700)).expect("set");
+                symlink("README", dir.join("made-link")).expect("linked");
+            }
             Form::Monitor => {
                 let cached = ("core.untrackedCache", "true");
                 self.config(&[("core.fsmonitor", "printf '1\\0'"), cached]);

@@ -1,0 +1,48 @@
+//! The real git-lfs, where the machine has one: an agent's file lands, is in the store of the origin, and comes back in a
+//! clone.
+
+use std::fs;
+use std::process::Command;
+
+use crate::support::git::git;
+use crate::support::live::City;
+use crate::support::plan::Plan;
+
+const TOAST: &str = "horde/raiders/Toast";
+/// The SHA-256 of the agent's file.
+const SUM: &str = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+
+/// Runs git-lfs in a directory; none if there is no such program.
+fn git_lfs(city: &City, words: &[&str]) -> Option<bool> {
+    let mut git = Command::new("git");
+    let git = git.arg("lfs").args(words).current_dir(city.checkout());
+    let git = git.env("HOME", city.root().join("home"));
+    git.status().ok().map(|status| status.success())
+}
+
+#[test]
+fn file_of_an_agent_is_uploaded_by_the_real_git_lfs() {
+    let plan = Plan::new().file(
+        ".gitattributes",
+        "*.bin filter=lfs diff=lfs merge=lfs -text\n",
+    );
+    let mut city = City::made(&plan);
+    if git_lfs(&city, &["version"]) != Some(true) {
+        eprintln!("skipped: git-lfs is not installed here");
+        return;
+    }
+    assert_eq!(git_lfs(&city, &["install", "--local"]), Some(true));
+    city.start();
+    let make = "echo hello >picture.bin";
+    let commit = "git add picture.bin && git commit -q -m picture";
+    let relic = city.work("paint", &[make, commit, "hd done"]);
+    city.wait_status(&relic, "closed");
+    assert_eq!(city.happened("raider.push_blocked", TOAST).len(), 0);
+    let landed = git(&city.origin(), &["show", "main:picture.bin"]);
+    assert!(landed.contains(&format!("oid sha256:{SUM}")), "{landed}");
+    let stored = city.origin().join("lfs/objects").join(&SUM[..2]);
+    let stored = fs::read_to_string(stored.join(&SUM[2..4]).join(SUM));
+    assert_eq!(stored.unwrap(), "hello\n");
+    city.wait_no_raiders();
+    city.stop();
+}
