@@ -18,9 +18,9 @@ pub struct Diff {
     pub files: Vec<FileChange>,
     /// The patch, as `git diff` prints it.
     pub text: String,
-    /// Set when the patch is longer than what is answered: its end is missing.
+    /// Set when the patch, or the list of files, is longer than what is answered: its end is missing.
     pub is_cut: bool,
-    /// Files that are in no commit and too large to be shown.
+    /// Paths that are in no commit and not shown: large files, repositories inside, pipes, names that git refuses.
     pub left_out: Vec<String>,
 }
 

@@ -6,6 +6,7 @@
 
 mod error;
 mod gate;
+mod landing;
 mod stashes;
 
 use std::path::{Path, PathBuf};
@@ -17,14 +18,15 @@ use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::ignored::Ignored;
-use crate::domain::merge::{LandStyle, MergeOutcome};
+use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::domain::sandbox_fault::SandboxFault;
 use crate::domain::saved_work::SavedWork;
-use crate::domain::work_diff::Diff;
+use crate::domain::work_diff::{Diff, DiffSum};
 
 pub use self::error::{RepoError, is_no_room};
 pub use self::gate::{GateRun, GateSpec};
+pub use self::landing::{LandRequest, Signature, TargetState};
 pub use self::stashes::PinnedStashes;
 
 /// Everything that is needed to make a sandbox.
@@ -92,44 +94,6 @@ pub struct SalvageRecord {
     /// longer known.
     #[serde(default)]
     pub fingerprint: Option<String>,
-}
-
-/// The target branch as last fetched.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TargetState {
-    /// The target branch's commit.
-    pub tip: Oid,
-    /// Its tree.
-    pub tree: Oid,
-}
-
-/// A request to land one head.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LandRequest {
-    /// The head of the work.
-    pub head: Oid,
-    /// The tips of the target on which the work, and earlier attempts at it, began. Commits that these reach and the
-    /// target does not were force-pushed off the target since, and must not come back with the work.
-    pub began: Vec<Oid>,
-    /// The commit to land on.
-    pub onto: Oid,
-    /// Rebase, squash or merge.
-    pub style: LandStyle,
-    /// Subject line for squash and merge commits.
-    pub title: String,
-    /// Trailers added to the landed commit, `Key: value`.
-    pub trailers: Vec<String>,
-    /// Committer of the landed commits.
-    pub committer: Signature,
-}
-
-/// A name and an address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Signature {
-    /// Name.
-    pub name: String,
-    /// E-mail address.
-    pub email: String,
 }
 
 /// Git operations of one rig.
@@ -253,6 +217,12 @@ pub trait Repo: Send + Sync {
     /// # Errors
     /// [`RepoError`].
     fn diff_of_commit(&self, head: &Oid, target: &str) -> Result<Diff, RepoError>;
+
+    /// Sums up what a pushed commit changes. Takes a few seconds at most.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn sum_of_commit(&self, head: &Oid, target: &str) -> Result<DiffSum, RepoError>;
 
     /// Returns a mark that changes with HEAD, reflog and index. Reads a few files, starts no process.
     ///

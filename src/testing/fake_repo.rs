@@ -3,6 +3,7 @@
 //!
 //! Operations are named as the methods of the port (`"push_branch"`).
 
+mod diff;
 mod port;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};

@@ -1,4 +1,4 @@
-//! What a raider changed, as people read it.
+//! The changes of a raider, as people read them.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -107,4 +107,24 @@ fn long_patch_is_cut_and_a_large_file_is_left_out() {
     assert!(diff.text.len() <= 4 << 20 && diff.text.ends_with('\n'));
     assert_eq!(diff.left_out, ["large"]);
     assert_eq!(paths(&diff), ["long"]);
+}
+
+/// Nothing is missing without a word: pipes, repositories inside, and names that git refuses are listed.
+#[test]
+fn what_cannot_be_compared_is_named() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "x/.GIT/config", "y\n");
+    write(&sandbox, "good", "g\n");
+    fs::create_dir(sandbox.join("inner")).unwrap();
+    git(&sandbox.join("inner"), &["init", "--quiet"]);
+    let diff = city.repo.diff_of_sandbox(&sandbox, "main").unwrap();
+    assert_eq!(paths(&diff), ["good"]);
+    for name in ["x/.GIT/config", "inner/"] {
+        assert!(
+            diff.left_out.iter().any(|path| path == name),
+            "{name}: {:?}",
+            diff.left_out
+        );
+    }
 }

@@ -1,17 +1,19 @@
-//! What a raider changed, for people: a patch against the commit at which the work left its target. No program of a repository or a
+//! Compares the work of a raider with its target, for people: a patch against the commit at which the work left its target. No program of a repository or a
 //! configuration runs for it, and nothing is kept.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, PipeReader, Read as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use super::admin::{At, failed, scratch};
 use super::bytes;
-use super::command::{CHECKOUT, Git};
+use super::command::Git;
 use super::facts::merge_base;
 use super::files::compare::Item;
 use super::files::open::Root;
@@ -20,11 +22,21 @@ use super::measure::{Files, Measured, measure};
 use super::object_copy::borrowing;
 use super::rig::{GitRepo, oid};
 use crate::domain::ids::Oid;
-use crate::domain::work_diff::{Diff, FileChange};
+use crate::domain::work_diff::{Diff, DiffSum, FileChange};
 use crate::ports::repo::RepoError;
 
 /// The bytes of a patch that are returned.
 const TEXT_MAX: u64 = 4 * 1024 * 1024;
+/// The number of files that are returned.
+const FILES_MAX: usize = 10_000;
+/// The bytes of files in no commit that are compared.
+const UNCOMMITTED_MAX: u64 = 64 * 1024 * 1024;
+/// The size above which git counts a file as no text: for each line of a text it needs 50 bytes of memory.
+const BIG: &str = "core.bigFileThreshold=8m";
+/// The longest time of a comparison.
+const LIMIT: Duration = Duration::from_secs(60);
+/// The longest time in which the changes of a merge request are summed up.
+const SUM_LIMIT: Duration = Duration::from_secs(5);
 
 /// Returns what a commit of ours changes.
 ///
@@ -37,6 +49,25 @@ pub(super) fn of_commit(repo: &GitRepo, head: &Oid, target: &str) -> Result<Diff
         head: Some(head.clone()),
         ..between(repo, git, base, head.as_str())?
     })
+}
+
+/// Sums up what a commit of ours changes.
+///
+/// # Errors
+/// When git cannot read it, or takes long.
+pub(super) fn sum_of_commit(
+    repo: &GitRepo,
+    head: &Oid,
+    target: &str,
+) -> Result<DiffSum, RepoError> {
+    let base = merge_base(repo, head, repo.target_tip(target)?.as_ref())?;
+    let from = origin(repo, base.as_ref())?;
+    let files = counted(repo.git(), [&from, head.as_str()], SUM_LIMIT)?;
+    Ok(Diff {
+        files,
+        ..Diff::default()
+    }
+    .sum())
 }
 
 /// Returns what is in a sandbox, committed or not.
@@ -79,7 +110,8 @@ impl Scratch {
     }
 }
 
-/// Writes a tree of the files as they are.
+/// Writes a tree of the files as they are. Names what it leaves out: large files, repositories inside, pipes, and names that git
+/// refuses.
 fn tree(
     repo: &GitRepo,
     scratch: &Scratch,
@@ -91,30 +123,28 @@ fn tree(
     let root = Root::open(sandbox).map_err(|error| failed("cannot read", sandbox, &error))?;
     let mut store = Store::new(|| scratch.git(repo), measured.format);
     let zero = "0".repeat(head.as_str().len());
-    let (mut removals, mut lines) = (Vec::new(), Vec::new());
-    let items = &measured.files.items;
+    let (mut removals, mut lines, mut written) = (Vec::new(), Vec::new(), Vec::new());
+    let (items, mut bytes) = (&measured.files.items, 0);
     for path in measured.dirty().chain(measured.untracked()) {
-        // A repository inside is shown by `hd raider show`.
-        if path.ends_with(b"/") {
-            continue;
-        }
         let there = items.binary_search_by(|item| item.entry.path.cmp(path));
-        let found = there.ok().map(|at| &items[at]);
-        let Some((
-            mode,
-            Item {
-                entry,
-                id: Some(id),
-            },
-        )) = found.and_then(|item| Some((item.entry.git_mode()?, item)))
-        else {
-            removals.extend_from_slice(&line("0", &zero, path));
+        let Some(item) = there.ok().map(|at| &items[at]) else {
+            match path.ends_with(b"/") {
+                true => left_out.push(bytes::lossy(path)),
+                false => removals.extend_from_slice(&line("0", &zero, path)),
+            }
             continue;
         };
-        if entry.stamp.size > LARGE {
+        let Item { entry, id } = item;
+        let (Some(mode), Some(id)) = (entry.git_mode(), id) else {
+            left_out.push(bytes::lossy(path));
+            continue;
+        };
+        let size = entry.stamp.size;
+        if size > LARGE || bytes + size > UNCOMMITTED_MAX {
             left_out.push(bytes::lossy(path));
             continue;
         }
+        bytes += size;
         store.entry(&root, entry, id).map_err(|why| match why {
             Unstored::Failed(why) => why,
             Unstored::Changed => {
@@ -123,6 +153,7 @@ fn tree(
             }
         })?;
         lines.extend_from_slice(&line(mode, id.as_str(), path));
+        written.push(path);
     }
     store.flush()?;
     let git = || scratch.git(repo);
@@ -133,8 +164,12 @@ fn tree(
         .args(["update-index", "-z", "--index-info"])
         .stdin(removals)
         .run()?;
-    let written = git().args(["write-tree", "--missing-ok"]).run()?;
-    oid(written.text().trim())
+    let listed = git().args(["ls-files", "-z"]).run()?;
+    let listed: HashSet<&[u8]> = bytes::split(&listed.stdout).collect();
+    let refused = written.iter().filter(|path| !listed.contains(&path[..]));
+    left_out.extend(refused.map(|path| bytes::lossy(path)));
+    let tree = git().args(["write-tree", "--missing-ok"]).run()?;
+    oid(tree.text().trim())
 }
 
 /// Returns a line as `git update-index --index-info` reads it.
@@ -149,35 +184,42 @@ fn between(
     base: Option<Oid>,
     to: &str,
 ) -> Result<Diff, RepoError> {
-    let from = match &base {
-        Some(base) => base.to_string(),
-        None => {
-            let empty = repo.git().args(["hash-object", "-t", "tree", "--stdin"]);
-            empty.run()?.text()
-        }
-    };
-    let diff = |args: &[&str]| {
-        git()
-            .args([
-                "diff-tree",
-                "-r",
-                "--no-ext-diff",
-                "--no-textconv",
-                "--no-color",
-            ])
-            .args(args)
-            .args([&from[..], to])
-            .limit(CHECKOUT)
-    };
-    let counted = diff(&["--numstat", "--no-renames", "-z"]).run()?;
-    let (text, is_cut) = first(diff(&["-p", "-M"]))?;
+    let from = origin(repo, base.as_ref())?;
+    let mut files = counted(git(), [&from, to], LIMIT)?;
+    let (text, is_cut) = first(compared(git(), &["-p", "-M"], [&from, to]).limit(LIMIT))?;
+    let is_cut = is_cut || files.len() > FILES_MAX;
+    files.truncate(FILES_MAX);
     Ok(Diff {
         base,
-        files: files(&counted.stdout),
+        files,
         text: String::from_utf8_lossy(&text).into_owned(),
         is_cut,
         ..Diff::default()
     })
+}
+
+/// Returns what the work is compared with: the base, or an empty tree.
+fn origin(repo: &GitRepo, base: Option<&Oid>) -> Result<String, RepoError> {
+    match base {
+        Some(base) => Ok(base.to_string()),
+        None => {
+            let empty = repo.git().args(["hash-object", "-t", "tree", "--stdin"]);
+            Ok(empty.run()?.text())
+        }
+    }
+}
+
+fn compared(git: Git, how: &[&str], [from, to]: [&str; 2]) -> Git {
+    git.args(["-c", BIG])
+        .args(["diff-tree", "-r", "--no-ext-diff", "--no-textconv"])
+        .args(["--no-color"])
+        .args(how)
+        .args([from, to])
+}
+
+fn counted(git: Git, between: [&str; 2], limit: Duration) -> Result<Vec<FileChange>, RepoError> {
+    let counted = compared(git, &["--numstat", "--no-renames", "-z"], between);
+    Ok(files(&counted.limit(limit).run()?.stdout))
 }
 
 /// Parses `<added> <removed> <path>`, separated by tabs and ended by zeros; `-` stands for a file that is no text.

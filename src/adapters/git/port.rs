@@ -16,7 +16,7 @@ use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::domain::sandbox_fault::SandboxFault;
-use crate::domain::work_diff::Diff;
+use crate::domain::work_diff::{Diff, DiffSum};
 use crate::ports::repo::{
     GateRun, GateSpec, LandRequest, Measurement, PinnedStashes, Provenance, Repo, RepoError,
     SalvageRecord, SandboxSpec, TargetState,
@@ -98,6 +98,10 @@ impl Repo for GitRepo {
 
     fn diff_of_commit(&self, head: &Oid, target: &str) -> Result<Diff, RepoError> {
         diff::of_commit(self, head, target)
+    }
+
+    fn sum_of_commit(&self, head: &Oid, target: &str) -> Result<DiffSum, RepoError> {
+        diff::sum_of_commit(self, head, target)
     }
 
     fn progress(&self, sandbox: &Path) -> Result<String, RepoError> {

@@ -72,6 +72,8 @@ fn in_pager(command: &str, text: &str) -> Result<(), CliError> {
     if environment::raw("LESS").is_none() {
         shell.env("LESS", "FRX");
     }
+    // Some pagers read the configuration of the repository that they run in: it may be a sandbox.
+    shell.current_dir("/");
     let started = shell.args(["-c", command]).stdin(Stdio::piped()).spawn();
     let Ok(mut pager) = started else {
         return output::line(&text);

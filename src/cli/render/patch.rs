@@ -8,14 +8,16 @@ use crate::domain::shown;
 /// Renders a diff: the patch, then what is missing in it.
 pub fn patch(diff: &Value, style: Style) -> String {
     let text = diff["text"].as_str().unwrap_or_default();
-    let text = shown::lines(text);
+    // A change of line ends is a change.
+    let text = text.replace('\r', "\\r");
+    let text = shown::lines(&text);
     let mut lines: Vec<String> = text
         .lines()
         .map(|line| style.paint(tone(line), line))
         .collect();
     for path in diff["left_out"].as_array().into_iter().flatten() {
         let path = shown::line(path.as_str().unwrap_or_default());
-        let line = format!("{path}: in no commit, and too large to be shown");
+        let line = format!("{path}: in no commit, and not shown");
         lines.push(style.paint(Tone::Waits, &line));
     }
     if diff["is_cut"] == true {

@@ -11,7 +11,7 @@ use crate::control::protocol::ControlError;
 use crate::domain::ids::{Oid, RaiderId, RelicId, RigName};
 use crate::domain::merge::{MergeRequest, MrState};
 use crate::domain::relic::Hook;
-use crate::domain::work_diff::Diff;
+use crate::domain::work_diff::{Diff, DiffSum};
 
 /// The work that is compared with its target.
 enum Subject {
@@ -89,12 +89,29 @@ async fn of_sandbox(
 }
 
 /// Compares a pushed head with its target.
-pub(super) async fn of_head(
+async fn of_head(
     world: &World,
     rig: &RigName,
     head: Oid,
     target: String,
 ) -> Result<Diff, ControlError> {
-    let read = effects::repo(world, rig, move |repo| repo.diff_of_commit(&head, &target));
+    let read = effects::repo_for(world, rig, WorkKind::Sandbox, move |repo| {
+        repo.diff_of_commit(&head, &target)
+    });
     Ok(read.await.map_err(Refusal::from)?)
+}
+
+/// Sums up what a merge request changes; none when that cannot be read now, which is no reason to show nothing of it.
+pub(super) async fn sum(world: &World, mr: &MergeRequest) -> Option<DiffSum> {
+    if mr.is_final() {
+        return None;
+    }
+    let (head, target) = (mr.head.clone(), mr.target.clone());
+    let read = effects::repo(world, &mr.rig, move |repo| {
+        repo.sum_of_commit(&head, &target)
+    });
+    let read = read.await.inspect_err(|why| {
+        tracing::debug!(mr = %mr.id, %why, "the changes of a merge request cannot be summed up");
+    });
+    read.ok()
 }

@@ -158,7 +158,6 @@ async fn dispatch(
         op @ (Op::RelicCreate(_) | Op::RelicShow(_) | Op::RelicList(_) | Op::RelicClose(_) | Op::RelicReopen(_)
         | Op::RelicEdit(_) | Op::RelicCancel(_) | Op::RelicDepAdd(_) | Op::RelicDepRemove(_) | Op::RelicDepList(_)
         | Op::RelicReady(_) | Op::RelicImport(_) | Op::RitualList(_) | Op::RitualShow(_) | Op::TotemStart(_) | Op::TotemShow(_) | Op::StepDone(_)) => of_relics(world, &caller, op).await,
-        Op::Diff(args) => diff::diff(world, &args.name).await,
         Op::RaiderList(args) => raider::list(published, world, args).await,
         Op::RaiderShow(args) => raider::show(published, world, &args.name).await,
         Op::RaiderNuke(args) => raider::nuke(world, asker().await, args).await,
@@ -177,11 +176,9 @@ async fn dispatch(
         Op::AgentRestart(args) => agent::restart(world, args).await,
         Op::AgentUnquarantine(args) => agent::unquarantine(world, &args.name).await,
         Op::HarnessResume(args) => accounts::resume(world, &args.name),
-        Op::MqList(args) => mq::list(world, args).await,
-        Op::MqShow(args) => mq::show(world, &args.mr).await,
-        Op::MqRetry(args) => mq::retry(world, asker().await, &args.mr).await,
-        Op::MqApprove(args) => mq::approve(world, asker().await, args).await,
-        Op::MqReject(args) => mq::reject(world, asker().await, args).await,
+        #[rustfmt::skip]
+        op @ (Op::MqList(_) | Op::MqShow(_) | Op::MqRetry(_) | Op::MqApprove(_) | Op::MqReject(_)
+        | Op::Diff(_)) => of_review(world, &caller, op).await,
         Op::Doctor(args) => doctor::doctor(world, &caller, args).await,
         Op::AutoList(_) => auto::list(world).await,
         Op::AutoRun(args) => auto::run(world, &args.name).await,
@@ -206,6 +203,20 @@ async fn dispatch(
         | Op::Ping(_)
         | Op::Status(_)
         | Op::Metrics(_) => Err(ControlError::internal("this operation is served elsewhere")),
+    }
+}
+
+/// Dispatches the operations on merge requests, and the look at what they land.
+async fn of_review(world: &World, caller: &Caller, op: Op) -> Result<Value, ControlError> {
+    let asker = || caller::asker(world, caller);
+    match op {
+        Op::Diff(args) => diff::diff(world, &args.name).await,
+        Op::MqList(args) => mq::list(world, args).await,
+        Op::MqShow(args) => mq::show(world, &args.mr).await,
+        Op::MqRetry(args) => mq::retry(world, asker().await, &args.mr).await,
+        Op::MqApprove(args) => mq::approve(world, asker().await, args).await,
+        Op::MqReject(args) => mq::reject(world, asker().await, args).await,
+        _ => Err(ControlError::internal("this operation is served elsewhere")),
     }
 }
 

@@ -49,15 +49,7 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
             Ok((mr, reviews))
         })
         .await?;
-    // The repository may not be readable now, which is no reason to show nothing.
-    let changes = match mr.is_final() {
-        true => None,
-        false => diff::of_head(world, &mr.rig, mr.head.clone(), mr.target.clone())
-            .await
-            .inspect_err(|why| tracing::debug!(mr = %mr.id, %why, "the changes of a merge request cannot be summed up"))
-            .ok()
-            .map(|diff| diff.sum()),
-    };
+    let changes = diff::sum(world, &mr).await;
     let mut details = MrDetails::of(mr, reviews, world.clock.now());
     details.changes = changes;
     to_json(&details)

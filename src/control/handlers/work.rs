@@ -9,8 +9,8 @@ use crate::actors::mail::{ChargeRequest, Charged};
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sagas::charge;
 use crate::actors::world::World;
-use crate::control::protocol::ControlError;
 use crate::control::protocol::args::{Charge, Run, Task, TaskFields};
+use crate::control::protocol::{BATCH_MAX, ControlError};
 use crate::domain::asker::Asker;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
@@ -74,6 +74,10 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
     let harness = harness(args.harness.as_deref())?;
     charge::known_harness(world, rig, harness.as_ref())?;
     let after = args.after.as_deref().map(names::relic).transpose()?;
+    if args.task.len() > BATCH_MAX {
+        let message = format!("a run has at most {BATCH_MAX} tasks");
+        return Err(ControlError::bad_request(message));
+    }
     let tasks = args
         .task
         .into_iter()

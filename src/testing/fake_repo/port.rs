@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+use super::diff::{diff_of, diff_of_head};
 use super::{FakeRepo, Sandbox, gate_run};
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
@@ -13,7 +14,7 @@ use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::domain::sandbox_fault::SandboxFault;
 use crate::domain::saved_work::SavedWork;
-use crate::domain::work_diff::{Diff, FileChange};
+use crate::domain::work_diff::{Diff, DiffSum};
 use crate::ports::repo::{
     GateRun, GateSpec, LandRequest, Measurement, PinnedStashes, Provenance, Repo, RepoError,
     SalvageRecord, SandboxSpec, TargetState,
@@ -151,25 +152,17 @@ impl Repo for FakeRepo {
     fn diff_of_sandbox(&self, sandbox: &Path, _target: &str) -> Result<Diff, RepoError> {
         let inner = self.enter("diff", &sandbox.display().to_string())?;
         let measured = slot_of(sandbox).and_then(|slot| inner.measured(&slot));
-        let facts = measured.ok_or_else(|| no_sandbox(sandbox))?;
-        let files = facts.dirty.iter().chain(&facts.untracked);
-        let file = |path: &String| FileChange {
-            path: path.clone(),
-            added: Some(1),
-            removed: Some(0),
-        };
-        Ok(Diff {
-            head: Some(facts.head),
-            files: files.map(file).collect(),
-            ..Diff::default()
-        })
+        Ok(diff_of(&measured.ok_or_else(|| no_sandbox(sandbox))?))
     }
 
     fn diff_of_commit(&self, head: &Oid, _target: &str) -> Result<Diff, RepoError> {
-        self.enter("diff", head.as_str()).map(|_| Diff {
-            head: Some(head.clone()),
-            ..Diff::default()
-        })
+        let own = self.enter("diff", head.as_str());
+        own.map(|_| diff_of_head(head))
+    }
+
+    fn sum_of_commit(&self, head: &Oid, _target: &str) -> Result<DiffSum, RepoError> {
+        let own = self.enter("sum", head.as_str());
+        own.map(|_| DiffSum::default())
     }
 
     fn glance(&self, sandbox: &Path, _target: &str) -> Result<(u64, u64, u64), RepoError> {

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::super::command::Git;
@@ -46,7 +48,9 @@ pub(super) fn begins_with(git: Git, path: &Path) -> io::Result<Shared> {
     // After its whole output it ends by itself, and its status tells whether that is all. What it wrote before counts.
     let is_whole_output = matches!(same, Some(Ok((_, true))));
     if !is_whole_output {
-        let _ended_before = child.kill();
+        // With its filters.
+        let group = i32::try_from(child.id()).map(Pid::from_raw);
+        let _ended_before = group.map(|group| killpg(group, Signal::SIGKILL));
     }
     let ended = child.wait()?;
     let is_failure = match is_whole_output {

@@ -1,10 +1,12 @@
 //! The files of a checkout that a filter of the person writes, such as that of git-lfs. A filter may be slow, and may fail.
 
 use std::collections::HashSet;
-use std::fs::File;
+use std::fs::{self, File};
+use std::time::Duration;
 
 use super::super::admin::{At, remove_if_there};
 use super::super::bytes;
+use super::fast_forward::git;
 use super::unfinished::Unfinished;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -38,25 +40,43 @@ pub(super) fn filtered<'p>(
     Ok(filtered.map(|told| told[0].to_vec()).collect())
 }
 
-/// Lets git filter the content that a landing gives to a path, and writes it nowhere. A filter that fails here fails again when the file
-/// is written, which is then refused.
-pub(super) fn rehearse(landing: &Unfinished, path: &[u8]) {
+/// Returns the paths that are in the index and not on the disk because of a flag: those outside of a sparse checkout.
+///
+/// # Errors
+/// When git cannot list the index.
+pub(super) fn not_checked_out(landing: &Unfinished) -> Result<HashSet<Vec<u8>>, RepoError> {
+    let worktree = landing.worktree();
+    let listed = git(worktree).args(["ls-files", "-t", "-z"]).run()?;
+    // `<tag> <path>`
+    let flagged = bytes::split(&listed.stdout).filter_map(|line| line.strip_prefix(b"S "));
+    let absent = flagged.filter(|path| {
+        let path = worktree.join(bytes::path(path));
+        fs::symlink_metadata(path).is_err()
+    });
+    Ok(absent.map(<[u8]>::to_vec).collect())
+}
+
+/// Lets git filter the content that a landing gives to a path, and writes it nowhere. git removes a file before it asks the filter, so
+/// one that fails must be found before.
+///
+/// # Errors
+/// When a filter that is required fails, or takes longer than the limit.
+pub(super) fn rehearse(
+    landing: &Unfinished,
+    path: &[u8],
+    limit: Duration,
+) -> Result<(), RepoError> {
     let commit = landing.commits().1;
     let mut name = format!("{commit}:").into_bytes();
     name.extend_from_slice(path);
     let nowhere = File::options().write(true).open("/dev/null");
-    let filtered = nowhere
-        .at("cannot open", "/dev/null".as_ref())
-        .and_then(|nowhere| {
-            landing
-                .git()
-                .env("GIT_ATTR_SOURCE", commit.as_str())
-                .args(["cat-file", "--filters"])
-                .arg(bytes::path(&name))
-                .stdout_file(nowhere)
-                .run()
-        });
-    if let Err(why) = filtered {
-        tracing::debug!(path = bytes::lossy(path), %why, "a filter failed before its file was written");
-    }
+    let nowhere = nowhere.at("cannot open", "/dev/null".as_ref())?;
+    let git = landing
+        .git()
+        .env("GIT_ATTR_SOURCE", commit.as_str())
+        .args(["cat-file", "--filters"])
+        .arg(bytes::path(&name))
+        .stdout_file(nowhere)
+        .limit(limit);
+    git.run().map(drop)
 }

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::super::admin::scratch;
+use super::super::bytes;
 use super::super::command::Git;
 use super::super::object_copy::looked_up;
 use super::super::rig::{GitRepo, oid};
 use super::changed::{Raw, raw};
-use super::filtered::{filtered, rehearse};
+use super::filtered::{filtered, not_checked_out, rehearse};
 use super::unfinished::Unfinished;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -22,6 +23,8 @@ use crate::ports::repo::RepoError;
 const STEP: Duration = Duration::from_millis(100);
 /// The number of steps of a landing, nearly, unless files are slow or large: each one costs the reading of an index.
 const STEPS: usize = 50;
+/// The time that the filters of a landing may take together before its first file is written. The index is locked meanwhile.
+const REHEARSAL: Duration = Duration::from_secs(8 * 60);
 /// The bytes of files that are written in a step. A larger file has a step of its own.
 pub(super) const STEP_BYTES: u64 = 16 * 1024 * 1024;
 
@@ -50,14 +53,11 @@ impl Change {
 /// The steps from one tree to another, each of them a tree in ours.
 pub(super) struct Parts<'r> {
     repo: &'r GitRepo,
-    landing: &'r Unfinished,
     scratch: TempDir,
     /// The files without a filter. The paths that are removed come first: a file may come in the place of a directory.
     quick: std::vec::IntoIter<Change>,
-    /// The files that a filter writes, which may be slow: they come last.
-    filtered: std::vec::IntoIter<Change>,
-    /// The next file of these, with the time that its filter took in the rehearsal.
-    rehearsed: Option<(Change, Duration)>,
+    /// The files that a filter writes, which may be slow, with the time that it took in the rehearsal: they come last.
+    filtered: std::vec::IntoIter<(Change, Duration)>,
     count: usize,
     at: Oid,
     end: Oid,
@@ -80,7 +80,7 @@ impl<'r> Parts<'r> {
     ///
     /// # Errors
     /// When git cannot compare them.
-    pub(super) fn of(repo: &'r GitRepo, landing: &'r Unfinished) -> Result<Self, RepoError> {
+    pub(super) fn of(repo: &'r GitRepo, landing: &Unfinished) -> Result<Self, RepoError> {
         let (old, new) = landing.commits();
         let mut changes = changes(repo, old, new)?;
         changes.sort_by_key(|change| (!change.is_removal(), !change.is_attributes()));
@@ -91,14 +91,13 @@ impl<'r> Parts<'r> {
         };
         let count = changes.len();
         let (filtered, quick): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_slow);
+        let filtered = rehearsed(landing, filtered)?;
         let parts = Self {
             repo,
-            landing,
             scratch: scratch(repo)?,
             count,
             quick: quick.into_iter(),
             filtered: filtered.into_iter(),
-            rehearsed: None,
             at: old.clone(),
             end: new.clone(),
             size: 1,
@@ -131,10 +130,9 @@ impl<'r> Parts<'r> {
         if changes.is_empty() {
             return Ok(None);
         }
-        let left = self.quick.len() + self.filtered.len();
-        let to = match left == 0 && self.rehearsed.is_none() {
-            true => self.end.clone(),
-            false => self.tree(&changes)?,
+        let to = match self.quick.len() + self.filtered.len() {
+            0 => self.end.clone(),
+            _ => self.tree(&changes)?,
         };
         let from = std::mem::replace(&mut self.at, to.clone());
         let paths = changes.into_iter().map(|change| change.path).collect();
@@ -144,11 +142,11 @@ impl<'r> Parts<'r> {
 
     /// Takes files until the step is full.
     fn quick_files(&mut self) -> Vec<Change> {
-        let (mut files, mut bytes) = (Vec::new(), 0);
+        let (mut files, mut bytes) = (Vec::new(), 0_u64);
         while files.len() < self.size
             && let Some(next) = self.quick.as_slice().first()
         {
-            bytes += next.size;
+            bytes = next.size.saturating_add(bytes);
             if bytes > STEP_BYTES && !files.is_empty() {
                 break;
             }
@@ -157,27 +155,17 @@ impl<'r> Parts<'r> {
         files
     }
 
-    /// Takes files until their filters need the time of a step, as far as a rehearsal tells. It also lets git-lfs download what it lacks:
-    /// git waits for a download with no file in the place, and overwrites then what a person saved there.
+    /// Takes files until their filters need the time of a step, as far as the rehearsal tells.
     fn filtered_files(&mut self) -> Vec<Change> {
         let (mut files, mut spent) = (Vec::new(), Duration::ZERO);
-        loop {
-            let next = self.rehearsed.take().or_else(|| {
-                let next = self.filtered.next()?;
-                let begun = now();
-                rehearse(self.landing, &next.path);
-                Some((next, now().duration_since(begun)))
-            });
-            let Some((change, took)) = next else {
-                return files;
-            };
-            spent += took;
+        while let Some((_, took)) = self.filtered.as_slice().first() {
+            spent += *took;
             if spent > STEP && !files.is_empty() {
-                self.rehearsed = Some((change, took));
-                return files;
+                break;
             }
-            files.push(change);
+            files.extend(self.filtered.next().map(|(change, _)| change));
         }
+        files
     }
 
     /// Adapts the size of a step to the time that the last one took beside git's own.
@@ -201,6 +189,35 @@ impl<'r> Parts<'r> {
         let index: PathBuf = self.scratch.path().join("index");
         self.repo.git().env("GIT_INDEX_FILE", index)
     }
+}
+
+/// Lets the filters of all files run before the first file is written. Those of git-lfs download what they lack then: git would wait for
+/// a download with no file in the place, and overwrite what a person saved there meanwhile. A file outside of a sparse checkout is not
+/// written, and so not filtered.
+fn rehearsed(
+    landing: &Unfinished,
+    changes: Vec<Change>,
+) -> Result<Vec<(Change, Duration)>, RepoError> {
+    if changes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let absent = not_checked_out(landing)?;
+    let begun = now();
+    let mut done = Vec::new();
+    for change in changes {
+        let at = now();
+        if !absent.contains(&change.path) {
+            let left = REHEARSAL.saturating_sub(at.duration_since(begun));
+            rehearse(landing, &change.path, left.max(STEP)).map_err(|why| {
+                let path = bytes::lossy(&change.path);
+                RepoError::Failed(format!(
+                    "a filter fails for {path}, before anything of the landing is written: {why}"
+                ))
+            })?;
+        }
+        done.push((change, now().duration_since(at)));
+    }
+    Ok(done)
 }
 
 /// Returns the number of files of the next step. Where git alone takes long, its time varies by more than that of a step.

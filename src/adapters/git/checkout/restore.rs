@@ -1,7 +1,7 @@
 //! Takes back the files of a landing in the user's checkout. A file counts as written by the landing only if git finds the landing's
 //! content in it: everything else is the person's and stays.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -37,9 +37,11 @@ pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
     let worktree = landing.worktree();
     let mut changes = changes(landing)?;
     let (known, sparse) = indexed(worktree, &changes)?;
-    // git writes one with this flag if it is there, as without the flag.
+    // In a sparse checkout such a path is not written; elsewhere the flag changes nothing.
     let is_absent = |change: &Change| stamp(&worktree.join(bytes::path(&change.path))).is_none();
-    changes.retain(|change| !sparse.contains(&change.path) || !is_absent(change));
+    if is_sparse(worktree)? {
+        changes.retain(|change| !sparse.contains(&change.path) || !is_absent(change));
+    }
     // All are read before the first is changed: attributes are among them.
     let (landed, unknown) = landed(landing, &changes)?;
     let place = |change: &Change| worktree.join(bytes::path(&change.path));
@@ -57,7 +59,8 @@ pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
     let seen: BTreeMap<_, _> = seen.collect();
     for change in &changes {
         let place = place(change);
-        if change.before.0 == Kind::Submodule && stamp(&place).is_none() {
+        let is_removed = change.before.0 == Kind::Submodule && stamp(&place).is_none();
+        if is_removed && !is_elsewhere(worktree, &place) {
             fs::create_dir_all(&place).at("cannot make", &place)?;
         }
     }
@@ -81,7 +84,11 @@ pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
     for files in std::iter::once(attributes).chain(parts) {
         let is_as_seen = |change: &&&Change| {
             let now = stamp(&place(change));
-            now.is_none() || now == seen.get(&change.path[..]).copied()
+            match now {
+                // The person may have made a file or a link in the place of a directory.
+                None => !is_elsewhere(worktree, &place(change)),
+                Some(_) => now == seen.get(&change.path[..]).copied(),
+            }
         };
         let files: Vec<&Change> = files.iter().filter(is_as_seen).copied().collect();
         // A filter that fails stops only its part.
@@ -106,20 +113,23 @@ fn parts<'c>(landing: &Unfinished, files: Vec<&'c Change>) -> Vec<Vec<&'c Change
         return files.into_iter().map(|file| vec![file]).collect();
     };
     let most = (files.len() / PARTS).max(1);
-    let (mut parts, mut bytes): (Vec<Vec<&Change>>, _) = (Vec::new(), 0);
+    let (mut parts, mut room): (Vec<Vec<&Change>>, _) = (Vec::new(), 0);
     for (file, (_, size)) in files.into_iter().zip(sizes) {
-        let size = size.and_then(|size| size.parse().ok());
+        let size: u64 = size
+            .and_then(|size| size.parse().ok())
+            .unwrap_or(STEP_BYTES);
         let is_slow = slow.contains(&file.path);
-        // One that is alone fills its part.
-        let size: u64 = size.filter(|_| !is_slow).unwrap_or(STEP_BYTES);
         match parts.last_mut() {
-            Some(part) if part.len() < most && bytes + size <= STEP_BYTES => {
+            Some(part) if !is_slow && part.len() < most && size < room => {
                 part.push(file);
-                bytes += size;
+                room -= size;
             }
             _ => {
                 parts.push(vec![file]);
-                bytes = size;
+                room = match is_slow {
+                    true => 0,
+                    false => STEP_BYTES.saturating_sub(size),
+                };
             }
         }
     }
@@ -209,6 +219,12 @@ fn changes(landing: &Unfinished) -> Result<Vec<Change>, RepoError> {
 
 type Paths = BTreeSet<Vec<u8>>;
 
+/// Returns true in a sparse checkout.
+fn is_sparse(worktree: &Path) -> Result<bool, RepoError> {
+    let asked = git(worktree).args(["config", "--type=bool", "--get", "core.sparseCheckout"]);
+    Ok(asked.output()?.text().trim() == "true")
+}
+
 /// Returns those of the changed paths that are in the index, and those that are in it and not checked out.
 fn indexed(worktree: &Path, changes: &[Change]) -> Result<(Paths, Paths), RepoError> {
     let changed: BTreeSet<&[u8]> = changes.iter().map(|change| &change.path[..]).collect();
@@ -273,11 +289,11 @@ fn landed<'c>(landing: &Unfinished, changes: &'c [Change]) -> Result<Landed<'c>,
     let ids = hashes(landing, &files)?;
     let (mut parts, mut last, mut unknown) = (Vec::new(), landing.began(), None);
     for ((change, seen), id) in files.into_iter().zip(ids) {
-        let content = match id {
-            id if id == change.after.1.as_str() => Content::Landed,
-            id if id == change.before.1.as_str() => Content::Before,
-            // Filters and line ends need not give the same content back.
-            _ => content(landing, change, seen.3 < landing.began())?,
+        // Filters and line ends need not give the same content back.
+        let content = match id.as_deref() {
+            Some(id) if id == change.after.1.as_str() => Content::Landed,
+            Some(id) if id == change.before.1.as_str() => Content::Before,
+            id => content(landing, change, id.is_none(), seen)?,
         };
         match content {
             Content::Landed => found.push((change, seen)),
@@ -332,8 +348,12 @@ fn is_elsewhere(worktree: &Path, path: &Path) -> bool {
     above.any(|dir| fs::symlink_metadata(dir).is_ok_and(|found| !found.is_dir()))
 }
 
-/// Returns the ids of the files' content as git stores it; an empty one where git cannot say, as when a filter is not installed.
-fn hashes(landing: &Unfinished, files: &[(&Change, Stamp)]) -> Result<Vec<String>, RepoError> {
+/// Returns the ids of the files' content as git stores it; an empty one where git cannot say, as when a filter is not installed; none
+/// for a file whose filter hangs, and for those with a filter after it.
+fn hashes(
+    landing: &Unfinished,
+    files: &[(&Change, Stamp)],
+) -> Result<Vec<Option<String>>, RepoError> {
     let hash = |files: &[(&Change, Stamp)], limit| {
         let list = files.iter().flat_map(|(change, _)| {
             let mut line = quoted(&change.path);
@@ -353,25 +373,49 @@ fn hashes(landing: &Unfinished, files: &[(&Change, Stamp)]) -> Result<Vec<String
         Err(RepoError::Timeout { .. }) => None,
         all => Some(all?).filter(Output::ok),
     };
-    let ids = all.map(|all| all.text().lines().map(str::to_owned).collect());
-    if let Some(ids) = ids.filter(|ids: &Vec<String>| ids.len() == files.len()) {
+    let ids = all.map(|all| all.text().lines().map(|id| Some(id.to_owned())).collect());
+    if let Some(ids) = ids.filter(|ids: &Vec<_>| ids.len() == files.len()) {
         return Ok(ids);
     }
-    let each = files
-        .iter()
-        .map(|file| match hash(std::slice::from_ref(file), PATIENCE) {
-            Err(RepoError::Timeout { .. }) => Ok(String::new()),
-            one => one.map(|one| match one.ok() {
-                true => one.text().trim().to_owned(),
-                false => String::new(),
+    let mut hangs: Option<HashSet<Vec<u8>>> = None;
+    let paths = || files.iter().map(|(change, _)| &change.path[..]);
+    let each = files.iter().map(|file| {
+        let path = &file.0.path;
+        if hangs.as_ref().is_some_and(|hangs| hangs.contains(path)) {
+            return Ok(None);
+        }
+        match hash(std::slice::from_ref(file), PATIENCE) {
+            Err(RepoError::Timeout { .. }) => {
+                // Those of the other files may hang, too.
+                hangs = Some(filtered(landing, landing.commits().1, paths())?);
+                Ok(None)
+            }
+            one => one.map(|one| {
+                Some(match one.ok() {
+                    true => one.text().trim().to_owned(),
+                    false => String::new(),
+                })
             }),
-        });
+        }
+    });
     each.collect()
 }
 
-/// Compares a file with what git writes there, filters and line ends included. `is_older` says that it was not written since the
-/// landing began.
-fn content(landing: &Unfinished, change: &Change, is_older: bool) -> Result<Content, RepoError> {
+/// Compares a file with what git writes there, filters and line ends included, unless its filter hangs.
+fn content(
+    landing: &Unfinished,
+    change: &Change,
+    hangs: bool,
+    seen: Stamp,
+) -> Result<Content, RepoError> {
+    // Nothing wrote it since the landing began.
+    let is_older = seen.3 < landing.began();
+    if hangs {
+        return Ok(match is_older {
+            true => Content::Before,
+            false => Content::Unknown,
+        });
+    }
     let path = landing.worktree().join(bytes::path(&change.path));
     let (old, new) = landing.commits();
     let shared = |commit: &Oid, kind: Kind| {
@@ -391,8 +435,7 @@ fn content(landing: &Unfinished, change: &Change, is_older: bool) -> Result<Cont
     Ok(match (landed, before) {
         (Shared::Whole, _) => Content::Landed,
         (_, Shared::Whole) => Content::Before,
-        // The landing only removes it, and a taking back may have written it in part.
-        (_, Shared::Unknown) if change.after.0 == Kind::Absent && is_older => Content::Before,
+        (Shared::Unknown, _) | (_, Shared::Unknown) if is_older => Content::Before,
         (Shared::Unknown, _) | (_, Shared::Unknown) => Content::Unknown,
         (Shared::Part, _) | (_, Shared::Part) => Content::Part,
         (Shared::Other, Shared::Other) => Content::Persons,

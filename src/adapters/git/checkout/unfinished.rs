@@ -268,7 +268,15 @@ impl Unfinished {
         let (kept, writing) = (self.file("kept"), self.writing().0);
         let attributes = self.attributes_index();
         // The old index first: without it, nothing is taken back.
-        for left in [&before, &own, &lock_of(&own), &kept, &writing, &attributes] {
+        for left in [
+            &before,
+            &own,
+            &lock_of(&own),
+            &kept,
+            &writing,
+            &attributes,
+            &lock_of(&attributes),
+        ] {
             remove_if_there(left)?;
         }
         if is_locked {

@@ -196,7 +196,8 @@ impl<F: Fn() -> Git> Judge<'_, F> {
             return Ok(Why::Changed);
         }
         let found = self.root.file(&suspect.entry.path);
-        let found = found.and_then(|file| hash::sha256(&mut Sparse::of(file)?));
+        let found =
+            found.and_then(|file| hash::sha256(&mut Sparse::of(file)?.take(pointer.size + 1)));
         if !found.is_ok_and(|(digest, size)| pointer == Pointer { digest, size }) {
             return Ok(Why::Changed);
         }

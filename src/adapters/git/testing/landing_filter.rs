@@ -98,3 +98,38 @@ fn file_with_the_flag_skip_worktree_is_taken_back() {
     recover(&rig.repo).unwrap();
     assert_eq!(text(rig.origin().join("file")), "1\n2\n3\n");
 }
+
+/// git removes a file before it asks the filter, and could not bring it back.
+#[test]
+fn required_filter_that_fails_is_found_before_anything_is_written() {
+    let rig = Rigged::local();
+    let first = rig.commit(&rig.base, &[("a.slow", "1\n"), ("file", "1\n")]);
+    lands(&rig, &first);
+    filter(&rig, "exit 1");
+    rig.in_origin(&["config", "filter.slow.required", "true"]);
+    let second = rig.commit(&first, &[("a.slow", "2\n"), ("file", "2\n")]);
+    let refused = land(&rig.repo, "main", &first, &second)
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("a.slow"), "{refused}");
+    assert_eq!(text(rig.origin().join("a.slow")), "1\n");
+    assert_eq!(text(rig.origin().join("file")), "1\n");
+    assert!(!rig.origin().join(".git/index.lock").exists());
+}
+
+/// A person's file in the place of a directory is no absent file.
+#[test]
+fn file_that_a_person_put_in_the_place_of_a_directory_stays_in_a_taking_back() {
+    let rig = Rigged::local();
+    filter(&rig, "true");
+    let first = rig.commit(&rig.base, &[("a.slow", "1\n"), ("d/x", "x\n")]);
+    lands(&rig, &first);
+    let second = rig.commit(&first, &[("a.slow", "2\n"), ("d/x", "")]);
+    rig.foreign_push("brought", &second);
+    half_landed_from(&rig, &first, &second, false);
+    assert!(!rig.origin().join("d").exists());
+    fs::write(rig.origin().join("d"), "mine\n").unwrap();
+    recover(&rig.repo).unwrap();
+    assert_eq!(text(rig.origin().join("d")), "mine\n");
+    assert_eq!(text(rig.origin().join("a.slow")), "1\n");
+}

@@ -66,6 +66,7 @@ impl Task {
     /// # Errors
     /// The number of the wrong line, with the reason.
     pub fn read_lines(text: &str) -> Result<Vec<Self>, String> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut tasks = Vec::new();
         for (at, line) in text.lines().enumerate() {
             let line = line.trim();

@@ -1,0 +1,27 @@
+//! The differences of sandboxes and commits that exist only as facts.
+
+use crate::domain::facts::GitFacts;
+use crate::domain::ids::Oid;
+use crate::domain::work_diff::{Diff, FileChange};
+
+/// Returns a difference of a line in each uncommitted file.
+pub(super) fn diff_of(facts: &GitFacts) -> Diff {
+    let files = facts.dirty.iter().chain(&facts.untracked);
+    let file = |path: &String| FileChange {
+        path: path.clone(),
+        added: Some(1),
+        removed: Some(0),
+    };
+    Diff {
+        files: files.map(file).collect(),
+        ..diff_of_head(&facts.head)
+    }
+}
+
+/// Returns the difference of a commit without files.
+pub(super) fn diff_of_head(head: &Oid) -> Diff {
+    Diff {
+        head: Some(head.clone()),
+        ..Diff::default()
+    }
+}
