@@ -122,6 +122,7 @@ pub(super) enum Verb {
     /// The screen of a raider or agent, as text
     Peek(args::Named),
     /// Submit a text to the terminal of a raider or agent
+    #[command(visible_alias = "nudge")]
     Send(args::Send),
     /// Answer the dialog of a raider or agent, and wait until it has closed
     Answer(args::Answer),

@@ -25,7 +25,7 @@ pub const VERSION: u64 = 1;
 /// The longest request line, without its line end.
 pub const LINE_MAX: usize = 1024 * 1024;
 
-/// The maximum number of records of one `relic.import`, which is one transaction of the store.
+/// The maximum number of records of one `relic.import`, and of tasks of one `run`: each is one transaction of the store.
 pub const BATCH_MAX: usize = 200;
 
 /// A request whose envelope was read. Its arguments are not parsed yet: a caller without the right to ask is refused

@@ -215,11 +215,12 @@ fn older_group(group: &str) -> Option<&'static str> {
 impl FromStr for OpName {
     type Err = ControlError;
 
-    /// Parses a name or its alias (`sling`, `prime`, `cancel`, `polecat.*`, `formula.*`, `molecule.*`, `mail.*`).
+    /// Parses a name or its alias (`sling`, `prime`, `nudge`, `cancel`, `polecat.*`, `formula.*`, `molecule.*`, `mail.*`).
     fn from_str(text: &str) -> Result<Self, ControlError> {
         let renamed = match text {
             "sling" => "charge".to_owned(),
             "prime" => "rally".to_owned(),
+            "nudge" => "send".to_owned(),
             "hook.show" => "hook".to_owned(),
             "cancel" => "relic.cancel".to_owned(),
             _ => {

@@ -1,13 +1,19 @@
 //! Ends landings in the user's checkout that were interrupted, at the start and before the next landing.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
 
 use super::super::admin::{At, entries_in};
+use super::super::command::CHECKOUT;
 use super::super::rig::GitRepo;
-use super::busy;
 use super::fast_forward::unpin;
 use super::unfinished::{Ended, RECORDS, Unfinished};
+use super::{busy, persons_git};
+use crate::adapters::proc::{self, Pidfd};
+use crate::domain::facts::ProcessId;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
 
@@ -61,7 +67,7 @@ fn recover_one(repo: &GitRepo, record: PathBuf) -> Result<(), RepoError> {
     }
     it.follow();
     let worktree = it.worktree().to_owned();
-    if let Some(what) = it.writer() {
+    if let Some(what) = writer(&it) {
         return Err(busy(&worktree, CheckoutBusy::Underway(what)));
     }
     it.remove_ref_locks()?;
@@ -83,4 +89,48 @@ fn recover_one(repo: &GitRepo, record: PathBuf) -> Result<(), RepoError> {
         }
     }
     Ok(())
+}
+
+/// Returns what writes while the git of an interrupted landing does. A process that it started may live on, and writes no files of the
+/// checkout.
+fn writer(landing: &Unfinished) -> Option<String> {
+    let index = landing.own_index();
+    let Ok(all) = proc::all() else {
+        return Some("a landing that was interrupted, perhaps".to_owned());
+    };
+    let is_it = |pid: u32| {
+        let used = proc::environment_value(pid, "GIT_INDEX_FILE");
+        used.is_some_and(|used| Path::new(&used) == index) && persons_git::is_writer(pid)
+    };
+    let mut all = all.iter().filter(|(_, stat)| stat.lives());
+    let (pid, stat) = all.find(|(pid, _)| is_it(**pid))?;
+    // The supervisor that would have ended it is gone: a filter hangs.
+    if proc::age(stat) > CHECKOUT {
+        let process = ProcessId {
+            pid: *pid,
+            started: stat.started,
+        };
+        match end(&process) {
+            Ok(()) => {
+                tracing::warn!(
+                    pid,
+                    "the git of a landing that was interrupted hung, and was ended"
+                );
+            }
+            Err(why) => {
+                tracing::warn!(pid, %why, "the git of a landing that was interrupted hangs, and could not be ended");
+            }
+        }
+    }
+    Some(format!(
+        "the git of a landing that was interrupted (process {pid})"
+    ))
+}
+
+/// Ends a process. Its filter ends when it reads or writes, or lives on without harm.
+fn end(process: &ProcessId) -> io::Result<()> {
+    match Pidfd::open(process)? {
+        Some(git) => git.signal(Signal::KILL),
+        None => Ok(()),
+    }
 }

@@ -22,7 +22,6 @@ use super::durable::{copy_index, sync, sync_dir};
 use super::fast_forward::{at, git};
 use super::writing::Writing;
 use super::{INDEX_LOCK, any_path, busy, persons_git, restore};
-use crate::adapters::proc;
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
@@ -186,7 +185,7 @@ impl Unfinished {
     }
 
     /// The index with which git writes the files.
-    fn own_index(&self) -> PathBuf {
+    pub(super) fn own_index(&self) -> PathBuf {
         self.file("index")
     }
 
@@ -392,24 +391,6 @@ impl Unfinished {
             }
         }
         Ok(())
-    }
-
-    /// Returns what writes while the git of an interrupted landing does. A process that it started may live on, and writes no files
-    /// of the checkout.
-    pub(super) fn writer(&self) -> Option<String> {
-        let index = self.own_index();
-        let Ok(all) = proc::all() else {
-            return Some("a landing that was interrupted, perhaps".to_owned());
-        };
-        let is_it = |pid: u32| {
-            let used = proc::environment_value(pid, "GIT_INDEX_FILE");
-            used.is_some_and(|used| Path::new(&used) == index) && persons_git::is_writer(pid)
-        };
-        let mut all = all.iter().filter(|(_, stat)| stat.lives());
-        let (pid, _) = all.find(|(pid, _)| is_it(**pid))?;
-        Some(format!(
-            "the git of a landing that was interrupted (process {pid})"
-        ))
     }
 
     /// Reads the record of a landing that did not end; none if it cannot be read.
