@@ -101,6 +101,26 @@ fn dead_links(page: &Page) -> Vec<String> {
         .collect()
 }
 
+/// Examples of configuration are read by people who copy them.
+#[test]
+fn examples_of_toml_parse() {
+    let mut broken = Vec::new();
+    let mut count = 0;
+    for page in pages() {
+        for (kind, block) in split(&page.text).1 {
+            if kind != "toml" {
+                continue;
+            }
+            count += 1;
+            if let Err(error) = block.parse::<toml::Table>() {
+                broken.push(format!("{}: {error}\n{block}", page.name));
+            }
+        }
+    }
+    expect_none("examples of TOML parse", &broken);
+    assert!(count > 20, "the examples were not found");
+}
+
 #[test]
 fn links_in_documents_lead_somewhere() {
     let dead: Vec<_> = pages().iter().flat_map(dead_links).collect();
