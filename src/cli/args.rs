@@ -104,7 +104,7 @@ pub(super) enum Verb {
     /// End the work on a relic for good: stop and remove its raider, save its work, close it; asks first
     Cancel(args::RelicCancel),
     /// The changes of a raider, or of a merge request, against the branch that they would land on
-    Diff(args::Named),
+    Diff(args::Diff),
     /// Rituals: templates of work in steps
     #[command(subcommand, visible_alias = "formula")]
     Ritual(RitualVerb),
@@ -223,7 +223,7 @@ pub(super) struct Up {
 pub(super) struct Run {
     #[command(flatten)]
     pub run: args::Run,
-    /// Read tasks from a file, one in each line, as text or as JSON with title, body, priority, labels and deps; `-` reads standard input
+    /// Read tasks from a file, one in each line, as text or as JSON with title, body, priority, labels and deps; `-` reads standard input; lines that begin with # are left out
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Return at once; without it, a terminal follows the work until it has landed

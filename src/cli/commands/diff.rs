@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::control::protocol::Op;
-use crate::control::protocol::args::Named;
+use crate::control::protocol::args::Diff;
 use crate::domain::shown;
 
 use super::super::context::Context;
@@ -16,7 +16,7 @@ use super::super::output;
 use super::super::render::patch;
 
 /// Shows what a raider or a merge request changes. On a terminal it is shown in a pager.
-pub(super) fn run(args: Named, context: &mut Context) -> Result<(), CliError> {
+pub(super) fn run(args: Diff, context: &mut Context) -> Result<(), CliError> {
     let diff = context.ask(&Op::Diff(args))?;
     if context.json {
         return context.print(&diff, patch::patch);

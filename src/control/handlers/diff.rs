@@ -38,8 +38,9 @@ fn unlanded(mr: &MergeRequest) -> Result<(), ControlError> {
     match (&mr.state, &mr.merge_commit) {
         (MrState::Merged, Some(commit)) => {
             let (id, target) = (&mr.id, &mr.target);
-            let what = format!("{id} has landed on {target} as {commit}");
-            Err(ControlError::conflict(what).hint(format!("`git show {commit}` shows it")))
+            let what = format!("{id} has landed on {target}; its last commit there is {commit}");
+            let hint = format!("`git log -p {commit}` shows it, with those before it");
+            Err(ControlError::conflict(what).hint(hint))
         }
         _ => Ok(()),
     }

@@ -43,6 +43,14 @@ pub struct Named {
     pub name: String,
 }
 
+/// `diff`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct Diff {
+    /// A raider, a merge request, or a relic
+    pub name: String,
+}
+
 /// The name of a harness.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]

@@ -130,7 +130,7 @@ ops! {
     "relic.ready" => RelicReady(RelicReady), Look, Quick;
     "relic.export" => RelicExport(Nothing), Look, Quick;
     "relic.import" => RelicImport(RelicImport), Work, Quick;
-    "diff" => Diff(Named), Look, Slow;
+    "diff" => Diff(Diff), Look, Slow;
     "ritual.list" => RitualList(Nothing), Look, Quick;
     "ritual.show" => RitualShow(RitualRef), Look, Quick;
     "totem.start" => TotemStart(TotemStart), Work, Quick;

@@ -14,7 +14,11 @@ pub fn orders(totem: &Totem, hd: &str) -> String {
         totem.done()
     );
     if totem.is_finished() {
-        return format!("{head} {}", finished(hd));
+        return format!(
+            "{head} {} Work that came back from a review, a gate or a conflict comes with its steps done: repair what is said above, \
+             commit, and finish then.",
+            finished(hd)
+        );
     }
     let Some(step) = totem.present() else {
         return format!("{head} {}", waiting(totem, hd));

@@ -12,7 +12,7 @@ use crate::control::protocol::args::{RelicDep, RelicReady};
 use crate::control::server::Caller;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RelicId;
-use crate::domain::relic::{Relic, RelicStatus};
+use crate::domain::relic::{Relic, RelicKind, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
 /// Adds a dependency. A cycle is a conflict that names it. A dependency that is there already is no change. A caller with
@@ -63,8 +63,15 @@ async fn change(
     let for_person = caller::speaks_for_person(world, caller);
     let changed = world.store.run(move |txn| {
         let mut relic = txn.relic(&id)?;
-        require_task(&relic)?;
-        txn.relic(&on)?;
+        // A person may let a step wait, too.
+        if relic.kind != RelicKind::Step {
+            require_task(&relic)?;
+        }
+        let other = txn.relic(&on)?;
+        if other.parent.as_ref() == Some(&id) && other.kind == RelicKind::Step {
+            let why = format!("{on} is a step of {id}, which is done in its steps");
+            return Err(StoreError::Conflict(why));
+        }
         if let Err(refused) = guard::may_rewrite(txn, &relic, for_person)? {
             return Ok(Err(refused));
         }

@@ -299,3 +299,19 @@ async fn a_pool_member_closes_steps_of_the_work_of_its_pool() {
         json!({ "kind": "agent", "name": "worker-1" })
     );
 }
+
+/// A person may let a step wait for other work; a relic that waited for its own step would wait for ever.
+#[tokio::test(start_paused = true)]
+async fn a_step_waits_for_other_work_and_no_relic_waits_for_its_own_step() {
+    let city = scenario().start().await;
+    let relic = city.relic("a task").await;
+    let other = city.relic("first").await;
+    start(&city, &relic).await.unwrap();
+    let step = format!("{relic}.1");
+    let waits = json!({ "relic": step, "on": other });
+    let waits = ask(&city, "relic.dep.add", waits).await.unwrap();
+    assert_eq!(waits["deps"], json!([other]));
+    let own = json!({ "relic": relic, "on": step });
+    let refused = ask(&city, "relic.dep.add", own).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Conflict, "{refused:?}");
+}

@@ -76,7 +76,12 @@ impl Task {
             let task = match line.starts_with('{') {
                 true => serde_json::from_str(line)
                     .map(Self::Fields)
-                    .map_err(|error| error.to_string()),
+                    .map_err(|error| {
+                        let why = error.to_string();
+                        // The position is that in the line, whose number is told.
+                        let end = why.rfind(" at line ").unwrap_or(why.len());
+                        why[..end].to_owned()
+                    }),
                 false => Ok(Self::Text(line.to_owned())),
             };
             tasks.push(task.map_err(|why| format!("line {}: {why}", at + 1))?);
