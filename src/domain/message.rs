@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cause::Cause;
-use super::ids::{Incarnation, Oid, RaiderId, RelicId, RigName};
+use super::ids::{AgentName, Incarnation, Oid, RaiderId, RelicId, RigName};
 use super::merge::FailureType;
 use super::nuke::CleanupStatus;
 use super::problem::Problem;
@@ -271,6 +271,12 @@ pub fn forge(rig: &RigName) -> Address {
 
 /// The shaman's mailbox.
 pub const SHAMAN: &str = "shaman";
+
+/// Returns the address of a standing agent's notes to itself. No rig, raider or actor can have it.
+#[must_use]
+pub fn agent(name: &AgentName) -> Address {
+    format!("agent:{name}")
+}
 
 /// A message as stored: durable until its receiver marked it handled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

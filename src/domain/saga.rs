@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::ids::RigName;
+use super::ids::{RelicId, RigName};
 
 words! {
     /// The operation of a saga.
@@ -47,6 +47,13 @@ pub struct Saga {
 }
 
 impl Saga {
+    /// Returns whether it charges this relic.
+    #[must_use]
+    pub fn charges(&self, relic: &RelicId) -> bool {
+        let of = self.data.get("relic");
+        self.kind == SagaKind::Charge && of.is_some_and(|of| of == relic.as_str())
+    }
+
     /// Returns why the push of a `done` saga does not succeed.
     #[must_use]
     pub fn push_error(&self) -> Option<&str> {

@@ -6,7 +6,8 @@ use serde_json::json;
 use super::facts;
 use crate::domain::agent_hook::AgentHook;
 use crate::domain::asker::Asker;
-use crate::domain::event::{EventType, NewEvent};
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ids::AgentName;
 use crate::domain::relic::Relic;
 use crate::ports::relics::{StoreError, Txn};
@@ -52,7 +53,8 @@ pub fn holder(txn: &mut dyn Txn, relic: &Relic) -> Result<Option<AgentName>, Sto
     Ok(is_held.then_some(agent))
 }
 
-/// Returns the oldest ready relic that is assigned to the agent or to its pool.
+/// Returns the oldest ready relic that is assigned to the agent or to its pool. One that is being charged to a raider
+/// at this moment is passed over.
 ///
 /// # Errors
 /// The store's.
@@ -67,7 +69,13 @@ pub fn next(
         None => None,
     };
     // The first of two of the same age is the agent's own.
-    let ready = own.into_iter().chain(shared);
+    let ready: Vec<Relic> = own.into_iter().chain(shared).collect();
+    if ready.is_empty() {
+        return Ok(None);
+    }
+    let sagas = txn.sagas(None)?;
+    let is_free = |relic: &Relic| !sagas.iter().any(|saga| saga.charges(&relic.id));
+    let ready = ready.into_iter().filter(is_free);
     Ok(ready.min_by_key(|relic| relic.created))
 }
 
@@ -100,27 +108,25 @@ pub fn take(
     Ok(Some(relic))
 }
 
-/// Gives the relics of members of a pool that are gone back to the pool.
+/// Empties the hooks of agents that are gone. The relics that came from a pool go back to it.
 ///
 /// # Errors
 /// The store's.
 pub fn release_gone(
     txn: &mut dyn Txn,
-    pool: &AgentName,
     is_gone: impl Fn(&AgentName) -> bool,
-    asker: &Asker,
 ) -> Result<(), StoreError> {
     for (name, hook) in facts::read_under::<AgentHook>(txn, KEY)? {
-        let Ok(member) = AgentName::new(name) else {
+        let Ok(agent) = AgentName::new(name) else {
             continue;
         };
-        if hook.pool.as_ref() != Some(pool) || !is_gone(&member) {
+        if !is_gone(&agent) {
             continue;
         }
-        if let Some((_, mut relic)) = held(txn, &member)? {
-            assign(txn, &mut relic, pool.to_string(), asker)?;
+        if let (Some((_, mut relic)), Some(pool)) = (held(txn, &agent)?, hook.pool) {
+            assign(txn, &mut relic, pool.to_string(), Cause::Patrol)?;
         }
-        txn.set(&key(&member), None)?;
+        txn.set(&key(&agent), None)?;
     }
     Ok(())
 }
@@ -137,11 +143,11 @@ fn assign(
     txn: &mut dyn Txn,
     relic: &mut Relic,
     assignee: String,
-    asker: &Asker,
+    origin: impl Into<Origin>,
 ) -> Result<(), StoreError> {
     relic.assignee = Some(assignee);
     txn.put_relic(relic)?;
     let data = json!({ "changed": ["assignee"], "assignee": relic.assignee });
-    let event = NewEvent::new(EventType::RelicUpdated, &relic.id, asker);
+    let event = NewEvent::new(EventType::RelicUpdated, &relic.id, origin);
     txn.record(&event.with(data)).map(|_| ())
 }

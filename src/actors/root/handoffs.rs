@@ -57,7 +57,7 @@ impl Root {
             Work::Raider { hook, .. } => Some(hook.relic.clone()),
             Work::Agent(_) => None,
         });
-        let child = id.to_string();
+        let child = id.clone();
         let call = move |txn: &mut dyn Txn| call(txn, &child, relic.clone(), &row);
         let called = self.world.store.begin(call);
         let (world, id) = (std::sync::Arc::clone(&self.world), id.clone());
@@ -96,11 +96,16 @@ impl Root {
 
 fn call(
     txn: &mut dyn Txn,
-    child: &str,
+    id: &ChildId,
     relic: Option<RelicId>,
     row: &Row,
 ) -> Result<(), StoreError> {
-    let notes = txn.inbox(child)?.into_iter().rev();
+    let child = &id.to_string();
+    let address = match id {
+        ChildId::Agent(agent) => message::agent(agent),
+        ChildId::Raider(_) => child.clone(),
+    };
+    let notes = txn.inbox(&address)?.into_iter().rev();
     let mut notes = notes.filter_map(|message| match message.body {
         Body::Handoff(note) => note.note,
         _ => None,
@@ -116,7 +121,7 @@ fn call(
          Its last note: {note}"
     );
     let body = Escalation {
-        agent: child.to_owned(),
+        agent: child.clone(),
         relic,
         problem: ProblemKind::HandoffLoop.into(),
         severity: Severity::High,

@@ -1,7 +1,7 @@
 //! The size of each pool: its check runs off the root, at its own interval. The last good answer stays in force until
 //! the next; a failed check means `min`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use ractor::ActorRef;
 
 use super::super::effects;
 use super::super::mail::PoolView;
+use super::super::records::agent_hooks;
 use super::{Root, RootMsg};
 use crate::domain::child::Token;
 use crate::domain::city::Agent;
-use crate::domain::ids::AgentName;
+use crate::domain::ids::{AgentName, ChildId};
 
 /// The known sizes of all pools.
 #[derive(Default)]
@@ -35,6 +36,38 @@ struct Sized {
 }
 
 impl Root {
+    /// Gives the relics of agents that are gone back to their pools. The agents are those that the root has when this has
+    /// its place in the store's queue: the requests of an agent that starts later come after it.
+    pub(super) fn release_hooks(&self) {
+        let sizes = self.sizes();
+        let pools = self.world.city.agents.iter();
+        // A pool whose size is not known yet may have every member.
+        let unknown: Vec<Agent> = pools
+            .filter(|agent| agent.pool.is_none() || !sizes.contains_key(&agent.name))
+            .cloned()
+            .collect();
+        let agents = self.slots.keys().filter_map(|id| match id {
+            ChildId::Agent(name) => Some(name.clone()),
+            ChildId::Raider(_) => None,
+        });
+        let present: BTreeSet<AgentName> = agents.chain(self.resting.iter().cloned()).collect();
+        let is_gone = move |name: &AgentName| {
+            let may_come =
+                |agent: &Agent| agent.name == *name || agent.member_number(name).is_some();
+            !present.contains(name) && !unknown.iter().any(may_come)
+        };
+        let released =
+            (self.world.store).begin(move |txn| agent_hooks::release_gone(txn, &is_gone));
+        tokio::spawn(async move {
+            if let Err(error) = released.await {
+                tracing::warn!(
+                    %error,
+                    "the work of agents that are gone could not be given back; the next patrol tries again"
+                );
+            }
+        });
+    }
+
     /// Returns the known sizes.
     pub(super) fn sizes(&self) -> BTreeMap<AgentName, u32> {
         let sized = self.pools.known.iter();

@@ -158,7 +158,9 @@ impl Root {
             }
             if !stale {
                 self.converge(me, &look).await;
+                // Only the look of a patrol inspects processes.
                 if let Some(dead_agents) = look.dead_agents {
+                    self.release_hooks();
                     self.replace_dead_agents(dead_agents);
                 }
             }

@@ -265,10 +265,7 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<Relic, S
         }
         RelicStatus::Closed => return conflict(format!("{id} is closed")),
     }
-    let held = |saga: &Saga| {
-        saga.kind == SagaKind::Charge && saga.data.get("relic").is_some_and(|r| r == id.as_str())
-    };
-    if let Some(saga) = txn.sagas(None)?.iter().find(|saga| held(saga)) {
+    if let Some(saga) = txn.sagas(None)?.iter().find(|saga| saga.charges(id)) {
         return conflict(format!("{id} is being charged to {}", saga.subject));
     }
     if let Some(hook) = txn.hook_of_relic(id)? {
@@ -456,6 +453,10 @@ async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal>
             check_deps(txn, &relic)?;
             if !cause.is_asked() && relic.assignee.is_some() {
                 let why = format!("{} was assigned while it was being charged", relic.id);
+                return Err(StoreError::Conflict(why));
+            }
+            if let Some(agent) = agent_hooks::holder(txn, &relic)? {
+                let why = format!("{agent} took {} while it was being charged", relic.id);
                 return Err(StoreError::Conflict(why));
             }
             if blocked {

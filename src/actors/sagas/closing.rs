@@ -1,4 +1,4 @@
-//! The end of a relic by request: its work leaves the queue, and it is closed.
+//! The end of a relic by request: its work leaves the queue, and it is closed with its open steps.
 
 use serde_json::json;
 
@@ -49,7 +49,8 @@ pub struct Closed {
     pub withdrawn: Vec<RelicId>,
 }
 
-/// Closes the relic, and takes its work out of the queue. The branch is kept: a reopened relic continues from it.
+/// Closes the relic with the open steps of its totem, and takes its work out of the queue. The branch is kept: a reopened
+/// relic continues from it.
 ///
 /// # Errors
 /// The store's.
@@ -59,6 +60,7 @@ pub fn close(
     reason: Option<&str>,
     origin: impl Into<Origin>,
 ) -> Result<Closed, StoreError> {
+    let origin = origin.into();
     let mut withdrawn = Vec::new();
     if relic.status == RelicStatus::Closed {
         return Ok(Closed { relic, withdrawn });
@@ -74,8 +76,55 @@ pub fn close(
     }
     txn.put_relic(&relic)?;
     let data = json!({ "reason": reason, "raider": relic.raider });
-    let event = NewEvent::new(EventType::RelicClosed, &relic.id, origin);
+    let event = NewEvent::new(EventType::RelicClosed, &relic.id, origin.clone());
     txn.record(&event.with(data))?;
+    close_steps(txn, &relic, &origin)?;
     quarantine::close(txn, &relic.id)?;
     Ok(Closed { relic, withdrawn })
+}
+
+/// Closes the open steps of a relic that was closed, at the same time: [`reopen_steps`] knows them by it.
+///
+/// # Errors
+/// The store's.
+pub fn close_steps(txn: &mut dyn Txn, relic: &Relic, origin: &Origin) -> Result<(), StoreError> {
+    let Some(totem) = txn.totem(&relic.id)? else {
+        return Ok(());
+    };
+    for row in totem.steps {
+        let mut step = txn.relic(&row.relic)?;
+        if step.status == RelicStatus::Closed {
+            continue;
+        }
+        step.status = RelicStatus::Closed;
+        step.closed = relic.closed;
+        txn.put_relic(&step)?;
+        let data = json!({ "reason": "its relic was closed", "raider": null, "relic": relic.id });
+        let event = NewEvent::new(EventType::RelicClosed, &step.id, origin.clone());
+        txn.record(&event.with(data))?;
+    }
+    Ok(())
+}
+
+/// Opens the steps that were closed with a relic, which is reopened. Steps that were done before stay so.
+///
+/// # Errors
+/// The store's.
+pub fn reopen_steps(txn: &mut dyn Txn, closed: &Relic, origin: &Origin) -> Result<(), StoreError> {
+    let (Some(at), Some(totem)) = (closed.closed, txn.totem(&closed.id)?) else {
+        return Ok(());
+    };
+    for row in totem.steps {
+        let mut step = txn.relic(&row.relic)?;
+        if step.status != RelicStatus::Closed || step.closed != Some(at) {
+            continue;
+        }
+        step.status = RelicStatus::Open;
+        step.closed = None;
+        txn.put_relic(&step)?;
+        let data = json!({ "status": step.status, "relic": closed.id });
+        let event = NewEvent::new(EventType::RelicUpdated, &step.id, origin.clone());
+        txn.record(&event.with(data))?;
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@
 
 use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::sagas::nuke;
+use super::super::sagas::{closing, nuke};
 use super::inbox::Handled;
 use super::{WitnessArgs, nuke_now};
 use crate::actors::mail::NukeTarget;
@@ -82,6 +82,7 @@ fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreE
         if closes {
             let event = NewEvent::new(EventType::RelicClosed, &relic.id, Cause::Merged);
             txn.record(&event.with(data.clone()))?;
+            closing::close_steps(txn, &relic, &Cause::Merged.into())?;
         }
         txn.append_cv(&merged.raider.to_string(), "merged", &data)?;
         escalations::landed(txn, &[&merged.relic, &merged.mr])?;

@@ -12,7 +12,7 @@
 //! ```
 
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::sagas::{done, land, nuke};
+use super::super::sagas::{closing, done, land, nuke};
 use super::super::{declared, effects};
 use super::inbox::{Handled, raise};
 use super::retained::{self, Retained};
@@ -415,6 +415,7 @@ async fn close_unchanged(args: &WitnessArgs, id: u64, hook: Hook) -> Result<(), 
         });
         let event = NewEvent::new(EventType::RelicClosed, &relic.id, Cause::Done);
         txn.record(&event.with(data.clone()))?;
+        closing::close_steps(txn, &relic, &Cause::Done.into())?;
         txn.append_cv(&hook.raider.to_string(), "no_change", &data)
             .map(|_| ())
     });

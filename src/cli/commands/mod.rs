@@ -51,7 +51,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
             Ok(())
         }
         Verb::Rally => context.show(&Op::Rally(Nothing {}), show::rally),
-        Verb::Hook(_) => context.show(&Op::Hook(Nothing {}), show::facts),
+        Verb::Hook(_) => context.show(&Op::Hook(Nothing {}), show::rally),
         Verb::Relic(verb) => relic::run(verb, context),
         Verb::Cancel(args) => relic::cancel(args, context),
         Verb::Diff(args) => diff::run(args, context),

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use super::relic::guard::Speaker;
 use super::{names, rights_of};
 use crate::actors::effects;
 use crate::actors::world::World;
@@ -123,6 +124,21 @@ pub(super) fn speaks_for_person(world: &World, caller: &Caller) -> bool {
         CallerRole::Operator => true,
         CallerRole::Agent(session) => rights_of(world, session) >= Rights::All,
         CallerRole::Raider(_) | CallerRole::OwnCommand(_) | CallerRole::Unrecognised => false,
+    }
+}
+
+/// Returns the caller, as far as the rights on relics depend on it.
+pub(super) fn speaker(world: &World, caller: &Caller) -> Speaker {
+    let agent = match &caller.who {
+        CallerRole::Agent(session) => world.city.standing(session),
+        CallerRole::Operator
+        | CallerRole::Raider(_)
+        | CallerRole::OwnCommand(_)
+        | CallerRole::Unrecognised => None,
+    };
+    Speaker {
+        for_person: speaks_for_person(world, caller),
+        agent,
     }
 }
 

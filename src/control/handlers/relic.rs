@@ -126,7 +126,7 @@ pub(super) async fn reopen(
 ) -> Result<Value, ControlError> {
     let id = names::relic(&args.relic)?;
     let asker = caller::asker(world, caller).await;
-    let for_person = caller::speaks_for_person(world, caller);
+    let speaker = caller::speaker(world, caller);
     let reopened = world.store.run(move |txn| {
         let relic = txn.relic(&id)?;
         let note = args.note.as_deref().map(str::trim);
@@ -140,7 +140,7 @@ pub(super) async fn reopen(
                 .hint("`hd relic edit --body` changes what it reads")),
             });
         }
-        if let Err(refused) = guard::may_reopen(txn, &relic, for_person)? {
+        if let Err(refused) = guard::may_reopen(txn, &relic, &speaker)? {
             return Ok(Err(refused));
         }
         open(txn, relic, note, &asker).map(Ok)
@@ -161,6 +161,7 @@ fn open(
     note: Option<&str>,
     asker: &Asker,
 ) -> Result<Relic, StoreError> {
+    closing::reopen_steps(txn, &relic, &asker.into())?;
     let hook = txn.hook_of_relic(&relic.id)?;
     let hook = hook.filter(|hook| hook.done.is_none());
     relic.status = match hook {

@@ -1,17 +1,15 @@
 //! Verbs of a standing agent about itself: `hook`, `done`, the note of `handoff`, `rally`. The agent is recognised by the
 //! session of its process.
 
-use std::collections::BTreeSet;
-
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::caller::{self, own_member};
 use super::relic::guard;
-use super::{drums, to_json};
+use super::{drums, to_json, totem};
 use crate::actors::ask;
 use crate::actors::mail::{ChildView, RootMail};
-use crate::actors::records::{agent_hooks, escalations};
+use crate::actors::records::{agent_hooks, escalations, totems};
 use crate::actors::sagas::closing;
 use crate::actors::world::World;
 use crate::control::protocol::{ControlError, args};
@@ -24,6 +22,7 @@ use crate::domain::ids::{AgentName, ChildId, SessionId};
 use crate::domain::message::{self, Body, Escalation, Handoff};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Exit, Relic, RelicStatus};
+use crate::domain::totem::{Totem, orders};
 use crate::domain::until;
 use crate::ports::relics::{StoreError, Txn};
 
@@ -33,8 +32,6 @@ struct Own {
     view: ChildView,
     /// The pool that it is a member of.
     pool: Option<AgentName>,
-    /// The names of all agents that the root has.
-    present: BTreeSet<AgentName>,
     asker: Asker,
 }
 
@@ -42,11 +39,6 @@ impl Own {
     async fn of(world: &World, caller: &Caller, session: &SessionId) -> Result<Self, ControlError> {
         own_member(world, caller).await?;
         let views = ask::views(world).await?;
-        let present = views.iter().filter_map(|view| match &view.spec.id {
-            ChildId::Agent(name) => Some(name.clone()),
-            ChildId::Raider(_) => None,
-        });
-        let present = present.collect();
         let view = views.into_iter().find(|view| view.spec.session == *session);
         let unknown = || ControlError::not_found(format!("no agent has session {session}"));
         let view = view.ok_or_else(unknown)?;
@@ -58,7 +50,6 @@ impl Own {
             asker: caller::asker(world, caller).await,
             name,
             view,
-            present,
         })
     }
 }
@@ -80,24 +71,39 @@ pub(super) async fn hook(
     let name = own.name.clone();
     let is_draining = own.view.draining;
     let taken = world.store.run(move |txn| {
-        if let Some(pool) = &own.pool {
-            let is_gone = |member: &AgentName| !own.present.contains(member);
-            agent_hooks::release_gone(txn, pool, is_gone, &own.asker)?;
-        }
-        match is_draining {
+        let relic = match is_draining {
             // A member that leaves takes no further work.
-            true => Ok(agent_hooks::held(txn, &own.name)?.map(|(_, relic)| relic)),
-            false => agent_hooks::take(txn, &own.name, own.pool.as_ref(), &own.asker),
-        }
+            true => agent_hooks::held(txn, &own.name)?.map(|(_, relic)| relic),
+            false => agent_hooks::take(txn, &own.name, own.pool.as_ref(), &own.asker)?,
+        };
+        let totem = totem_of(txn, relic.as_ref())?;
+        Ok(relic.map(|relic| (relic, totem)))
     });
     match taken.await? {
-        Some(relic) => Ok(json!({ "agent": name, "relic": to_json(&relic)? })),
+        Some((relic, totem)) => {
+            let totem = progress(world, totem)?;
+            Ok(json!({ "agent": name, "relic": to_json(&relic)?, "totem": totem }))
+        }
         None => {
             let message = format!("no ready relic is assigned to {name} or its pool");
             let hint = format!("`hd relic edit RELIC --assignee {name}` assigns one");
             Err(ControlError::not_found(message).hint(hint))
         }
     }
+}
+
+/// Returns the totem of the relic on a hook.
+fn totem_of(txn: &mut dyn Txn, relic: Option<&Relic>) -> Result<Option<Totem>, StoreError> {
+    let totem = relic
+        .map(|relic| totems::read(txn, &relic.id))
+        .transpose()?;
+    Ok(totem.flatten())
+}
+
+/// Returns the state of the totem as `hook` and `rally` tell it; null without one.
+fn progress(world: &World, totem: Option<Totem>) -> Result<Value, ControlError> {
+    let progress = totem.map(|totem| totem::progress(&totem, &world.hd()));
+    to_json(&progress)
 }
 
 /// `done`: closes the relic on the agent's hook, or puts it off. A member that was asked to leave its pool leaves.
@@ -114,10 +120,10 @@ pub(super) async fn done(
     }
     let end = End::parse(world, args)?;
     let (name, draining) = (own.name.clone(), own.view.draining);
-    let asker = own.asker.clone();
+    let (asker, hd) = (own.asker.clone(), world.hd());
     let ended = world
         .store
-        .run(move |txn| finish(txn, &own.name, &end, &asker));
+        .run(move |txn| finish(txn, &own.name, &end, (&asker, &hd)));
     let ended = ended.await??;
     if ended.is_none() && !draining {
         let message = format!("{name} has no relic on its hook, and was not asked to leave a pool");
@@ -165,18 +171,26 @@ impl End {
     }
 }
 
-/// Ends the work on the relic of an agent's hook. Returns the relic; none when the hook is empty.
+/// Ends the work on the relic of an agent's hook. Returns the relic; none when the hook is empty. Completed work whose
+/// totem has open steps is refused.
 fn finish(
     txn: &mut dyn Txn,
     agent: &AgentName,
     end: &End,
-    asker: &Asker,
+    (asker, hd): (&Asker, &str),
 ) -> Result<Result<Option<Relic>, ControlError>, StoreError> {
     let Some((hook, relic)) = agent_hooks::held(txn, agent)? else {
         return Ok(Ok(None));
     };
     if let Err(refused) = guard::may_finish(txn, &relic)? {
         return Ok(Err(refused));
+    }
+    let totem = totems::read(txn, &relic.id)?;
+    if let (Exit::Completed, Some(open)) = (end.exit, totem.as_ref().and_then(orders::open)) {
+        let hint = format!(
+            "`{hd} step done STEP` closes a step; if it cannot be done: {hd} done --status escalated --reason WHY"
+        );
+        return Ok(Err(ControlError::bad_request(open).hint(hint)));
     }
     let relic = match end.exit {
         Exit::Completed => {
@@ -240,7 +254,7 @@ pub(super) async fn leave_note(
     let note = note.filter(|note| !note.is_empty());
     let agent = agent.clone();
     let left = world.store.run(move |txn| {
-        let address = agent.to_string();
+        let address = message::agent(&agent);
         for old in txn.inbox(&address)? {
             if matches!(old.body, Body::Handoff(_)) {
                 txn.handled(old.id)?;
@@ -278,24 +292,22 @@ pub(super) async fn rally(
             Some(_) => None,
             None => agent_hooks::next(txn, &name, pool.as_ref())?,
         };
-        let notes = txn.inbox(name.as_str())?.into_iter().rev();
+        let notes = txn.inbox(&message::agent(&name))?.into_iter().rev();
         let mut notes = notes.filter_map(|message| match message.body {
             Body::Handoff(handoff) => Some((handoff.note?, message.sent_at)),
             _ => None,
         });
-        Ok((
-            held,
-            next,
-            notes.next(),
-            drums::rallied(txn, &mailboxes, &of)?,
-        ))
+        let (note, totem) = (notes.next(), totem_of(txn, held.as_ref())?);
+        let drums = drums::rallied(txn, &mailboxes, &of)?;
+        Ok((held, next, note, drums, totem))
     });
-    let (held, next, note, drums) = read.await?;
+    let (held, next, note, drums, totem) = read.await?;
+    let totem = progress(world, totem)?;
     let (note, note_at) = note.unzip();
     let next = next.map(|relic| format!("`{hd} hook` takes {}, which is ready", relic.id));
     Ok(json!({
         "agent": own.name, "pool": own.pool, "session": own.view.spec.session, "draining": own.view.draining,
         "hd": hd, "relic": to_json(&held)?, "next": next, "note": note, "note_at": note_at,
-        "drums": to_json(&drums)?,
+        "drums": to_json(&drums)?, "totem": totem,
     }))
 }

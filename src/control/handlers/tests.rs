@@ -1,6 +1,7 @@
 //! Tests of an operator's requests, in a city of fakes under the paused clock.
 
 mod agent_hooks;
+mod agent_steps;
 mod callers;
 mod doctor;
 mod doctor_work;

@@ -106,10 +106,10 @@ async fn start(world: &World, caller: &Caller, args: TotemStart) -> Result<Value
     let values = values.map_err(|wrong| ControlError::bad_request(wrong.why).hint(wrong.hint))?;
     let rig = rig_of(world, &id)?.name.clone();
     let asker = caller::asker(world, caller).await;
-    let for_person = caller::speaks_for_person(world, caller);
+    let speaker = caller::speaker(world, caller);
     let started = world.store.run(move |txn| {
         let relic = txn.relic(&id)?;
-        if let Err(refused) = guard::may_rewrite(txn, &relic, for_person)? {
+        if let Err(refused) = guard::may_rewrite(txn, &relic, &speaker)? {
             return Ok(Err(refused));
         }
         let hook = txn.hook_of_relic(&id)?;

@@ -41,6 +41,17 @@ pub fn orders(totem: &Totem, hd: &str) -> String {
     )
 }
 
+/// Returns the sentence that names the open steps, for work that was declared complete; none when every step is done.
+#[must_use]
+pub fn open(totem: &Totem) -> Option<String> {
+    let next = totem.present().or_else(|| totem.open().next())?;
+    let (of, id, title) = (&totem.row.relic, &next.relic.id, &next.relic.title);
+    Some(match totem.open().count() {
+        1 => format!("a step of {of} is not done: {id} ({title})"),
+        left => format!("{left} steps of {of} are not done, the next is {id} ({title})"),
+    })
+}
+
 /// Returns the sentence for a totem whose steps are all done.
 #[must_use]
 pub fn finished(hd: &str) -> String {

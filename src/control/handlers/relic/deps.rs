@@ -60,7 +60,7 @@ async fn change(
 ) -> Result<Value, ControlError> {
     let (id, on) = (names::relic(&args.relic)?, names::relic(&args.on)?);
     let asker = caller::asker(world, caller).await;
-    let for_person = caller::speaks_for_person(world, caller);
+    let speaker = caller::speaker(world, caller);
     let changed = world.store.run(move |txn| {
         let mut relic = txn.relic(&id)?;
         // A person may let a step wait, too.
@@ -72,7 +72,7 @@ async fn change(
             let why = format!("{on} is a step of {id}, which is done in its steps");
             return Err(StoreError::Conflict(why));
         }
-        if let Err(refused) = guard::may_rewrite(txn, &relic, for_person)? {
+        if let Err(refused) = guard::may_rewrite(txn, &relic, &speaker)? {
             return Ok(Err(refused));
         }
         if apply(&mut relic, &on)? {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::guard::{self, Verdict};
+use super::guard::{self, Speaker, Verdict};
 use super::{nudge_all, to_json};
 use crate::actors::world::World;
 use crate::control::handlers::{caller, names};
@@ -36,10 +36,10 @@ pub(in crate::control::handlers) async fn edit(
     let parent = args.parent.as_deref().filter(|parent| !parent.is_empty());
     let parent = parent.map(names::relic).transpose()?;
     let asker = caller::asker(world, caller).await;
-    let for_person = caller::speaks_for_person(world, caller);
+    let speaker = caller::speaker(world, caller);
     let edited = world.store.run(move |txn| {
         let mut relic = txn.relic(&id)?;
-        if let Err(refused) = may_edit(txn, &relic, &args, for_person)? {
+        if let Err(refused) = may_edit(txn, &relic, &args, &speaker)? {
             return Ok(Err(refused));
         }
         let before = relic.clone();
@@ -52,17 +52,17 @@ pub(in crate::control::handlers) async fn edit(
     to_json(&relic)
 }
 
-fn may_edit(txn: &mut dyn Txn, relic: &Relic, args: &RelicEdit, for_person: bool) -> Verdict {
+fn may_edit(txn: &mut dyn Txn, relic: &Relic, args: &RelicEdit, speaker: &Speaker) -> Verdict {
     if relic.kind != RelicKind::Step || args.parent.is_some() || args.assignee.is_some() {
         require_task(relic)?;
     }
     if (&args.title, &args.body, &args.parent) != (&None, &None, &None)
-        && let Err(refused) = guard::may_rewrite(txn, relic, for_person)?
+        && let Err(refused) = guard::may_rewrite(txn, relic, speaker)?
     {
         return Ok(Err(refused));
     }
     match args.assignee {
-        Some(_) => guard::may_assign(txn, relic, for_person),
+        Some(_) => guard::may_assign(txn, relic, speaker.for_person),
         None => Ok(Ok(())),
     }
 }

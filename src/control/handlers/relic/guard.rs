@@ -1,37 +1,54 @@
 //! The rights on relics that others work on: a caller that does not speak for a person ends, takes, reopens or rewrites
-//! no work that a raider is hooked to.
+//! no work that a raider or another agent is hooked to. The steps of a totem belong to the work on its relic.
 
 use crate::actors::records::agent_hooks;
 use crate::control::protocol::ControlError;
-use crate::domain::ids::RelicId;
+use crate::domain::ids::AgentName;
 use crate::domain::relic::{Relic, RelicKind, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
 /// The verdict of a check inside a transaction.
 pub(in crate::control::handlers) type Verdict = Result<Result<(), ControlError>, StoreError>;
 
-/// Returns the relic that a raider is hooked to for this one: a step belongs to the work on its totem's relic.
-fn worked_on(txn: &mut dyn Txn, relic: &Relic) -> Result<RelicId, StoreError> {
-    let of = txn.totem_of_step(&relic.id)?;
-    Ok(of.unwrap_or_else(|| relic.id.clone()))
+/// The caller, as far as the rights on relics depend on it.
+#[derive(Debug, Clone)]
+pub(in crate::control::handlers) struct Speaker {
+    /// Set when the caller may take decisions that are reserved for a person.
+    pub(in crate::control::handlers) for_person: bool,
+    /// The standing agent that the caller is, if it is one: the work on its own hook is not the work of others.
+    pub(in crate::control::handlers) agent: Option<AgentName>,
 }
 
-/// Returns the work that others have on the relic, as the beginning of a sentence; none when there is none.
-fn work_of_others(txn: &mut dyn Txn, relic: &Relic) -> Result<Option<Work>, StoreError> {
-    let id = &worked_on(txn, relic)?;
+/// Returns the relic whose work this one belongs to: a step belongs to the work on its totem's relic.
+fn worked_on(txn: &mut dyn Txn, relic: &Relic) -> Result<Relic, StoreError> {
+    match txn.totem_of_step(&relic.id)? {
+        Some(of) => txn.relic(&of),
+        None => Ok(relic.clone()),
+    }
+}
+
+/// Returns the work that others have on the relic; none when there is none.
+fn work_of_others(
+    txn: &mut dyn Txn,
+    relic: &Relic,
+    own: Option<&AgentName>,
+) -> Result<Option<Work>, StoreError> {
+    let of = &worked_on(txn, relic)?;
+    let id = &of.id;
     if let Some(hook) = txn.hook_of_relic(id)? {
         return Ok(Some(Work {
             is_hooked: true,
             is: format!("{id} is hooked to {}", hook.raider),
         }));
     }
-    if let Some(agent) = agent_hooks::holder(txn, relic)? {
+    let holder = agent_hooks::holder(txn, of)?;
+    if let Some(agent) = holder.filter(|agent| Some(agent) != own) {
         return Ok(Some(Work {
             is_hooked: true,
             is: format!("{id} is hooked to {agent}"),
         }));
     }
-    waits_to_land(txn, relic)
+    waits_to_land(txn, of)
 }
 
 fn waits_to_land(txn: &mut dyn Txn, relic: &Relic) -> Result<Option<Work>, StoreError> {
@@ -43,8 +60,10 @@ fn waits_to_land(txn: &mut dyn Txn, relic: &Relic) -> Result<Option<Work>, Store
     }))
 }
 
+/// The work of others on a relic.
 struct Work {
     is_hooked: bool,
+    /// What it is, as the beginning of a sentence.
     is: String,
 }
 
@@ -57,10 +76,14 @@ pub(super) fn may_close(txn: &mut dyn Txn, relic: &Relic, for_person: bool, yes:
         let message = format!("{} waits for a person", relic.id);
         return Ok(Err(ControlError::forbidden(message)));
     }
-    let Some(work) = work_of_others(txn, relic)? else {
+    // An agent ends its own work with `hd done`, and its steps with `hd step done`.
+    let Some(work) = work_of_others(txn, relic, None)? else {
         return Ok(Ok(()));
     };
     let ends = match work.is_hooked {
+        _ if relic.kind == RelicKind::Step => {
+            format!("{}: {} is a step of that work", work.is, relic.id)
+        }
         true => format!("{}: closing it ends that work", work.is),
         false => format!("{}: closing it withdraws the work", work.is),
     };
@@ -89,7 +112,7 @@ pub(super) fn may_cancel(txn: &mut dyn Txn, relic: &Relic, for_person: bool) -> 
     if for_person || relic.status == RelicStatus::Closed {
         return Ok(Ok(()));
     }
-    Ok(match work_of_others(txn, relic)? {
+    Ok(match work_of_others(txn, relic, None)? {
         None => Ok(()),
         Some(work) => {
             let message = format!("{}: cancelling it ends that work", work.is);
@@ -99,13 +122,12 @@ pub(super) fn may_cancel(txn: &mut dyn Txn, relic: &Relic, for_person: bool) -> 
 }
 
 /// Checks that the caller may reopen the relic.
-pub(super) fn may_reopen(txn: &mut dyn Txn, relic: &Relic, for_person: bool) -> Verdict {
-    let id = &worked_on(txn, relic)?;
-    let hook = txn.hook_of_relic(id)?;
-    if let (Some(hook), false) = (&hook, for_person) {
-        let message = format!("{id} is hooked to {}", hook.raider);
+pub(super) fn may_reopen(txn: &mut dyn Txn, relic: &Relic, speaker: &Speaker) -> Verdict {
+    let (id, for_person) = (&relic.id, speaker.for_person);
+    let work = work_of_others(txn, relic, speaker.agent.as_ref())?;
+    if let (Some(work), false) = (work, for_person) {
         return Ok(Err(
-            ControlError::forbidden(message).hint("ask a person to reopen it")
+            ControlError::forbidden(work.is).hint("ask a person to reopen it")
         ));
     }
     if relic.status == RelicStatus::Blocked && !for_person {
@@ -126,12 +148,12 @@ pub(super) fn may_reopen(txn: &mut dyn Txn, relic: &Relic, for_person: bool) -> 
 pub(in crate::control::handlers) fn may_rewrite(
     txn: &mut dyn Txn,
     relic: &Relic,
-    for_person: bool,
+    speaker: &Speaker,
 ) -> Verdict {
-    if for_person {
+    if speaker.for_person {
         return Ok(Ok(()));
     }
-    Ok(match work_of_others(txn, relic)? {
+    Ok(match work_of_others(txn, relic, speaker.agent.as_ref())? {
         None => Ok(()),
         Some(work) => {
             let message = format!(

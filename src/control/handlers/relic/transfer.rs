@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::edit::changes;
+use super::guard::Speaker;
 use super::{guard, nudge_all, to_json};
+use crate::actors::records::agent_hooks;
 use crate::actors::sagas::closing;
 use crate::actors::world::World;
 use crate::control::handlers::{caller, names};
@@ -118,7 +120,7 @@ pub(in crate::control::handlers) async fn import(
         );
     }
     let asker = caller::asker(world, caller).await;
-    let for_person = caller::speaks_for_person(world, caller);
+    let speaker = caller::speaker(world, caller);
     let refused = Arc::new(OnceLock::new());
     let refusal = Arc::clone(&refused);
     let stored = world.store.run(move |txn| {
@@ -127,7 +129,7 @@ pub(in crate::control::handlers) async fn import(
             txn,
             own,
             asker: &asker,
-            for_person,
+            speaker: &speaker,
             refusal: &refusal,
         };
         let one = |(prefix, item): &(String, Item)| import.one(prefix, item);
@@ -169,8 +171,8 @@ struct Import<'a> {
     /// The system of this city's own records.
     own: String,
     asker: &'a Asker,
-    /// Set when the caller may take decisions that are reserved for a person.
-    for_person: bool,
+    /// The caller.
+    speaker: &'a Speaker,
     /// The refusal that undid the batch.
     refusal: &'a OnceLock<ControlError>,
 }
@@ -245,7 +247,7 @@ impl Import<'_> {
 
     fn create(&mut self, prefix: &str, item: &Item, links: &Links) -> Result<RelicId, StoreError> {
         let rest = item.rest.clone().map(|rest| *rest).unwrap_or_default();
-        let by = rest.by.clone().filter(|_| self.for_person);
+        let by = rest.by.clone().filter(|_| self.speaker.for_person);
         let by = by.unwrap_or_else(|| self.asker.name.clone());
         let new = NewRelic {
             prefix: prefix.to_owned(),
@@ -268,7 +270,7 @@ impl Import<'_> {
         if relic.status == RelicStatus::Closed {
             relic.closed = Some(item.closed.unwrap_or_else(|| self.txn.now()));
         }
-        restore(&mut relic, rest, self.for_person);
+        restore(&mut relic, rest, self.speaker.for_person);
         relic.source = Some(item.source.clone());
         self.txn.put_relic(&relic)?;
         let data = json!({
@@ -335,7 +337,7 @@ impl Import<'_> {
         if let Some(deps) = &links.deps {
             relic.deps = self.deps(&before, item, deps)?;
         }
-        let hooked = self.txn.hook_of_relic(&relic.id)?.is_some();
+        let hooked = self.hooked(&before)?;
         let queued = self.txn.mrs_of(&relic.id)?.iter().any(|mr| !mr.is_final());
         if !hooked && before.status != RelicStatus::Hooked && before.status != RelicStatus::Closed {
             // An assignment that was made here stays where the record has none.
@@ -362,6 +364,13 @@ impl Import<'_> {
         Ok(Change::Updated)
     }
 
+    /// Returns whether the status and assignee of a relic are those of the work on a hook. A person may take a relic off
+    /// the hook of a standing agent.
+    fn hooked(&mut self, relic: &Relic) -> Result<bool, StoreError> {
+        let by_agent = !self.speaker.for_person && agent_hooks::holder(self.txn, relic)?.is_some();
+        Ok(by_agent || self.txn.hook_of_relic(&relic.id)?.is_some())
+    }
+
     /// Checks that the caller may make these changes. A refusal is an error, so that the whole batch is undone.
     fn may_rewrite(&mut self, before: &Relic, after: &Relic) -> Result<(), StoreError> {
         let same = before.title == after.title
@@ -371,7 +380,7 @@ impl Import<'_> {
         if same {
             return Ok(());
         }
-        let verdict = guard::may_rewrite(self.txn, before, self.for_person)?;
+        let verdict = guard::may_rewrite(self.txn, before, self.speaker)?;
         verdict.map_err(|refused| {
             let error = StoreError::Conflict(refused.message.clone());
             self.refusal.get_or_init(|| refused);

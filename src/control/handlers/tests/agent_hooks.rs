@@ -18,7 +18,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The check of the pool.
 const CHECK: &str = "count";
 
-fn pool(min: u32) -> Scenario {
+pub(super) fn pool(min: u32) -> Scenario {
     let scenario = Scenario::new()
         .agent("worker", RestartType::Permanent)
         .agent("mayor", RestartType::Permanent);
@@ -35,24 +35,29 @@ fn pool(min: u32) -> Scenario {
 }
 
 /// Returns a process in the session of this agent.
-fn caller(city: &TestCity, name: &str) -> Caller {
+pub(super) fn caller(city: &TestCity, name: &str) -> Caller {
     let session = SessionId::new(format!("city-{name}")).unwrap();
     let pid = 5000 + u32::from(name.as_bytes()[name.len() - 1]);
     city.parts.sessions.place(pid, &session);
     Caller::stand_in(pid, CallerRole::Agent(session))
 }
 
-async fn own(city: &TestCity, name: &str, op: &str, args: Value) -> Result<Value, ControlError> {
+pub(super) async fn own(
+    city: &TestCity,
+    name: &str,
+    op: &str,
+    args: Value,
+) -> Result<Value, ControlError> {
     ask_as(city, caller(city, name), op, args).await
 }
 
 /// Returns the id of the relic on the hook of an agent, after it asked for one.
-async fn hooked(city: &TestCity, name: &str) -> String {
+pub(super) async fn hooked(city: &TestCity, name: &str) -> String {
     let hook = own(city, name, "hook", json!({})).await.unwrap();
     hook["relic"]["id"].as_str().unwrap().to_owned()
 }
 
-async fn assigned(city: &TestCity, title: &str, to: &str) -> RelicId {
+pub(super) async fn assigned(city: &TestCity, title: &str, to: &str) -> RelicId {
     let relic = city.relic(title).await;
     city.pass(SECOND).await;
     let args = json!({ "relic": relic, "assignee": to });
@@ -176,6 +181,12 @@ async fn relic_of_a_member_that_is_gone_goes_to_the_next_member() {
         .exit(&city.session(&agent("worker-2")), 0);
     city.pass(PATROL).await;
     assert!(city.view(&agent("worker-2")).await.is_none());
+    city.pass(PATROL).await;
+    assert_eq!(
+        city.relic_now(&shared).await.assignee.as_deref(),
+        Some("worker"),
+        "no member has to ask for it"
+    );
     assert_eq!(hooked(&city, "worker-1").await, shared.as_str());
     assert_eq!(
         city.relic_now(&shared).await.assignee.as_deref(),

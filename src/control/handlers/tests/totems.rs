@@ -20,7 +20,7 @@ use crate::testing::world::{Scenario, TestCity};
 const PID: u32 = 4242;
 
 /// Three steps in a row; the third begins in a fresh session.
-fn ritual() -> Ritual {
+pub(super) fn ritual() -> Ritual {
     let step = |id: &str, needs: &[&str]| RitualStep {
         id: id.parse().unwrap(),
         title: format!("{id} {{{{relic}}}}"),
