@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::actors::records::totems;
+use crate::actors::records::{automation_work, totems};
 use crate::actors::world::World;
 use crate::domain::asker::Asker;
 use crate::domain::automation::{Action, Automation, RitualAction, Run, RunState};
@@ -11,7 +11,7 @@ use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{Event, EventType, NewEvent};
 use crate::domain::ids::RelicId;
-use crate::domain::relic::{AUTOMATED, Relic, RelicKind, RelicStatus};
+use crate::domain::relic::{Relic, RelicKind, RelicStatus};
 use crate::domain::ritual::Ritual;
 use crate::domain::shown;
 use crate::ports::relics::{NewRelic, StoreError, Txn};
@@ -148,19 +148,18 @@ fn relic(
         title: title.map_or_else(|| format!("ritual {ritual}"), str::to_owned),
         body: body(automation, recipe, event),
         priority: 0,
-        // The work of a pool is not charged.
-        labels: match pool {
-            None => vec![AUTOMATED.to_owned()],
-            Some(_) => Vec::new(),
-        },
+        labels: Vec::new(),
         parent: None,
         deps: Vec::new(),
         by: Some(asker.name.clone()),
     };
     let mut relic = txn.create_relic(&new)?;
-    if let Some(pool) = pool {
-        relic.assignee = Some(pool.to_string());
-        txn.put_relic(&relic)?;
+    match pool {
+        Some(pool) => {
+            relic.assignee = Some(pool.to_string());
+            txn.put_relic(&relic)?;
+        }
+        None => automation_work::add(txn, &relic.id, &automation.id)?,
     }
     let data = json!({
         "title": relic.title, "priority": relic.priority, "deps": relic.deps, "assignee": relic.assignee,

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::domain::automation::{Action, RitualAction, RunState};
 use crate::domain::ids::RelicId;
-use crate::domain::relic::{AUTOMATED, Relic, RelicKind, RelicStatus};
+use crate::domain::relic::{Relic, RelicKind, RelicStatus};
 use crate::domain::ritual::{Ritual, RitualStep};
-use crate::ports::relics::RelicFilter;
+use crate::ports::relics::{RelicFilter, Txn};
+use crate::testing::world::raider;
 
 fn tidy(gate: Gate, pool: Option<&str>) -> Automation {
     let mut automation = automation("tidy", gate);
@@ -69,8 +70,7 @@ async fn a_ritual_is_charged_to_a_free_slot() {
         ("Sweep the city", RelicStatus::Hooked)
     );
     assert_eq!(relic.by.as_deref(), Some("automation/tidy"));
-    // The label is for one charge: after a removal the relic is not charged again by itself.
-    assert!(!relic.labels.contains(&AUTOMATED.to_owned()), "{relic:?}");
+    assert!(relic.labels.is_empty(), "{relic:?}");
     let step = RelicId::new(format!("{}.1", relic.id)).unwrap();
     let step = test_city.relic_now(&step).await;
     assert_eq!(
@@ -85,6 +85,39 @@ async fn a_ritual_is_charged_to_a_free_slot() {
     assert_eq!(ended.data["relic"], relic.id.as_str());
     let runs = test_city.store(|txn| txn.runs(None, 9)).await;
     assert_eq!((runs[0].id, runs[0].state), (run.id, RunState::Completed));
+}
+
+/// The work is charged until it is closed: a nuke of its raider gives it to another one. A closed relic is forgotten.
+#[tokio::test(start_paused = true)]
+async fn the_work_of_an_automation_is_charged_again_after_a_nuke() {
+    let test_city = scenario(tidy(Gate::Manual, None)).start().await;
+    by_hand(&test_city, "tidy").await.unwrap();
+    test_city.pass(secs(31)).await;
+    let toast = raider("Toast");
+    let first = test_city.hook(&toast).await.unwrap();
+    test_city.nuke(&toast, true).await.unwrap();
+    test_city.pass(secs(31)).await;
+    let second = test_city.hook(&toast).await.unwrap();
+    assert_eq!(second.relic, first.relic);
+    assert!(second.incarnation > first.incarnation);
+    close(&test_city, second.relic).await;
+    test_city.world.nudge("horde/witness");
+    test_city.settle().await;
+    let marks = |txn: &mut dyn Txn| txn.facts_under("automation-work/");
+    assert!(test_city.store(marks).await.is_empty());
+}
+
+/// Labels are free words: an issue that carries `automation` is not charged where the rig does not charge automatically.
+#[tokio::test(start_paused = true)]
+async fn a_label_does_not_have_a_relic_charged() {
+    let test_city = scenario(tidy(Gate::Manual, None)).start().await;
+    let relic = test_city.relic("imported").await;
+    let mut labelled = test_city.relic_now(&relic).await;
+    labelled.labels = vec!["automation".to_owned()];
+    test_city.store(move |txn| txn.put_relic(&labelled)).await;
+    test_city.world.nudge("horde/witness");
+    test_city.pass(secs(31)).await;
+    assert_eq!(test_city.relic_now(&relic).await.status, RelicStatus::Open);
 }
 
 #[tokio::test(start_paused = true)]
