@@ -13,6 +13,7 @@
 //! reopens the file and continues with the queue. A job that panics fails alone; it still counts as a crash, because
 //! the writer's state may be corrupt.
 
+pub mod about;
 mod handle;
 mod queue;
 mod writer;

@@ -19,6 +19,12 @@ pub struct AgentHook {
 }
 
 impl AgentHook {
+    /// Returns the key under which the store keeps the hook of an agent.
+    #[must_use]
+    pub fn key(agent: &AgentName) -> String {
+        format!("agent-hook/{agent}")
+    }
+
     /// Returns whether the relic is still on this hook of the agent: a person may have closed it, put it off, or given it
     /// to another since.
     #[must_use]

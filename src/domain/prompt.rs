@@ -361,7 +361,8 @@ fn task(brief: &Brief<'_>) -> String {
             text.push_str(&format!("\n[... the rest is in {task_file}]"));
         }
     }
-    for more in [brief.context, brief.steps].into_iter().flatten() {
+    let steps = brief.steps.map(|steps| orders::shortened(steps, task_file));
+    for more in [brief.context, steps.as_deref()].into_iter().flatten() {
         text.push_str(&format!("\n\n{}", more.trim()));
     }
     text

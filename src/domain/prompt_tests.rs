@@ -104,6 +104,19 @@ fn the_first_prompt_has_every_point_of_the_seed() {
 }
 
 #[test]
+fn a_long_step_is_cut_in_a_prompt_and_whole_in_the_task_file() {
+    with_brief(|brief| {
+        let steps = "long ".repeat(20_000);
+        let brief = Brief {
+            steps: Some(&steps),
+            ..brief
+        };
+        assert!(first(&brief).len() < 16_000);
+        assert!(task_file(&brief).contains(steps.trim()));
+    });
+}
+
+#[test]
 fn the_respawn_prompt_has_every_point_of_the_seed() {
     with_brief(|brief| {
         let text = respawn(&brief, Cause::SessionDied, None, true);

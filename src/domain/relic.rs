@@ -10,10 +10,6 @@ use super::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId};
 /// it.
 pub const REWORK: &str = "rework";
 
-/// The label of a relic that an automation made for a raider: it is charged whatever `auto_charge` says. The charge
-/// removes it.
-pub const AUTOMATED: &str = "automation";
-
 /// The kind of a relic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

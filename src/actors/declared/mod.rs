@@ -16,12 +16,13 @@ use super::refusal::{Refusal, RefusalKind};
 use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::facts::GitFacts;
-use crate::domain::ids::RaiderId;
+use crate::domain::ids::{RaiderId, RelicId};
 use crate::domain::nuke::{self, CleanupStatus};
 use crate::domain::outcome::Outcome;
 use crate::domain::relic::{Exit, Hook};
 use crate::domain::self_review;
 use crate::domain::until;
+use crate::ports::relics::{StoreError, Txn};
 
 /// Parses a request from the arguments of `done`, from the socket or the outbox.
 ///
@@ -162,31 +163,49 @@ async fn is_complete(
         let hint = "commit the work; or, if no change was needed: hd done --no-change --reason WHY";
         return Err(Refusal::new(RefusalKind::NoCommits, message).hint(hint));
     }
-    steps_are_done(world, hook).await
+    steps_are_done(world, request, hook).await
 }
 
-/// Refuses completed work whose totem has open steps. A program that cannot run `hd` closes no steps: its end is taken
-/// for the end of all of them.
-async fn steps_are_done(world: &World, hook: &Hook) -> Result<(), Refusal> {
+/// Returns true for completed work whose steps must all be done. A program that cannot run `hd` closes no steps: its end
+/// is taken for the end of all of them.
+#[must_use]
+pub fn needs_steps(world: &World, request: &DoneRequest, hook: &Hook) -> bool {
     let harness = world.city.harnesses.get(&hook.harness);
-    if harness.is_some_and(|harness| harness.done_on_exit) {
-        return Ok(());
-    }
-    let relic = hook.relic.clone();
-    let totem = world.store.run(move |txn| totems::read(txn, &relic));
-    let Some(totem) = totem.await? else {
-        return Ok(());
+    let cannot = harness.is_some_and(|harness| harness.done_on_exit);
+    request.exit == Exit::Completed && !request.no_change && !cannot
+}
+
+/// Returns the next open step of a relic's totem, and a sentence about all open ones.
+///
+/// # Errors
+/// The store's.
+pub fn open_steps(
+    txn: &mut dyn Txn,
+    relic: &RelicId,
+) -> Result<Option<(RelicId, String)>, StoreError> {
+    let Some(totem) = totems::read(txn, relic)? else {
+        return Ok(None);
     };
     let Some(next) = totem.present().or_else(|| totem.open().next()) else {
-        return Ok(());
+        return Ok(None);
     };
     let (left, id, title) = (totem.open().count(), &next.relic.id, &next.relic.title);
     let message = match left {
-        1 => format!("a step of {} is not done: {id} ({title})", hook.relic),
-        _ => format!(
-            "{left} steps of {} are not done, the next is {id} ({title})",
-            hook.relic
-        ),
+        1 => format!("a step of {relic} is not done: {id} ({title})"),
+        _ => format!("{left} steps of {relic} are not done, the next is {id} ({title})"),
+    };
+    Ok(Some((id.clone(), message)))
+}
+
+/// Refuses completed work whose totem has open steps.
+async fn steps_are_done(world: &World, request: &DoneRequest, hook: &Hook) -> Result<(), Refusal> {
+    if !needs_steps(world, request, hook) {
+        return Ok(());
+    }
+    let relic = hook.relic.clone();
+    let open = world.store.run(move |txn| open_steps(txn, &relic));
+    let Some((id, message)) = open.await? else {
+        return Ok(());
     };
     let hint = format!(
         "do it, then `hd step done {id}`; if it cannot be done: hd done --status escalated --reason WHY"

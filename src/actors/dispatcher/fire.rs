@@ -128,7 +128,7 @@ fn begin(
             event = next_event(txn, automation, &mark)?;
             match &event {
                 Some(event) => mark.cursor = event.seq,
-                // Its own events, which it does not run for.
+                // Events that it does not run for: its own, and those about the work of automations.
                 None => {
                     mark.cursor = txn.last_seq()?;
                     txn.put_mark(&mark)?;
@@ -144,8 +144,13 @@ fn begin(
     let data = json!({ "run": run.id, "gate": automation.gate.word(), "event": seq });
     let fired = NewEvent::new(EventType::AutomationFired, &automation.id, trigger.cause());
     let seq = txn.record(&fired.with(data))?;
-    if let Some(recipe) = recipe {
-        ritual::make(txn, automation, recipe, &mut run, event.as_ref())?;
+    // Decided before anything is made: a failed run leaves nothing but its record.
+    match recipe.map(|recipe| (recipe, recipe.problem(automation))) {
+        Some((_, Some(why))) => ritual::fail(txn, &mut run, why)?,
+        Some((recipe, None)) => {
+            ritual::make(txn, automation, recipe, &mut run, event.as_ref())?;
+        }
+        None => {}
     }
     Ok(Some((run, seq, event)))
 }
@@ -195,7 +200,7 @@ fn next_event(
         let full = page.len() == PAGE;
         for event in page {
             filter.after = event.seq;
-            if !ritual::is_about_own_work(txn, automation, &event)? {
+            if !ritual::is_about_automated_work(txn, automation, &event)? {
                 queue.push(event, &automation.id);
             }
         }

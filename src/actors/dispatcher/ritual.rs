@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::actors::records::totems;
+use crate::actors::records::{automation_work, totems};
+use crate::actors::store::about;
 use crate::actors::world::World;
 use crate::domain::asker::Asker;
 use crate::domain::automation::{Action, Automation, RitualAction, Run, RunState};
@@ -11,13 +12,17 @@ use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{Event, EventType, NewEvent};
 use crate::domain::ids::RelicId;
-use crate::domain::relic::{AUTOMATED, Relic, RelicKind, RelicStatus};
-use crate::domain::ritual::Ritual;
+use crate::domain::relic::{Relic, RelicKind, RelicStatus};
+use crate::domain::ritual::{Ritual, Subject};
 use crate::domain::shown;
 use crate::ports::relics::{NewRelic, StoreError, Txn};
 
 /// The maximum length of the event in the body of a relic, in bytes.
 const EVENT_MAX: usize = 4 * 1024;
+/// The beginning of an automation's name as a maker of work.
+const MAKER: &str = "automation/";
+/// The number of the longest id that a relic can have.
+const LONGEST: u64 = u64::MAX;
 
 /// The parts of the configuration that the work is made from.
 #[derive(Debug, Clone)]
@@ -48,6 +53,23 @@ pub(super) fn recipe(world: &World, automation: &Automation) -> Result<Option<Re
 }
 
 impl Recipe {
+    /// Returns the reason why no work can be made with these values: the texts of the steps become too long.
+    pub(super) fn problem(&self, automation: &Automation) -> Option<String> {
+        let values = match self.ritual.values(&self.action.vars) {
+            Ok(values) => values,
+            Err(wrong) => return Some(wrong.why),
+        };
+        let relic = format!("{}-{LONGEST}", self.rig.prefix);
+        let title = title(automation, self);
+        let subject = Subject {
+            relic: &relic,
+            title: &title,
+            rig: self.rig.name.as_str(),
+        };
+        let steps = self.ritual.steps_for(&subject, &values);
+        steps.err().map(|wrong| wrong.why)
+    }
+
     /// Returns the rig that the work belongs to.
     pub(super) fn rig(&self) -> &Rig {
         &self.rig
@@ -76,8 +98,9 @@ pub(super) fn unfinished(
     }
 }
 
-/// Returns true when an event is about work that the automation made: it would make more of it without end.
-pub(super) fn is_about_own_work(
+/// Returns true when an event is about work with a totem that an automation made, this one or another: each run would
+/// bring about the next, without end. An event about a raider or an agent is about the work on its hook.
+pub(super) fn is_about_automated_work(
     txn: &mut dyn Txn,
     automation: &Automation,
     event: &Event,
@@ -86,19 +109,50 @@ pub(super) fn is_about_own_work(
         return Ok(false);
     };
     let named = event.data.get("relic").and_then(Value::as_str);
-    let relics = [Some(event.subject.as_str()), named].into_iter().flatten();
-    for id in relics.filter_map(|id| id.parse::<RelicId>().ok()) {
-        match txn.relic(&id) {
-            Ok(relic) if relic.by == Some(asker(automation).name) => return Ok(true),
-            Ok(_) | Err(StoreError::NotFound { .. }) => {}
-            Err(error) => return Err(error),
+    let mut relics: Vec<RelicId> = [Some(event.subject.as_str()), named]
+        .into_iter()
+        .flatten()
+        .filter_map(|id| id.parse().ok())
+        .collect();
+    // Events of older versions, and those that name their work nowhere: the hook of now.
+    if relics.is_empty() {
+        relics.extend(about::work_of(txn, &event.subject)?);
+    }
+    for id in relics {
+        if is_automated(txn, &id)? {
+            return Ok(true);
         }
     }
     Ok(false)
 }
 
+/// Returns true for a relic with a totem that an automation started, and for a step of one.
+fn is_automated(txn: &mut dyn Txn, id: &RelicId) -> Result<bool, StoreError> {
+    let whole = txn.totem_of_step(id)?;
+    let totem = txn.totem(whole.as_ref().unwrap_or(id))?;
+    let by = totem.and_then(|totem| totem.by);
+    Ok(by.is_some_and(|by| by.starts_with(MAKER)))
+}
+
 fn asker(automation: &Automation) -> Asker {
-    Asker::errand(format!("automation/{}", automation.id))
+    Asker::errand(format!("{MAKER}{}", automation.id))
+}
+
+/// Records a run that cannot make its work as failed: with this configuration the next attempt fails, too.
+pub(super) fn fail(txn: &mut dyn Txn, run: &mut Run, why: String) -> Result<(), StoreError> {
+    run.state = RunState::Failed;
+    run.end = Some(Cause::StartFailed);
+    run.ended = Some(txn.now());
+    run.attempts = 1;
+    run.tail = why;
+    txn.put_run(run)?;
+    let data = json!({ "run": run.id, "event": run.event, "attempts": 1, "tail": run.tail });
+    let failed = NewEvent::new(
+        EventType::AutomationFailed,
+        &run.automation,
+        Cause::StartFailed,
+    );
+    txn.record(&failed.with(data)).map(drop)
 }
 
 /// Makes the work of a run, and ends the run.
@@ -138,35 +192,38 @@ fn relic(
     event: Option<&Event>,
     asker: &Asker,
 ) -> Result<Relic, StoreError> {
-    let RitualAction { ritual, pool, .. } = &recipe.action;
-    let descriptions = [&automation.description, &recipe.ritual.description];
-    let mut lines = descriptions.iter().filter_map(|text| text.lines().next());
-    let title = lines.find(|line| !line.trim().is_empty());
+    let pool = &recipe.action.pool;
     let new = NewRelic {
         prefix: recipe.rig.prefix.clone(),
         kind: RelicKind::Task,
-        title: title.map_or_else(|| format!("ritual {ritual}"), str::to_owned),
+        title: title(automation, recipe),
         body: body(automation, recipe, event),
         priority: 0,
-        // The work of a pool is not charged.
-        labels: match pool {
-            None => vec![AUTOMATED.to_owned()],
-            Some(_) => Vec::new(),
-        },
+        labels: Vec::new(),
         parent: None,
         deps: Vec::new(),
         by: Some(asker.name.clone()),
     };
     let mut relic = txn.create_relic(&new)?;
-    if let Some(pool) = pool {
-        relic.assignee = Some(pool.to_string());
-        txn.put_relic(&relic)?;
+    match pool {
+        Some(pool) => {
+            relic.assignee = Some(pool.to_string());
+            txn.put_relic(&relic)?;
+        }
+        None => automation_work::add(txn, &relic.id, &automation.id)?,
     }
     let data = json!({
         "title": relic.title, "priority": relic.priority, "deps": relic.deps, "assignee": relic.assignee,
     });
     txn.record(&NewEvent::new(EventType::RelicCreated, &relic.id, asker).with(data))?;
     Ok(relic)
+}
+
+fn title(automation: &Automation, recipe: &Recipe) -> String {
+    let descriptions = [&automation.description, &recipe.ritual.description];
+    let mut lines = descriptions.iter().filter_map(|text| text.lines().next());
+    let title = lines.find(|line| !line.trim().is_empty());
+    title.map_or_else(|| format!("ritual {}", recipe.ritual.name), str::to_owned)
 }
 
 fn body(automation: &Automation, recipe: &Recipe, event: Option<&Event>) -> String {

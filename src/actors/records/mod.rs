@@ -1,6 +1,7 @@
 //! Records that several actors read and write: functions on a transaction that wait for nothing.
 
 pub mod agent_hooks;
+pub mod automation_work;
 pub mod automations;
 pub mod drums;
 pub mod escalations;

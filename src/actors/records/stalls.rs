@@ -100,7 +100,7 @@ pub fn declare(txn: &mut dyn Txn, raider: &RaiderId, wait: &Wait) -> Result<(), 
     }
     let data = serde_json::json!({ "until": wait.until, "reason": wait.reason });
     let event = NewEvent::new(EventType::RaiderWaiting, raider, Cause::Wait);
-    txn.record(&event.with(data)).map(drop)
+    crate::actors::store::about::record(txn, &event.with(data)).map(drop)
 }
 
 /// Records a step about a stalled raider, with its event; the first step journals the stall. Returns false when the

@@ -31,7 +31,7 @@ use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId, SlotName};
-use crate::domain::relic::{AUTOMATED, Hook, REWORK, Relic, RelicKind, RelicStatus};
+use crate::domain::relic::{Hook, REWORK, Relic, RelicKind, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::domain::slots::{self, NoSlot};
 use crate::domain::suggest::closest;
@@ -418,9 +418,7 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
     if plan.cause.is_asked() {
         relic.charge_failures = 0;
     }
-    relic
-        .labels
-        .retain(|label| label != REWORK && label != AUTOMATED);
+    relic.labels.retain(|label| label != REWORK);
     txn.put_relic(&relic)?;
     let data = serde_json::json!({
         "relic": plan.relic, "incarnation": plan.incarnation, "branch": plan.branch,

@@ -114,9 +114,15 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
     world.at(FaultPoint::DoneIntentBefore);
     let accepted = accepted(&hook, git.head, request.exit, false);
     let claims = world.claims.clone();
+    let needs_steps = declared::needs_steps(world, &request, &hook);
     let declared = world.store.run(move |txn| {
         if let Some(intent) = declared_intent(txn, &plan)? {
             return Ok(Err(intent));
+        }
+        // A totem may have been started, or a step reopened, since the check.
+        let open = declared::open_steps(txn, &plan.relic)?.filter(|_| needs_steps);
+        if let Some((_, why)) = open {
+            return Err(StoreError::Conflict(why));
         }
         let saga = declare(txn, &request, &plan, mismatch)?;
         claimed(&claims, saga).map(Ok)
@@ -239,3 +245,6 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<(), Refusal> {
     world.nudge(&message::witness(&plan.raider.rig));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

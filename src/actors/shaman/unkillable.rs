@@ -3,6 +3,7 @@
 use crate::actors::effects;
 use crate::actors::records::escalations::{self, Entry, find, read_inbox};
 use crate::actors::refusal::Refusal;
+use crate::actors::store::about;
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
@@ -43,7 +44,7 @@ pub(super) async fn call(world: Arc<World>, session: SessionId, why: String) {
         }
         let data = serde_json::json!({ "session": session, "error": why });
         let event = NewEvent::new(EventType::AgentUnkillable, &body.agent, Cause::Internal);
-        txn.record(&event.with(data))?;
+        about::record(txn, &event.with(data))?;
         escalations::send(txn, "root", Body::Escalation(body.clone()))?;
         // Handled here, so that the next attempt finds the open escalation.
         read_inbox(txn)

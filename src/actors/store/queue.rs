@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use tokio::sync::broadcast;
 
+use super::about;
 use crate::domain::event::{Event, NewEvent};
 use crate::ports::relics::{StoreError, Txn};
 
@@ -49,7 +50,7 @@ impl Item {
             Self::Job(request) => request.run(txn),
             Self::Notes(events) => events
                 .iter()
-                .try_for_each(|event| txn.record(event).map(|_| ())),
+                .try_for_each(|event| about::record(txn, event).map(|_| ())),
         }
     }
 }

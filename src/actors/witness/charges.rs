@@ -6,11 +6,11 @@ use super::super::sagas::charge;
 use super::WitnessArgs;
 use super::inbox::Handled;
 use crate::actors::mail::ChargeRequest;
-use crate::actors::records::failures;
+use crate::actors::records::{automation_work, failures};
 use crate::domain::cause::Cause;
 use crate::domain::ids::RelicId;
 use crate::domain::message;
-use crate::domain::relic::{AUTOMATED, REWORK, Relic};
+use crate::domain::relic::{REWORK, Relic};
 use crate::domain::saga::Saga;
 use crate::ports::relics::{StoreError, Txn};
 
@@ -97,7 +97,7 @@ fn waiting(txn: &mut dyn Txn, prefix: &str, all: bool) -> Result<Vec<Relic>, Sto
         return txn.chargeable(prefix, None, MOST);
     }
     let mut waiting = txn.chargeable(prefix, Some(REWORK), MOST)?;
-    for relic in txn.chargeable(prefix, Some(AUTOMATED), MOST)? {
+    for relic in automation_work::waiting(txn, prefix)? {
         if !waiting.iter().any(|other| other.id == relic.id) {
             waiting.push(relic);
         }

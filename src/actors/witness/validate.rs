@@ -473,7 +473,7 @@ fn release_relic(txn: &mut dyn Txn, hook: &Hook, stuck: bool) -> Result<bool, St
     relic.branch = Some(hook.branch.clone());
     txn.put_relic(&relic)?;
     let data = serde_json::json!({
-        "status": relic.status, "raider": hook.raider, "until": relic.until,
+        "status": relic.status, "raider": hook.raider, "relic": relic.id, "until": relic.until,
         "reason": intent.and_then(|intent| intent.reason.clone()),
     });
     let event = NewEvent::new(EventType::RelicUpdated, &relic.id, cause);

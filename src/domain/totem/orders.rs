@@ -4,6 +4,31 @@ use super::{Step, Totem};
 
 /// The maximum number of steps that are listed.
 const LISTED: usize = 20;
+/// The maximum length of a step's title in a list, in bytes: a variable may have made it long.
+const TITLE_SHOWN: usize = 200;
+/// The maximum length of the part with the present step in a prompt, in bytes.
+const PRESENT_MAX: usize = 8_000;
+/// The beginning of the part behind the present step.
+const AFTER: &str = "\n\nWhen this step is done, commit, and run ";
+
+/// Returns the orders for a prompt, for command lines are limited: a long body of the present step is cut, and its rest
+/// left to the task file.
+#[must_use]
+pub fn shortened(orders: &str, task_file: &str) -> String {
+    let end = orders.rfind(AFTER).unwrap_or(orders.len());
+    if end <= PRESENT_MAX {
+        return orders.to_owned();
+    }
+    let (present, after) = orders.split_at(end);
+    let shown = &present[..present.floor_char_boundary(PRESENT_MAX)];
+    format!("{shown}\n[... the rest is in {task_file}]{after}")
+}
+
+/// Returns the title of a step as lists show it.
+fn listed(step: &Step) -> &str {
+    let title = &step.relic.title;
+    &title[..title.floor_char_boundary(TITLE_SHOWN)]
+}
 
 /// Returns the text for prompts, the task file and `hd rally`. `hd` is the command as any shell finds it.
 #[must_use]
@@ -36,8 +61,8 @@ pub fn orders(totem: &Totem, hd: &str) -> String {
     let after = list(others, hd);
     format!(
         "{head} Work on the present step only.\n\n\
-         Step {number}, {id}: {title}{body}\n\n\
-         When this step is done, commit, and run `{hd} step done {id}`: it prints the next step.{after}"
+         Step {number}, {id}: {title}{body}\
+         {AFTER}`{hd} step done {id}`: it prints the next step.{after}"
     )
 }
 
@@ -67,10 +92,7 @@ pub fn waiting(totem: &Totem, hd: &str) -> String {
             none if none.is_empty() => "a person".to_owned(),
             some => some.join(", "),
         };
-        format!(
-            "\n- {}: {} waits for {waits}",
-            step.relic.id, step.relic.title
-        )
+        format!("\n- {}: {} waits for {waits}", step.relic.id, listed(step))
     });
     let lines: String = lines.collect();
     format!(
@@ -89,7 +111,7 @@ fn list<'a>(steps: impl Iterator<Item = &'a Step>, hd: &str) -> String {
             true => " (ready, too)",
             false => "",
         };
-        format!("\n- {}: {}{fresh}{ready}", step.relic.id, step.relic.title)
+        format!("\n- {}: {}{fresh}{ready}", step.relic.id, listed(step))
     });
     let lines: Vec<String> = lines.collect();
     match lines.len() {
@@ -149,6 +171,27 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!text.contains("gt-1.1:"), "{text}");
+    }
+
+    /// The prompt of a harness may be an argument of its command line, which is limited.
+    #[test]
+    fn long_steps_are_cut_in_prompts_and_left_whole_in_the_task_file() {
+        let mut totem = totem(&[(false, &[], false), (false, &[1], false)]);
+        totem.steps[0].relic.body = "é".repeat(60_000);
+        totem.steps[1].relic.title = "t".repeat(4_000);
+        let whole = orders(&totem, "hd");
+        assert!(whole.len() > 120_000);
+        let short = shortened(&whole, "TASK.md");
+        assert!(short.len() < 9_000, "{}", short.len());
+        for part in [
+            "[... the rest is in TASK.md]",
+            "`hd step done gt-1.1`",
+            "- gt-1.2: ttt",
+        ] {
+            assert!(short.contains(part), "{part}: {short}");
+        }
+        let own = orders(&super::super::tests::totem(&[(false, &[], false)]), "hd");
+        assert_eq!(shortened(&own, "TASK.md"), own);
     }
 
     #[test]

@@ -101,6 +101,10 @@ impl Entry {
     ) -> Result<(), StoreError> {
         let (agent, about) = self.about();
         let relic = &self.relic;
+        let about = match about {
+            Some(work) => Some(work),
+            None => crate::actors::store::about::work_of(txn, agent)?,
+        };
         let data = json!({
             "id": relic.id, "agent": agent, "relic": about, "problem": relic.title,
             "code": self.problem().kind(), "severity": escalation::severity(relic.priority), "evidence": relic.body,

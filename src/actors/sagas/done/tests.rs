@@ -1,0 +1,45 @@
+//! Races with a declared completion.
+
+use std::collections::BTreeMap;
+
+use crate::actors::records::totems;
+use crate::domain::asker::Asker;
+use crate::domain::ritual::{Ritual, RitualStep};
+use crate::testing::world::Scenario;
+
+/// The steps are read again in the transaction of the intent: a totem may be started while git is asked.
+#[tokio::test(start_paused = true)]
+async fn a_totem_that_is_started_during_the_check_refuses_the_completion() {
+    let city = Scenario::new().start().await;
+    let charged = city.worker("a task").await;
+    let ritual = Ritual {
+        name: "work".parse().unwrap(),
+        description: String::new(),
+        file: None,
+        vars: BTreeMap::new(),
+        steps: vec![RitualStep {
+            id: "look".parse().unwrap(),
+            title: "Look".into(),
+            body: String::new(),
+            needs: Vec::new(),
+            fresh_session: false,
+        }],
+    };
+    let (store, id) = (city.world.store.clone(), charged.relic.clone());
+    let (rig, runtime) = (
+        charged.raider.rig.clone(),
+        tokio::runtime::Handle::current(),
+    );
+    city.parts.repo.interlude("fit", move || {
+        let (id, rig, ritual) = (id.clone(), rig.clone(), ritual.clone());
+        let start = store.run(move |txn| {
+            let relic = txn.relic(&id)?;
+            let asker = Asker::person();
+            totems::start(txn, &ritual, &rig, &relic, BTreeMap::new(), &asker).map(drop)
+        });
+        runtime.block_on(start).unwrap();
+    });
+    let refused = city.completed(&charged.raider).await.unwrap_err();
+    assert!(refused.message.contains("is not done"), "{refused:?}");
+    assert!(city.hook(&charged.raider).await.unwrap().done.is_none());
+}
