@@ -63,7 +63,7 @@ fn waits_to_land(txn: &mut dyn Txn, relic: &Relic) -> Result<Option<Work>, Store
 /// The work of others on a relic.
 struct Work {
     is_hooked: bool,
-    /// What it is, as the beginning of a sentence.
+    /// The work, as the beginning of a sentence.
     is: String,
 }
 
