@@ -19,10 +19,13 @@ pub struct AgentHook {
 }
 
 impl AgentHook {
+    /// The prefix of the keys under which the store keeps hooks of agents.
+    pub const KEYS: &str = "agent-hook/";
+
     /// Returns the key under which the store keeps the hook of an agent.
     #[must_use]
     pub fn key(agent: &AgentName) -> String {
-        format!("agent-hook/{agent}")
+        format!("{}{agent}", Self::KEYS)
     }
 
     /// Returns whether the relic is still on this hook of the agent: a person may have closed it, put it off, or given it

@@ -198,7 +198,7 @@ async fn asked_for_a_reload_each_rig_takes_its_settings_over_although_the_city_i
     assert_eq!(
         test_city.parts.repo.count("prepare"),
         before,
-        "nobody asked"
+        "no reload was requested"
     );
     reload(&config, true).await.unwrap();
     assert_eq!(test_city.parts.repo.count("prepare"), before, "a rehearsal");

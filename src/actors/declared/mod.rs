@@ -21,6 +21,7 @@ use crate::domain::nuke::{self, CleanupStatus};
 use crate::domain::outcome::Outcome;
 use crate::domain::relic::{Exit, Hook};
 use crate::domain::self_review;
+use crate::domain::totem::orders;
 use crate::domain::until;
 use crate::ports::relics::{StoreError, Txn};
 
@@ -183,18 +184,8 @@ pub fn open_steps(
     txn: &mut dyn Txn,
     relic: &RelicId,
 ) -> Result<Option<(RelicId, String)>, StoreError> {
-    let Some(totem) = totems::read(txn, relic)? else {
-        return Ok(None);
-    };
-    let Some(next) = totem.present().or_else(|| totem.open().next()) else {
-        return Ok(None);
-    };
-    let (left, id, title) = (totem.open().count(), &next.relic.id, &next.relic.title);
-    let message = match left {
-        1 => format!("a step of {relic} is not done: {id} ({title})"),
-        _ => format!("{left} steps of {relic} are not done, the next is {id} ({title})"),
-    };
-    Ok(Some((id.clone(), message)))
+    let totem = totems::read(txn, relic)?;
+    Ok(totem.as_ref().and_then(orders::open))
 }
 
 /// Refuses completed work whose totem has open steps.

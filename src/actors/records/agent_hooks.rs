@@ -12,13 +12,6 @@ use crate::domain::ids::AgentName;
 use crate::domain::relic::Relic;
 use crate::ports::relics::{StoreError, Txn};
 
-/// Prefix of the keys.
-const KEY: &str = "agent-hook/";
-
-fn key(agent: &AgentName) -> String {
-    format!("{KEY}{agent}")
-}
-
 /// Returns the relic on the hook of an agent.
 ///
 /// # Errors
@@ -27,7 +20,7 @@ pub fn held(
     txn: &mut dyn Txn,
     agent: &AgentName,
 ) -> Result<Option<(AgentHook, Relic)>, StoreError> {
-    let Some(hook) = facts::read::<AgentHook>(txn, &key(agent))? else {
+    let Some(hook) = facts::read::<AgentHook>(txn, &AgentHook::key(agent))? else {
         return Ok(None);
     };
     let relic = match txn.relic(&hook.relic) {
@@ -48,7 +41,7 @@ pub fn holder(txn: &mut dyn Txn, relic: &Relic) -> Result<Option<AgentName>, Sto
     let Some(agent) = agent.and_then(|name| AgentName::new(name).ok()) else {
         return Ok(None);
     };
-    let hook = facts::read::<AgentHook>(txn, &key(&agent))?;
+    let hook = facts::read::<AgentHook>(txn, &AgentHook::key(&agent))?;
     let is_held = hook.is_some_and(|hook| hook.holds(&agent, relic));
     Ok(is_held.then_some(agent))
 }
@@ -93,7 +86,7 @@ pub fn take(
         return Ok(Some(relic));
     }
     let Some(mut relic) = next(txn, agent, pool)? else {
-        txn.set(&key(agent), None)?;
+        txn.set(&AgentHook::key(agent), None)?;
         return Ok(None);
     };
     let is_shared = relic.assignee.as_deref() != Some(agent.as_str());
@@ -101,7 +94,7 @@ pub fn take(
         relic: relic.id.clone(),
         pool: pool.filter(|_| is_shared).cloned(),
     };
-    facts::write(txn, &key(agent), &hook)?;
+    facts::write(txn, &AgentHook::key(agent), &hook)?;
     if is_shared {
         assign(txn, &mut relic, agent.to_string(), asker)?;
     }
@@ -116,7 +109,7 @@ pub fn release_gone(
     txn: &mut dyn Txn,
     is_gone: impl Fn(&AgentName) -> bool,
 ) -> Result<(), StoreError> {
-    for (name, hook) in facts::read_under::<AgentHook>(txn, KEY)? {
+    for (name, hook) in facts::read_under::<AgentHook>(txn, AgentHook::KEYS)? {
         let Ok(agent) = AgentName::new(name) else {
             continue;
         };
@@ -126,7 +119,7 @@ pub fn release_gone(
         if let (Some((_, mut relic)), Some(pool)) = (held(txn, &agent)?, hook.pool) {
             assign(txn, &mut relic, pool.to_string(), Cause::Patrol)?;
         }
-        txn.set(&key(&agent), None)?;
+        txn.set(&AgentHook::key(&agent), None)?;
     }
     Ok(())
 }
@@ -136,7 +129,7 @@ pub fn release_gone(
 /// # Errors
 /// The store's.
 pub fn drop(txn: &mut dyn Txn, agent: &AgentName) -> Result<(), StoreError> {
-    txn.set(&key(agent), None)
+    txn.set(&AgentHook::key(agent), None)
 }
 
 fn assign(

@@ -1,5 +1,5 @@
-//! Compares the work of a raider with its target, for people: a patch against the commit at which the work left its target. No program of a repository or a
-//! configuration runs for it, and nothing is kept.
+//! Compares the work of a raider with its target, for people: a patch against the commit at which the work left its target. No program
+//! of a repository or a configuration runs for it, and nothing is kept.
 
 use std::collections::HashSet;
 use std::fs;

@@ -199,7 +199,8 @@ impl Folder {
     }
 }
 
-fn cannot_read(path: &Path, error: &std::io::Error) -> Diagnostic {
+/// Returns the error for a file or folder that cannot be read.
+pub(super) fn cannot_read(path: &Path, error: &std::io::Error) -> Diagnostic {
     Diagnostic::error(format!("cannot read {}: {error}", path.display()))
 }
 

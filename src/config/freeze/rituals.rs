@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::Files;
+use super::automations::cannot_read;
 use crate::config::diagnostics::Diagnostic;
 use crate::config::document::{self, Node, Source, SourceSpan, Table, Value};
 use crate::config::reader::{Reader, Report};
@@ -61,10 +62,6 @@ pub fn all(root: &Path, files: &mut Files<'_>, report: &Report) -> BTreeMap<Ritu
 
 fn add_all(report: &Report, errors: Vec<Diagnostic>) {
     errors.into_iter().for_each(|error| report.add(error));
-}
-
-fn cannot_read(path: &Path, error: &std::io::Error) -> Diagnostic {
-    Diagnostic::error(format!("cannot read {}: {error}", path.display()))
 }
 
 /// Returns the files of rituals, by name. Files with another ending are something else.

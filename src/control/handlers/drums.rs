@@ -136,7 +136,7 @@ async fn visible(world: &World, party: &Party, id: u64) -> Result<Drum, ControlE
     Ok(drum)
 }
 
-/// `drums.read`: the drum with its text. A person who reads the drum of a raider or agent leaves it unread.
+/// `drums.read`: the drum with its text. It stays unread when a person reads the drum of a raider or agent.
 async fn read(world: &World, party: Party, args: &DrumRef) -> Result<Value, ControlError> {
     let drum = visible(world, &party, args.id).await?;
     let is_own = party.owns(&drum.head.mailbox);

@@ -186,7 +186,7 @@ fn finish(
         return Ok(Err(refused));
     }
     let totem = totems::read(txn, &relic.id)?;
-    if let (Exit::Completed, Some(open)) = (end.exit, totem.as_ref().and_then(orders::open)) {
+    if let (Exit::Completed, Some((_, open))) = (end.exit, totem.as_ref().and_then(orders::open)) {
         let hint = format!(
             "`{hd} step done STEP` closes a step; if it cannot be done: {hd} done --status escalated --reason WHY"
         );

@@ -1,6 +1,7 @@
 //! The text that tells an agent the state of its totem: the present step, how to close it, and what comes after.
 
 use super::{Step, Totem};
+use crate::domain::ids::RelicId;
 
 /// The maximum number of steps that are listed.
 const LISTED: usize = 20;
@@ -66,15 +67,17 @@ pub fn orders(totem: &Totem, hd: &str) -> String {
     )
 }
 
-/// Returns the sentence that names the open steps, for work that was declared complete; none when every step is done.
+/// Returns the next open step, and the sentence that names the open ones, for work that was declared complete; none when every step is
+/// done.
 #[must_use]
-pub fn open(totem: &Totem) -> Option<String> {
+pub fn open(totem: &Totem) -> Option<(RelicId, String)> {
     let next = totem.present().or_else(|| totem.open().next())?;
     let (of, id, title) = (&totem.row.relic, &next.relic.id, &next.relic.title);
-    Some(match totem.open().count() {
+    let sentence = match totem.open().count() {
         1 => format!("a step of {of} is not done: {id} ({title})"),
         left => format!("{left} steps of {of} are not done, the next is {id} ({title})"),
-    })
+    };
+    Some((id.clone(), sentence))
 }
 
 /// Returns the sentence for a totem whose steps are all done.

@@ -67,7 +67,7 @@ fn the_table_holds_row_by_row() {
             None,
         ),
         (
-            "a session nobody wants",
+            "a session without a hook",
             facts(WorkState::Gone, up(None)),
             None,
         ),

@@ -101,7 +101,7 @@ fn dead_links(page: &Page) -> Vec<String> {
         .collect()
 }
 
-/// Examples of configuration are read by people who copy them.
+/// Users copy the examples of configuration, so each must be valid TOML.
 #[test]
 fn examples_of_toml_parse() {
     let mut broken = Vec::new();

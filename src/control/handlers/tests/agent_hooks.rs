@@ -250,7 +250,7 @@ async fn agent_that_is_stuck_or_puts_its_relic_off_gives_it_back() {
     assert_eq!(hooked(&city, "worker-1").await, "gt-1");
 }
 
-/// Issue 17, 1: agents close nothing that somebody else is hooked to.
+/// Agents close no relic that another agent or a raider is hooked to.
 #[tokio::test(start_paused = true)]
 async fn other_agent_ends_or_takes_no_relic_on_the_hook_of_an_agent_and_a_person_does() {
     let city = pool(1).start().await;
