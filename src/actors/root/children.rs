@@ -45,8 +45,9 @@ impl Root {
         };
         let age = Duration::try_from(now.duration_since(session.since)).unwrap_or_default();
         let up = Event::Up(mono.saturating_sub(age));
-        self.step(me, id, up).await;
+        // The step answers the callers that wait for the session, and what they journal comes after its start.
         self.journal_up(id, &session, how);
+        self.step(me, id, up).await;
         tokio::spawn(super::unobservable::close_escalation(
             Arc::clone(&self.world),
             id.clone(),
