@@ -51,6 +51,7 @@ mod e2e;
 mod fake_city;
 mod faults;
 mod forge;
+mod guide;
 mod kit;
 mod landing;
 mod otp;

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::admin::{At, failed};
+use super::admin::failed;
 use super::rig::GitRepo;
 use super::theirs::is_absent;
 use super::{branch_conflicts, bytes, locks, name_locks, repair};
@@ -15,8 +15,9 @@ use crate::ports::repo::RepoError;
 /// The files that all sandboxes of a rig share and that the supervisor locks, too.
 const SHARED: [&str; 2] = ["refs/stash", "packed-refs"];
 
-/// A lock that is held as long as this value lives; its file and the file's inode, if there is one.
-pub(super) struct RefLock(Option<(PathBuf, u64)>);
+/// A lock that is held as long as this value lives; its path and its file, if there is one. The file stays open, because
+/// the next file of that path may otherwise get its inode.
+pub(super) struct RefLock(Option<(PathBuf, fs::File)>);
 
 impl RefLock {
     /// Takes the lock of a file of theirs; none if it is held. A stale one is removed: it contains nothing that is not
@@ -28,11 +29,7 @@ impl RefLock {
             made = fs::File::create_new(&lock);
         }
         match made {
-            Ok(file) => {
-                let made = file.metadata();
-                let made = made.at("cannot read", &lock)?;
-                Ok(Some(Self(Some((lock, made.ino())))))
-            }
+            Ok(file) => Ok(Some(Self(Some((lock, file))))),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
             // Without the directory there is no loose ref to lock. git may make both, so no lock is removed at the end.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Some(Self(None))),
@@ -50,10 +47,16 @@ impl RefLock {
 impl Drop for RefLock {
     fn drop(&mut self) {
         // Another process may have taken it for stale, and have made its own in this place.
-        let is_own =
-            |lock: &Path, inode| fs::symlink_metadata(lock).is_ok_and(|it| it.ino() == inode);
-        if let Some((lock, inode)) = &self.0
-            && is_own(lock, *inode)
+        let is_own = |lock: &Path, file: &fs::File| {
+            let place = |found: fs::Metadata| (found.dev(), found.ino());
+            let (there, own) = (
+                fs::symlink_metadata(lock).map(place),
+                file.metadata().map(place),
+            );
+            matches!((there, own), (Ok(there), Ok(own)) if there == own)
+        };
+        if let Some((lock, file)) = &self.0
+            && is_own(lock, file)
             && let Err(error) = fs::remove_file(lock)
             && !is_absent(&error)
         {
