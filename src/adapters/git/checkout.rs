@@ -29,6 +29,7 @@ pub(super) use self::recovery::recover as recover_in_turn;
 pub(super) use self::unfinished::Unfinished;
 use super::admin::{At, scratch};
 use super::command::Git;
+use super::object_copy::borrowing;
 use super::rig::GitRepo;
 use super::{bytes, name_locks};
 use crate::domain::ids::Oid;
@@ -372,11 +373,7 @@ fn in_the_way(
         .args(["update-index", "-q", "--ignore-submodules", "--refresh"])
         .output()?;
     // Flags of the index hide changes from the status, but not from this check.
-    let rehearsal = git()
-        .env(
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-            repo.repo_dir().join("objects"),
-        )
+    let rehearsal = borrowing(git(), &repo.repo_dir().join("objects"))
         .args(["read-tree", "--dry-run", "-u", "-m"])
         .args([old.as_str(), new.as_str()])
         .output()?;

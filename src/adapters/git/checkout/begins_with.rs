@@ -27,8 +27,10 @@ pub(super) enum Shared {
     Part,
     /// It has the bytes of the stream.
     Whole,
-    /// The command failed or hangs.
+    /// The command failed.
     Unknown,
+    /// It hangs.
+    Hangs,
 }
 
 /// Compares a file with the output of a command.
@@ -60,7 +62,7 @@ pub(super) fn begins_with(git: Git, path: &Path) -> io::Result<Shared> {
     match same.transpose() {
         Ok(Some((same, _))) if !is_failure => Ok(same),
         Ok(_) => Ok(Shared::Unknown),
-        Err(error) if error.kind() == ErrorKind::TimedOut => Ok(Shared::Unknown),
+        Err(error) if error.kind() == ErrorKind::TimedOut => Ok(Shared::Hangs),
         Err(error) => Err(error),
     }
 }

@@ -23,30 +23,23 @@ pub(super) struct Changed {
 
 impl Changed {
     pub(super) fn of(repo: &GitRepo, old: &Oid, new: &Oid) -> Result<Self, RepoError> {
-        let diff = repo
-            .git()
-            .args(["diff-tree", "-r", "-z", "--name-status", "--no-renames"])
-            .args([old.as_str(), new.as_str()])
-            .run()?;
-        let mut fields = bytes::split(&diff.stdout);
-        let mut all = HashSet::new();
-        let (mut added, mut retyped, mut removed) =
-            (HashSet::new(), HashSet::new(), HashSet::new());
-        while let (Some(status), Some(name)) = (fields.next(), fields.next()) {
-            all.insert(name.to_vec());
-            match status {
-                b"A" => drop(added.insert(name.to_vec())),
-                b"T" => drop(retyped.insert(name.to_vec())),
-                b"D" => drop(removed.insert(name.to_vec())),
+        let mut it = Self {
+            all: HashSet::new(),
+            added: HashSet::new(),
+            retyped: HashSet::new(),
+            removed: HashSet::new(),
+        };
+        for Raw { modes, path, .. } in raw(repo.git(), old, new)? {
+            // The first half of a mode is the kind.
+            match (&modes.0[..3], &modes.1[..3]) {
+                ("000", _) => drop(it.added.insert(path.clone())),
+                (_, "000") => drop(it.removed.insert(path.clone())),
+                (before, after) if before != after => drop(it.retyped.insert(path.clone())),
                 _ => {}
             }
+            it.all.insert(path);
         }
-        Ok(Self {
-            all,
-            added,
-            retyped,
-            removed,
-        })
+        Ok(it)
     }
 
     /// Returns the untracked files, including ignored ones, in place of files that the landing adds. git removes the checkout of a
@@ -107,6 +100,9 @@ fn below(dir: &Path, name: &[u8], removed: &HashSet<Vec<u8>>, found: &mut Vec<St
         return found.push(bytes::lossy(name));
     };
     for entry in entries.flatten() {
+        if found.len() > NAMED_MAX {
+            return;
+        }
         let name = bytes::below(name, bytes::of(Path::new(&entry.file_name())));
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => below(&entry.path(), &name, removed, found),
@@ -125,6 +121,19 @@ pub(super) struct Raw {
     pub(super) path: Vec<u8>,
 }
 
+impl Raw {
+    /// Returns true if the path is a file or a link in the second commit.
+    pub(super) fn is_file_after(&self) -> bool {
+        !matches!(self.modes.1.as_str(), "000000" | "160000")
+    }
+
+    /// Returns true if it says how other files are written.
+    pub(super) fn is_attributes(&self) -> bool {
+        let name = self.path.rsplit(|byte| *byte == b'/').next();
+        name == Some(b".gitattributes")
+    }
+}
+
 /// Lists the paths that differ between two commits.
 pub(super) fn raw(git: Git, old: &Oid, new: &Oid) -> Result<Vec<Raw>, RepoError> {
     let diff = git
@@ -141,6 +150,9 @@ pub(super) fn raw(git: Git, old: &Oid, new: &Oid) -> Result<Vec<Raw>, RepoError>
         let [before, after, was, is, _] = words[..] else {
             return Err(unknown());
         };
+        if before.len() != 6 || after.len() != 6 {
+            return Err(unknown());
+        }
         let oid = |id| Oid::new(id).map_err(|_| unknown());
         found.push(Raw {
             modes: (before.to_owned(), after.to_owned()),

@@ -14,6 +14,7 @@ use super::super::ref_transaction::Prepared;
 use super::super::rig::GitRepo;
 use super::changed::Changed;
 use super::durable::sync;
+use super::filtered::{Filtered, rehearsed};
 use super::parts::{Part, Parts};
 use super::recovery::is_interrupted;
 use super::unfinished::{Ended, Unfinished};
@@ -181,8 +182,9 @@ fn with_worktree(
     target: &str,
     (old, new): (&Oid, &Oid),
 ) -> Result<Answer, RepoError> {
+    let filtered = rehearsed(repo, worktree, (old, new))?;
     let unfinished = Unfinished::begin(repo, worktree, target, (old, new))?;
-    match step_by_step(repo, &unfinished, target, (old, new)) {
+    match step_by_step(repo, &unfinished, target, &filtered) {
         Ok(Answer::Done) => {
             linger(&[unfinished.worktree()]);
             // One that waited for the lock of HEAD may have left the branch: then the files are not the landing's any more.
@@ -246,9 +248,10 @@ fn step_by_step(
     repo: &GitRepo,
     unfinished: &Unfinished,
     target: &str,
-    (old, new): (&Oid, &Oid),
+    filtered: &Filtered,
 ) -> Result<Answer, RepoError> {
     let worktree = unfinished.worktree();
+    let (old, new) = unfinished.commits();
     let prepared = Prepared::head(git(worktree), old, new);
     let change = match prepared.inspect_err(|_| unfinished.keep_for_locks())? {
         Ok(change) => change,
@@ -284,7 +287,7 @@ fn step_by_step(
         let why = "something was staged during the landing".to_owned();
         return Err(busy(worktree, CheckoutBusy::Changed(why)));
     }
-    write(repo, unfinished)?;
+    write(repo, unfinished, filtered)?;
     sync(worktree)?;
     unfinished.use_index()?;
     settle(worktree)?;
@@ -295,10 +298,10 @@ fn step_by_step(
 }
 
 /// Writes the files of a landing, in parts.
-fn write(repo: &GitRepo, landing: &Unfinished) -> Result<(), RepoError> {
+fn write(repo: &GitRepo, landing: &Unfinished, filtered: &Filtered) -> Result<(), RepoError> {
     let (old, new) = landing.commits();
     let changed = Changed::of(repo, old, new)?;
-    let mut parts = Parts::of(repo, landing)?;
+    let mut parts = Parts::of(repo, (old, new), filtered)?;
     landing.keep_index()?;
     let mut is_first = true;
     let mut write = || {
@@ -332,12 +335,10 @@ fn write(repo: &GitRepo, landing: &Unfinished) -> Result<(), RepoError> {
 
 /// Writes the files that differ between two trees. Returns git's refusal, before which it wrote nothing.
 fn write_part(landing: &Unfinished, part: &Part) -> Result<Option<String>, RepoError> {
-    // The first part, which has no files, measures git alone.
-    let dry: &[&str] = if part.paths.is_empty() { &["-n"] } else { &[] };
+    // The first part, which has no files, measures git alone: it writes its index.
     let written = landing
         .git()
         .args(["read-tree", "-m", "-u"])
-        .args(dry)
         .args([part.from.as_str(), part.to.as_str()])
         .output()?;
     let said = written.stderr.trim();

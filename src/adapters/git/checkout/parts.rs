@@ -9,22 +9,18 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::super::admin::scratch;
-use super::super::bytes;
 use super::super::command::Git;
 use super::super::object_copy::looked_up;
 use super::super::rig::{GitRepo, oid};
 use super::changed::{Raw, raw};
-use super::filtered::{filtered, not_checked_out, rehearse};
-use super::unfinished::Unfinished;
+use super::filtered::Filtered;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// The time that the files of a step may take, beside what git itself needs.
-const STEP: Duration = Duration::from_millis(100);
+pub(super) const STEP: Duration = Duration::from_millis(100);
 /// The number of steps of a landing, nearly, unless files are slow or large: each one costs the reading of an index.
 const STEPS: usize = 50;
-/// The time that the filters of a landing may take together before its first file is written. The index is locked meanwhile.
-const REHEARSAL: Duration = Duration::from_secs(8 * 60);
 /// The bytes of files that are written in a step. A larger file has a step of its own.
 pub(super) const STEP_BYTES: u64 = 16 * 1024 * 1024;
 
@@ -32,6 +28,8 @@ pub(super) const STEP_BYTES: u64 = 16 * 1024 * 1024;
 struct Change {
     path: Vec<u8>,
     line: Vec<u8>,
+    /// Set when it says how other files are written.
+    is_attributes: bool,
     /// The content; none for a removal and a submodule.
     content: Option<Oid>,
     /// The length of the content in bytes.
@@ -41,12 +39,6 @@ struct Change {
 impl Change {
     fn is_removal(&self) -> bool {
         self.line.starts_with(b"0 ")
-    }
-
-    /// Returns true if it says how other files are written.
-    fn is_attributes(&self) -> bool {
-        let name = self.path.rsplit(|byte| *byte == b'/').next();
-        name == Some(b".gitattributes")
     }
 }
 
@@ -76,22 +68,25 @@ pub(super) struct Part {
 }
 
 impl<'r> Parts<'r> {
-    /// Makes the steps between two commits.
+    /// Makes the steps between two commits, with the times of the files that a filter writes.
     ///
     /// # Errors
     /// When git cannot compare them.
-    pub(super) fn of(repo: &'r GitRepo, landing: &Unfinished) -> Result<Self, RepoError> {
-        let (old, new) = landing.commits();
+    pub(super) fn of(
+        repo: &'r GitRepo,
+        (old, new): (&Oid, &Oid),
+        times: &Filtered,
+    ) -> Result<Self, RepoError> {
         let mut changes = changes(repo, old, new)?;
-        changes.sort_by_key(|change| (!change.is_removal(), !change.is_attributes()));
-        let paths = changes.iter().map(|change| &change.path[..]);
-        let slow = filtered(landing, new, paths)?;
-        let is_slow = |change: &Change| {
-            !change.is_removal() && !change.is_attributes() && slow.contains(&change.path)
-        };
+        changes.sort_by_key(|change| (!change.is_removal(), !change.is_attributes));
         let count = changes.len();
-        let (filtered, quick): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_slow);
-        let filtered = rehearsed(landing, filtered)?;
+        let (mut quick, mut filtered) = (Vec::new(), Vec::new());
+        for change in changes {
+            match times.get(&change.path) {
+                Some(time) => filtered.push((change, *time)),
+                None => quick.push(change),
+            }
+        }
         let parts = Self {
             repo,
             scratch: scratch(repo)?,
@@ -191,35 +186,6 @@ impl<'r> Parts<'r> {
     }
 }
 
-/// Lets the filters of all files run before the first file is written. Those of git-lfs download what they lack then: git would wait for
-/// a download with no file in the place, and overwrite what a person saved there meanwhile. A file outside of a sparse checkout is not
-/// written, and so not filtered.
-fn rehearsed(
-    landing: &Unfinished,
-    changes: Vec<Change>,
-) -> Result<Vec<(Change, Duration)>, RepoError> {
-    if changes.is_empty() {
-        return Ok(Vec::new());
-    }
-    let absent = not_checked_out(landing)?;
-    let begun = now();
-    let mut done = Vec::new();
-    for change in changes {
-        let at = now();
-        if !absent.contains(&change.path) {
-            let left = REHEARSAL.saturating_sub(at.duration_since(begun));
-            rehearse(landing, &change.path, left.max(STEP)).map_err(|why| {
-                let path = bytes::lossy(&change.path);
-                RepoError::Failed(format!(
-                    "a filter fails for {path}, before anything of the landing is written: {why}"
-                ))
-            })?;
-        }
-        done.push((change, now().duration_since(at)));
-    }
-    Ok(done)
-}
-
 /// Returns the number of files of the next step. Where git alone takes long, its time varies by more than that of a step.
 fn next_size(size: usize, least: usize, took: Duration, idle: Duration) -> usize {
     match took.saturating_sub(idle) {
@@ -235,17 +201,18 @@ fn now() -> Instant {
 }
 
 fn changes(repo: &GitRepo, old: &Oid, new: &Oid) -> Result<Vec<Change>, RepoError> {
-    let change = |Raw { modes, ids, path }: Raw| {
+    let change = |it: Raw| {
         // A mode of zero removes.
-        let mode = match modes.1.as_str() {
+        let mode = match it.modes.1.as_str() {
             "000000" => "0",
             mode => mode,
         };
-        let line = format!("{mode} {}\t", ids.1).into_bytes();
+        let line = format!("{mode} {}\t", it.ids.1).into_bytes();
         Change {
-            line: [&line[..], &path, b"\0"].concat(),
-            path,
-            content: (!matches!(mode, "0" | "160000")).then_some(ids.1),
+            line: [&line[..], &it.path, b"\0"].concat(),
+            is_attributes: it.is_attributes(),
+            content: it.is_file_after().then_some(it.ids.1),
+            path: it.path,
             size: 0,
         }
     };

@@ -32,9 +32,13 @@ fn records(repo: &GitRepo) -> Result<Vec<PathBuf>, RepoError> {
     Ok(found)
 }
 
-/// Returns true if a landing of this rig may not have ended.
+/// Returns true if a landing of this rig may not have ended. One whose repository is gone does not count.
 pub(in super::super) fn is_interrupted(repo: &GitRepo) -> bool {
-    records(repo).is_ok_and(|found| !found.is_empty())
+    let may_go_on = |record: &PathBuf| match Unfinished::read(repo, record) {
+        Ok(Some(it)) => it.has_git_dir(),
+        Ok(None) | Err(_) => true,
+    };
+    records(repo).is_ok_and(|found| found.iter().any(may_go_on))
 }
 
 /// Takes back the landings that did not end, unless their branches moved all the same. To be called in the turn to land.
@@ -62,7 +66,8 @@ fn recover_one(repo: &GitRepo, record: PathBuf) -> Result<(), RepoError> {
         return it.forget();
     }
     if !it.has_git_dir() {
-        // Unmounted, perhaps. No landing can begin there.
+        let worktree = it.worktree().display();
+        tracing::debug!(%worktree, "a landing was interrupted in a checkout that is gone, or not mounted; it is taken back when the checkout is there again");
         return Ok(());
     }
     it.follow();

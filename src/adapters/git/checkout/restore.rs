@@ -1,7 +1,7 @@
 //! Takes back the files of a landing in the user's checkout. A file counts as written by the landing only if git finds the landing's
 //! content in it: everything else is the person's and stays.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::super::object_copy::looked_up;
 use super::begins_with::{PATIENCE, Shared, begins_with};
 use super::changed::{Raw, raw};
 use super::fast_forward::git;
-use super::filtered::filtered;
+use super::filtered::{filtered, not_checked_out};
 use super::parts::STEP_BYTES;
 use super::unfinished::Unfinished;
 use crate::domain::ids::Oid;
@@ -36,12 +36,9 @@ const SECONDS_AFTER_LARGE: i64 = 600;
 pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
     let worktree = landing.worktree();
     let mut changes = changes(landing)?;
-    let (known, sparse) = indexed(worktree, &changes)?;
-    // In a sparse checkout such a path is not written; elsewhere the flag changes nothing.
-    let is_absent = |change: &Change| stamp(&worktree.join(bytes::path(&change.path))).is_none();
-    if is_sparse(worktree)? {
-        changes.retain(|change| !sparse.contains(&change.path) || !is_absent(change));
-    }
+    let known = indexed(worktree, &changes)?;
+    let absent = not_checked_out(worktree)?;
+    changes.retain(|change| !absent.contains(&change.path));
     // All are read before the first is changed: attributes are among them.
     let (landed, unknown) = landed(landing, &changes)?;
     let place = |change: &Change| worktree.join(bytes::path(&change.path));
@@ -80,8 +77,17 @@ pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
         .into_iter()
         .partition(|change| change.path.ends_with(b".gitattributes"));
     let mut failure = unknown;
-    let parts = parts(landing, others);
-    for files in std::iter::once(attributes).chain(parts) {
+    let (quick, filtered) = parts(landing, others);
+    let quick = std::iter::once(attributes)
+        .chain(quick)
+        .map(|files| (files, false));
+    let filtered = filtered.into_iter().map(|file| (vec![file], true));
+    let mut hangs = false;
+    for (files, is_filtered) in quick.chain(filtered) {
+        // A filter that hangs is asked once: the others may need what it waits for, too.
+        if is_filtered && hangs {
+            continue;
+        }
         let is_as_seen = |change: &&&Change| {
             let now = stamp(&place(change));
             match now {
@@ -93,6 +99,7 @@ pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
         let files: Vec<&Change> = files.iter().filter(is_as_seen).copied().collect();
         // A filter that fails stops only its part.
         if let Err(why) = check_out(landing, &files) {
+            hangs |= matches!(why, RepoError::Timeout { .. });
             failure.get_or_insert(why);
         }
     }
@@ -102,38 +109,52 @@ pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
     }
 }
 
-/// Divides files into parts, because a filter or a large file may be slow and a person may save one meanwhile: one with a filter is
-/// alone, and so are all if git does not tell.
-fn parts<'c>(landing: &Unfinished, files: Vec<&'c Change>) -> Vec<Vec<&'c Change>> {
-    let paths = files.iter().map(|change| &change.path[..]);
-    let slow = filtered(landing, landing.commits().0, paths);
+/// Divides files into parts, because a large file may be slow and a person may save one meanwhile. Returns those with a filter, which may
+/// be slower, beside them; all are among these if git does not tell.
+fn parts<'c>(
+    landing: &Unfinished,
+    files: Vec<&'c Change>,
+) -> (Vec<Vec<&'c Change>>, Vec<&'c Change>) {
+    let filtered = filtered_in(landing, landing.commits().0, &files);
     let contents = files.iter().map(|change| &change.before.1);
     let sizes = looked_up(landing.git(), "%(objectsize)", contents);
-    let (Ok(slow), Ok(sizes)) = (slow, sizes) else {
-        return files.into_iter().map(|file| vec![file]).collect();
+    let (Ok(filtered), Ok(sizes)) = (filtered, sizes) else {
+        return (Vec::new(), files);
     };
     let most = (files.len() / PARTS).max(1);
     let (mut parts, mut room): (Vec<Vec<&Change>>, _) = (Vec::new(), 0);
+    let mut slow = Vec::new();
     for (file, (_, size)) in files.into_iter().zip(sizes) {
+        if filtered.contains(&file.path) {
+            slow.push(file);
+            continue;
+        }
         let size: u64 = size
             .and_then(|size| size.parse().ok())
             .unwrap_or(STEP_BYTES);
-        let is_slow = slow.contains(&file.path);
         match parts.last_mut() {
-            Some(part) if !is_slow && part.len() < most && size < room => {
+            Some(part) if part.len() < most && size < room => {
                 part.push(file);
                 room -= size;
             }
             _ => {
                 parts.push(vec![file]);
-                room = match is_slow {
-                    true => 0,
-                    false => STEP_BYTES.saturating_sub(size),
-                };
+                room = STEP_BYTES.saturating_sub(size);
             }
         }
     }
-    parts
+    (parts, slow)
+}
+
+/// Returns the files that a filter writes in a commit.
+fn filtered_in(
+    landing: &Unfinished,
+    commit: &Oid,
+    files: &[&Change],
+) -> Result<HashSet<Vec<u8>>, RepoError> {
+    let paths = files.iter().map(|change| &change.path[..]);
+    let index = landing.attributes_index();
+    filtered(|| landing.git(), &index, commit, paths)
 }
 
 /// Removes a file that a landing added, and the directories that are empty without it.
@@ -217,30 +238,12 @@ fn changes(landing: &Unfinished) -> Result<Vec<Change>, RepoError> {
     Ok(found)
 }
 
-type Paths = BTreeSet<Vec<u8>>;
-
-/// Returns true in a sparse checkout.
-fn is_sparse(worktree: &Path) -> Result<bool, RepoError> {
-    let asked = git(worktree).args(["config", "--type=bool", "--get", "core.sparseCheckout"]);
-    Ok(asked.output()?.text().trim() == "true")
-}
-
-/// Returns those of the changed paths that are in the index, and those that are in it and not checked out.
-fn indexed(worktree: &Path, changes: &[Change]) -> Result<(Paths, Paths), RepoError> {
-    let changed: BTreeSet<&[u8]> = changes.iter().map(|change| &change.path[..]).collect();
-    let listed = git(worktree).args(["ls-files", "-t", "-z"]).run()?;
-    let (mut known, mut sparse) = (BTreeSet::new(), BTreeSet::new());
-    // `<tag> <path>`
-    for line in bytes::split(&listed.stdout) {
-        let Some(path) = line.get(2..).filter(|path| changed.contains(path)) else {
-            continue;
-        };
-        known.insert(path.to_vec());
-        if line.starts_with(b"S ") {
-            sparse.insert(path.to_vec());
-        }
-    }
-    Ok((known, sparse))
+/// Returns those of the changed paths that are in the index.
+fn indexed(worktree: &Path, changes: &[Change]) -> Result<HashSet<Vec<u8>>, RepoError> {
+    let changed: HashSet<&[u8]> = changes.iter().map(|change| &change.path[..]).collect();
+    let listed = git(worktree).args(["ls-files", "-z"]).run()?;
+    let known = bytes::split(&listed.stdout).filter(|path| changed.contains(path));
+    Ok(known.map(<[u8]>::to_vec).collect())
 }
 
 /// A file as it was seen: device, inode, length, time of change in seconds and nanoseconds. It is another one when they differ.
@@ -288,12 +291,19 @@ fn landed<'c>(landing: &Unfinished, changes: &'c [Change]) -> Result<Landed<'c>,
     }
     let ids = hashes(landing, &files)?;
     let (mut parts, mut last, mut unknown) = (Vec::new(), landing.began(), None);
+    let mut hangs = false;
     for ((change, seen), id) in files.into_iter().zip(ids) {
         // Filters and line ends need not give the same content back.
         let content = match id.as_deref() {
             Some(id) if id == change.after.1.as_str() => Content::Landed,
             Some(id) if id == change.before.1.as_str() => Content::Before,
-            id => content(landing, change, id.is_none(), seen)?,
+            // A filter that hangs is asked once.
+            id if id.is_none() || hangs => content_by_time(landing, seen),
+            _ => {
+                let found = content(landing, change, seen)?;
+                hangs |= found.1;
+                found.0
+            }
         };
         match content {
             Content::Landed => found.push((change, seen)),
@@ -377,17 +387,19 @@ fn hashes(
     if let Some(ids) = ids.filter(|ids: &Vec<_>| ids.len() == files.len()) {
         return Ok(ids);
     }
-    let mut hangs: Option<HashSet<Vec<u8>>> = None;
-    let paths = || files.iter().map(|(change, _)| &change.path[..]);
+    let changes: Vec<&Change> = files.iter().map(|(change, _)| *change).collect();
+    let filtered = filtered_in(landing, landing.commits().1, &changes)?;
+    let mut hangs = false;
     let each = files.iter().map(|file| {
-        let path = &file.0.path;
-        if hangs.as_ref().is_some_and(|hangs| hangs.contains(path)) {
-            return Ok(None);
-        }
-        match hash(std::slice::from_ref(file), PATIENCE) {
+        let limit = match filtered.contains(&file.0.path) {
+            // Those of the other files may hang, too.
+            true if hangs => return Ok(None),
+            true => PATIENCE,
+            false => CHECKOUT,
+        };
+        match hash(std::slice::from_ref(file), limit) {
             Err(RepoError::Timeout { .. }) => {
-                // Those of the other files may hang, too.
-                hangs = Some(filtered(landing, landing.commits().1, paths())?);
+                hangs = true;
                 Ok(None)
             }
             one => one.map(|one| {
@@ -401,21 +413,20 @@ fn hashes(
     each.collect()
 }
 
-/// Compares a file with what git writes there, filters and line ends included, unless its filter hangs.
+/// Tells what is in a file of which git cannot: it is as before if nothing wrote it since the landing began.
+fn content_by_time(landing: &Unfinished, seen: Stamp) -> Content {
+    match seen.3 < landing.began() {
+        true => Content::Before,
+        false => Content::Unknown,
+    }
+}
+
+/// Compares a file with what git writes there, filters and line ends included. Returns true, too, if its filter hangs.
 fn content(
     landing: &Unfinished,
     change: &Change,
-    hangs: bool,
     seen: Stamp,
-) -> Result<Content, RepoError> {
-    // Nothing wrote it since the landing began.
-    let is_older = seen.3 < landing.began();
-    if hangs {
-        return Ok(match is_older {
-            true => Content::Before,
-            false => Content::Unknown,
-        });
-    }
+) -> Result<(Content, bool), RepoError> {
     let path = landing.worktree().join(bytes::path(&change.path));
     let (old, new) = landing.commits();
     let shared = |commit: &Oid, kind: Kind| {
@@ -431,13 +442,20 @@ fn content(
             .arg(bytes::path(&name));
         begins_with(written, &path).at("cannot compare", &path)
     };
-    let (landed, before) = (shared(new, change.after.0)?, shared(old, change.before.0)?);
-    Ok(match (landed, before) {
+    let landed = shared(new, change.after.0)?;
+    let before = match landed {
+        Shared::Hangs => Shared::Hangs,
+        _ => shared(old, change.before.0)?,
+    };
+    let hangs = before == Shared::Hangs;
+    let content = match (landed, before) {
         (Shared::Whole, _) => Content::Landed,
         (_, Shared::Whole) => Content::Before,
-        (Shared::Unknown, _) | (_, Shared::Unknown) if is_older => Content::Before,
-        (Shared::Unknown, _) | (_, Shared::Unknown) => Content::Unknown,
+        (Shared::Unknown | Shared::Hangs, _) | (_, Shared::Unknown | Shared::Hangs) => {
+            content_by_time(landing, seen)
+        }
         (Shared::Part, _) | (_, Shared::Part) => Content::Part,
         (Shared::Other, Shared::Other) => Content::Persons,
-    })
+    };
+    Ok((content, hangs))
 }

@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::super::admin::{At, common_dir, failed, remove_if_there, write_whole};
 use super::super::command::Git;
 use super::super::digest::hex;
+use super::super::object_copy::borrowing;
 use super::super::ref_transaction::Prepared;
 use super::super::rig::{GitRepo, oid};
 use super::super::{bytes, repair};
@@ -205,7 +206,11 @@ impl Unfinished {
     }
 
     /// Keeps the present index, right before git writes the first file: the landing is taken back only with it.
+    ///
+    /// # Errors
+    /// [`RepoError::CheckoutBusy`] when the person removed the lock.
     pub(in super::super) fn keep_index(&self) -> Result<(), RepoError> {
+        self.expect_lock()?;
         self.writing().make()?;
         let (copy, before) = (self.file("kept"), self.old_index());
         // A copy and no link: its time says when git began to write.
@@ -241,21 +246,25 @@ impl Unfinished {
     /// # Errors
     /// [`RepoError::CheckoutBusy`] when the person removed the lock: the other index may have something that this one lacks.
     pub(in super::super) fn use_index(&self) -> Result<(), RepoError> {
-        if !self.is_locked()? {
-            let what = format!("{} was removed during the landing", INDEX_LOCK.0);
-            return Err(busy(&self.worktree, CheckoutBusy::Underway(what)));
-        }
+        self.expect_lock()?;
         let index = self.git_dir.join("index");
         let renamed = fs::rename(self.own_index(), &index);
         renamed.at("cannot write", &index)?;
         sync_dir(&self.git_dir)
     }
 
+    fn expect_lock(&self) -> Result<(), RepoError> {
+        if self.is_locked()? {
+            return Ok(());
+        }
+        let what = format!("{} was removed during the landing", INDEX_LOCK.0);
+        Err(busy(&self.worktree, CheckoutBusy::Underway(what)))
+    }
+
     /// Returns a command that uses the copy of the index.
     pub(super) fn git(&self) -> Git {
-        git(&self.worktree)
+        borrowing(git(&self.worktree), &self.objects)
             .env("GIT_INDEX_FILE", self.own_index())
-            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", &self.objects)
             // An index that is split shares a part with the other one.
             .args(["-c", "splitIndex.sharedIndexExpire=never"])
     }
@@ -459,7 +468,7 @@ pub(in super::super) enum Ended {
 }
 
 /// Returns git's lock of a file.
-fn lock_of(file: &Path) -> PathBuf {
+pub(super) fn lock_of(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".lock");
     PathBuf::from(name)

@@ -33,9 +33,9 @@ fn slow_file_after_many_quick_ones_is_written_alone() {
     let first = rig.commit(&rig.base, &old);
     lands(&rig, &first);
     let seen = rig.path("seen").display().to_string();
-    // The second call is the one that writes.
+    // It is asked with all, then to be measured, then to write.
     let slow = format!(
-        "[ $1 != m.slow ] || {{ sleep 0.2; [ ! -e {seen} ] || echo mine > n.slow; touch {seen}; }}"
+        "[ $1 != m.slow ] || {{ sleep 0.2; echo >> {seen}; [ $(wc -l < {seen}) -lt 3 ] || echo mine > n.slow; }}"
     );
     filter(&rig, &slow);
     let new: Vec<_> = names().map(|name| (name, "2\n")).collect();
@@ -63,6 +63,21 @@ fn filter_is_asked_before_its_file_is_removed() {
     let log = text(rig.path("log"));
     assert!(log.starts_with("1\n"), "{log}");
     assert_eq!(text(rig.origin().join("a.slow")), "2\n");
+}
+
+/// Outside of a sparse checkout the flag hides nothing from git: it writes the file, which its filter must be asked for before.
+#[test]
+fn absent_file_with_the_flag_skip_worktree_is_filtered_before() {
+    let rig = Rigged::local();
+    let first = rig.commit(&rig.base, &[("a.slow", "1\n")]);
+    lands(&rig, &first);
+    rig.in_origin(&["update-index", "--skip-worktree", "a.slow"]);
+    fs::remove_file(rig.origin().join("a.slow")).unwrap();
+    filter(&rig, "exit 1");
+    rig.in_origin(&["config", "filter.slow.required", "true"]);
+    let second = rig.commit(&first, &[("a.slow", "2\n")]);
+    let refused = land(&rig.repo, "main", &first, &second).unwrap_err();
+    assert!(refused.to_string().contains("before anything"), "{refused}");
 }
 
 /// A taking back may have written such a file in part, so it does not count as untouched.

@@ -40,32 +40,31 @@ fn submodule(rig: &Rigged) -> Oid {
     rig.at("main").unwrap()
 }
 
-/// Returns a commit that has a file in the place of the submodule.
-fn with_a_file(rig: &Rigged, old: &Oid) -> Oid {
+/// Returns a commit with one change of the index.
+fn changed(rig: &Rigged, old: &Oid, change: &[&str]) -> Oid {
     let index = rig.path("other-index");
     let git = |args: &[&str]| {
         let git = Git::in_dir(&rig.origin()).env("GIT_INDEX_FILE", &index);
         let git = git.args(["-c", "user.name=P", "-c", "user.email=p@x"]);
-        git.args(args)
-            .stdin("a file\n")
-            .run()
-            .unwrap()
-            .text()
-            .trim()
-            .to_owned()
+        git.args(args).run().unwrap().text().trim().to_owned()
     };
     git(&["read-tree", old.as_str()]);
-    let blob = git(&["hash-object", "-w", "--stdin"]);
-    git(&["update-index", "--cacheinfo", &format!("100644,{blob},lib")]);
+    git(change);
     let tree = git(&["write-tree"]);
-    let new = git(&["commit-tree", "-m", "a file", "-p", old.as_str(), &tree]);
+    let new = git(&["commit-tree", "-m", "changed", "-p", old.as_str(), &tree]);
     git(&["update-ref", "refs/heads/brought", &new]);
-    rig.repo
-        .git()
-        .args(["fetch", "-q", "origin", "brought"])
-        .run()
-        .unwrap();
+    let fetch = ["fetch", "-q", "origin", "brought"];
+    rig.repo.git().args(fetch).run().unwrap();
     Oid::new(&new).unwrap()
+}
+
+/// Returns a commit that has a file in the place of the submodule.
+fn with_a_file(rig: &Rigged, old: &Oid) -> Oid {
+    let file = rig.path("a-file");
+    fs::write(&file, "a file\n").unwrap();
+    let blob = rig.in_origin(&["hash-object", "-w", "--no-filters", file.to_str().unwrap()]);
+    let entry = format!("100644,{},lib", blob.trim());
+    changed(rig, old, &["update-index", "--cacheinfo", &entry])
 }
 
 /// git removes the checkout of such a submodule, with the repository in it.
@@ -93,18 +92,23 @@ fn submodule_that_becomes_a_file_waits_while_anything_is_in_it() {
 
 /// Returns a commit without the submodule.
 fn without_it(rig: &Rigged, old: &Oid) -> Oid {
-    let index = rig.path("other-index");
-    let git = |args: &[&str]| {
-        let git = Git::in_dir(&rig.origin()).env("GIT_INDEX_FILE", &index);
-        let git = git.args(["-c", "user.name=P", "-c", "user.email=p@x"]);
-        git.args(args).run().unwrap().text().trim().to_owned()
-    };
-    git(&["read-tree", old.as_str()]);
-    git(&["rm", "-q", "--cached", "lib"]);
-    let tree = git(&["write-tree"]);
-    let new = git(&["commit-tree", "-m", "no lib", "-p", old.as_str(), &tree]);
-    git(&["update-ref", "refs/heads/brought", &new]);
-    Oid::new(&new).unwrap()
+    changed(rig, old, &["rm", "-q", "--cached", "lib"])
+}
+
+/// No filter has a submodule to write, though its pattern may match.
+#[test]
+fn submodule_that_a_filter_pattern_matches_lands() {
+    let rig = Rigged::local();
+    let old = submodule(&rig);
+    rig.in_origin(&["config", "filter.all.smudge", "cat"]);
+    rig.in_origin(&["config", "filter.all.clean", "cat"]);
+    rig.in_origin(&["config", "filter.all.required", "true"]);
+    fs::write(rig.origin().join(".git/info/attributes"), "* filter=all\n").unwrap();
+    let entry = format!("160000,{},lib", rig.base);
+    let new = changed(&rig, &old, &["update-index", "--cacheinfo", &entry]);
+    land(&rig.repo, "main", &old, &new).unwrap();
+    assert_eq!(rig.at("main"), Some(new));
+    assert_eq!(text(rig.origin().join("lib/work")), "mine\n");
 }
 
 /// git removes its empty directory, which `git status` shows as a change of the person.

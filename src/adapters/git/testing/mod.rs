@@ -59,8 +59,9 @@ impl Rigged {
     fn make(local: bool, push: bool) -> Self {
         let dir = crate::testing::scratch();
         let origin = dir.path().join("origin");
-        let ours = dir.path().join("city/.horde/custody/rig.git");
-        let theirs = dir.path().join("city/rig/repo.git");
+        // git separates paths by a colon, where it takes several.
+        let ours = dir.path().join("ci:ty/.horde/custody/rig.git");
+        let theirs = dir.path().join("ci:ty/rig/repo.git");
         for (path, bare) in [(&origin, !local), (&ours, true), (&theirs, true)] {
             std::fs::create_dir_all(path).unwrap();
             let kind: &[&str] = if bare { &["--bare"] } else { &[] };
@@ -80,8 +81,8 @@ impl Rigged {
             } else {
                 RigSource::Remote(origin.display().to_string())
             },
-            raiders_dir: dir.path().join("city/rig/raiders"),
-            forge_dir: dir.path().join("city/rig/forge"),
+            raiders_dir: dir.path().join("ci:ty/rig/raiders"),
+            forge_dir: dir.path().join("ci:ty/rig/forge"),
             ours,
             theirs,
             push,
