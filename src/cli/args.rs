@@ -4,6 +4,7 @@
 mod drums;
 mod harness;
 mod relic;
+mod rig;
 mod totem;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use clap_complete::Shell;
 pub(super) use self::drums::DrumsVerb;
 pub(super) use self::harness::{HarnessSetup, HarnessTest, HarnessVerb};
 pub(super) use self::relic::{DepVerb, RelicEditing, RelicFile, RelicTo, RelicVerb};
+pub(super) use self::rig::{RigAdd, RigRemove, RigVerb};
 pub(super) use self::totem::{RitualVerb, StepVerb, TotemVerb};
 use crate::control::protocol::{Exit, args};
 
@@ -114,6 +116,9 @@ pub(super) enum Verb {
     /// The steps of this session's totem
     #[command(subcommand)]
     Step(StepVerb),
+    /// Rigs: the repositories of the city
+    #[command(subcommand)]
+    Rig(RigVerb),
     /// Raiders
     #[command(subcommand, visible_alias = "polecat")]
     Raider(RaiderVerb),

@@ -12,6 +12,7 @@
 mod dependencies;
 pub mod diagnostics;
 mod document;
+mod edit;
 mod find;
 mod fingerprint;
 mod freeze;
@@ -32,6 +33,7 @@ use std::path::{Path, PathBuf};
 
 pub use dependencies::Dependencies;
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
+pub use edit::{EditError, NewRig, edit, with_rig, without_rig};
 pub use find::{FILE, city_file, find_city, socket};
 pub use init::{Init, init_text, presets};
 pub use show::{show, show_json};

@@ -210,7 +210,7 @@ fn name_of(dir: &Path, otherwise: &str) -> String {
 }
 
 /// Returns the rig's name. It is also the name of the rig's directory in the city, so it must be free there.
-fn rig_name(rig: &Path, city: &Path) -> String {
+pub(super) fn rig_name(rig: &Path, city: &Path) -> String {
     let name = name_of(rig, "rig");
     if city.join(&name).exists() {
         format!("{name}-rig")

@@ -16,6 +16,7 @@ mod hook_event;
 mod init;
 mod raider;
 mod relic;
+mod rig;
 mod run;
 mod status;
 mod supervisor;
@@ -58,6 +59,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Ritual(verb) => totem::ritual(verb, context),
         Verb::Totem(verb) => totem::totem(verb, context),
         Verb::Step(verb) => totem::step(verb, context),
+        Verb::Rig(verb) => rig::run(verb, context),
         Verb::Raider(verb) => raider::run(verb, context),
         Verb::Attach(args) => attach::attach(args, context),
         Verb::Peek(args) => context.show(&Op::Peek(args), show::text),

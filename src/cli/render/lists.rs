@@ -43,6 +43,18 @@ pub(in crate::cli) fn relics(result: &Value, style: Style) -> String {
     list(result, &columns, "no relics", style)
 }
 
+pub(in crate::cli) fn rigs(result: &Value, style: Style) -> String {
+    let columns = [
+        ("NAME", "/name"),
+        ("PREFIX", "/prefix"),
+        ("HARNESS", "/harness"),
+        ("MAX", "/max"),
+        ("PATH", "/path"),
+        ("REMOTE", "/remote"),
+    ];
+    list(result, &columns, "no rigs", style)
+}
+
 /// Lists the merge requests that may still land.
 pub(in crate::cli) fn merge_requests(result: &Value, style: Style) -> String {
     let over = |mr: &Value| {

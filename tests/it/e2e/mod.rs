@@ -37,6 +37,7 @@ mod repair;
 mod retention;
 mod review;
 mod rights;
+mod rigs;
 mod run;
 mod self_review;
 mod shown;

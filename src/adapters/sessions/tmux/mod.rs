@@ -109,12 +109,19 @@ impl Tmux {
     /// When tmux refuses, or the holder's reply is missing or invalid.
     pub fn start(&self, exe: &Path, dir: &Path, launch: &Launch) -> io::Result<Reply> {
         let meeting = Meeting::arrange(dir)?;
-        let holder = self.open_pane(exe, dir, launch)?;
-        let reply = meeting.hold(&holder, launch);
-        if !matches!(reply, Ok(Reply::Ready(_))) {
-            kill(|words| self.ask(words), &launch.id, |pid| pid == holder.pid)?;
+        let pane = self.open_pane(exe, dir, launch);
+        let reply = pane.and_then(|holder| meeting.hold(&holder, launch));
+        if matches!(reply, Ok(Reply::Ready(_))) {
+            return reply;
         }
-        reply
+        // tmux may have made the pane even if it said nothing, or failed afterwards.
+        let killed = kill(
+            |words| self.ask(words),
+            &launch.id,
+            |pid| is_holder(pid, dir),
+        );
+        let reply = reply?;
+        killed.map(|()| reply)
     }
 
     fn open_pane(&self, exe: &Path, dir: &Path, launch: &Launch) -> io::Result<ProcessId> {

@@ -1,0 +1,155 @@
+//! `hd rig`: the repositories of a city. Edits `city.toml` as a person would, and reloads.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{config as check, init, supervisor};
+use crate::cli::args::{RigAdd, RigRemove, RigVerb};
+use crate::cli::context::Context;
+use crate::cli::error::{CliError, Doing};
+use crate::cli::output::{self, Style};
+use crate::cli::render::{lists, outcome_lines};
+use crate::config::{self, EditError, NewRig};
+use crate::control::protocol::{Op, args};
+use crate::domain::city::{Rig, RigSource};
+
+pub(super) fn run(verb: RigVerb, context: &mut Context) -> Result<(), CliError> {
+    match verb {
+        RigVerb::List => list(context),
+        RigVerb::Add(args) => add(&args, context),
+        RigVerb::Remove(args) => remove(&args, context),
+    }
+}
+
+fn list(context: &Context) -> Result<(), CliError> {
+    let loaded = check::load(context)?;
+    let rigs: Vec<Value> = loaded.city.rigs.iter().map(facts).collect();
+    context.print(&Value::Array(rigs), lists::rigs)
+}
+
+fn facts(rig: &Rig) -> Value {
+    let (path, remote) = match &rig.source {
+        RigSource::Path(path) => (Some(path), None),
+        RigSource::Remote(remote) => (None, Some(remote)),
+    };
+    json!({
+        "name": rig.name,
+        "path": path,
+        "remote": remote,
+        "prefix": rig.prefix,
+        "harness": rig.raiders.harness,
+        "max": rig.raiders.max,
+        "suspended": rig.suspended,
+    })
+}
+
+fn add(args: &RigAdd, context: &mut Context) -> Result<(), CliError> {
+    let source = source(&args.source)?;
+    let place = match &source {
+        RigSource::Path(path) => path.as_path(),
+        RigSource::Remote(remote) => {
+            let last = remote.trim_end_matches('/').rsplit([':', '/']).next();
+            Path::new(last.unwrap_or(remote))
+        }
+    };
+    let file = file(context)?;
+    let city = file.parent().unwrap_or(Path::new("."));
+    let name = args
+        .name
+        .clone()
+        .unwrap_or_else(|| init::rig_name(place, city));
+    let rig = NewRig {
+        name: name.clone(),
+        source,
+        prefix: args.prefix.clone(),
+        harness: args.harness.clone(),
+    };
+    edit(context, "added", &name, |text| config::with_rig(text, &rig))
+}
+
+fn file(context: &Context) -> Result<PathBuf, CliError> {
+    config::city_file(&context.city_file()?).map_err(CliError::usage)
+}
+
+/// Returns the repository that a person named.
+fn source(named: &str) -> Result<RigSource, CliError> {
+    let path = Path::new(named);
+    if path.exists() {
+        let path = path.canonicalize().doing(named)?;
+        return Ok(RigSource::Path(path));
+    }
+    // `https://host/repo`, `git@host:repo`
+    let host = named.split('/').next().unwrap_or_default();
+    match host.contains(':') {
+        true => Ok(RigSource::Remote(named.to_owned())),
+        false => Err(CliError::usage(format!("there is no directory {named}"))
+            .hint("name a directory with a repository, or a URL")),
+    }
+}
+
+fn remove(args: &RigRemove, context: &mut Context) -> Result<(), CliError> {
+    let name = &args.name;
+    context.consent(&format!("remove the rig {name} from city.toml?"))?;
+    edit(context, "removed", name, |text| {
+        config::without_rig(text, name)
+    })
+}
+
+/// Edits `city.toml`, reloads if a supervisor runs, and prints the effect.
+fn edit(
+    context: &mut Context,
+    action: &str,
+    rig: &str,
+    change: impl FnOnce(&str) -> Result<String, String>,
+) -> Result<(), CliError> {
+    let file = file(context)?;
+    let city = context.city()?;
+    let runs = supervisor::ping(&city).is_ok();
+    if runs {
+        // Fails for a caller that may not reload, before anything is changed.
+        context.ask(&Op::Reload(args::Reload { dry_run: true }))?;
+    }
+    config::edit(&file, &config::Env::of_process(), change)
+        .map_err(|error| failure(error, context))?;
+    let effect = match runs {
+        true => context.ask(&Op::Reload(args::Reload::default()))?,
+        false => Value::Null,
+    };
+    let result = json!({ "action": action, "rig": rig, "file": file, "reload": effect });
+    context.print(&result, edited)
+}
+
+fn edited(result: &Value, style: Style) -> String {
+    let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
+    let done = format!(
+        "{} the rig {} in {}",
+        text("action"),
+        text("rig"),
+        text("file")
+    );
+    match result["reload"].is_null() {
+        true => format!("{done}; no supervisor runs"),
+        false => format!(
+            "{done}\n{}",
+            outcome_lines::reloaded(&result["reload"], style)
+        ),
+    }
+}
+
+fn failure(error: EditError, context: &Context) -> CliError {
+    match error {
+        EditError::Refused(why) => CliError::failed(why),
+        EditError::Io(error) => CliError::failed(format!("city.toml: {error}")),
+        EditError::Invalid(errors) => {
+            if !context.json {
+                output::message(&errors.render(Style::of_stderr().color));
+            }
+            let first = errors.iter().next().map(|error| error.message.clone());
+            CliError::usage(format!(
+                "nothing is changed: the configuration would have an error: {}",
+                first.unwrap_or_default()
+            ))
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `hd rig add`, `list` and `remove`, with and without a supervisor.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::support::git::write;
+use crate::support::live::City;
+use crate::support::plan::Plan;
+use crate::support::repository::repository;
+
+fn toml(city: &City) -> String {
+    fs::read_to_string(city.root().join("city.toml")).unwrap()
+}
+
+/// A rig is added to a running city, its work lands, and it is removed; the rest of city.toml stays as it was.
+#[test]
+fn rig_is_added_works_and_is_removed_without_a_restart() {
+    let mut city = City::made(&Plan::new());
+    let text = format!("# mine\n{}", toml(&city));
+    write(city.root(), "city.toml", &text);
+    city.start();
+    repository(
+        &city.root().join("tool"),
+        Some("tool-origin.git"),
+        |checkout| {
+            write(checkout, "README", "hello\n");
+        },
+    );
+    let added = city
+        .hd(&["rig", "add", "tool", "--name", "second", "--prefix", "se"])
+        .json();
+    assert_eq!(added["reload"]["rigs"][0]["action"], "added", "{added}");
+    assert!(toml(&city).starts_with(&text), "{}", toml(&city));
+    let listed = city.hd(&["rig", "list"]).json();
+    assert_eq!(
+        (&listed[0]["name"], &listed[1]["name"]),
+        (&json!("horde"), &json!("second"))
+    );
+    let twice = city.hd(&["rig", "add", "tool", "--name", "second"]);
+    assert_eq!(twice.code, 2, "{twice:?}");
+    let relic = city.relic_in("second", "work", &["commit a.txt", "hd done"]);
+    assert!(relic.starts_with("se-"), "{relic}");
+    city.hd(&["charge", &relic, "second", "--harness", "script"])
+        .json();
+    city.wait_status(&relic, "closed");
+    assert_eq!(
+        city.hd(&["rig", "remove", "second"]).code,
+        2,
+        "it needs consent"
+    );
+    let removed = city.hd(&["--yes", "rig", "remove", "second"]).json();
+    assert_eq!(removed["reload"]["rigs"][0]["rig"], "second", "{removed}");
+    assert_eq!(toml(&city).trim_end(), text.trim_end());
+    assert!(city.root().join("tool/README").exists());
+    assert_eq!(city.hd(&["--yes", "rig", "remove", "second"]).code, 1);
+}
+
+#[test]
+fn rig_is_added_to_a_city_that_does_not_run() {
+    let city = City::made(&Plan::without_rigs());
+    repository(&city.root().join("tool"), None, |checkout| {
+        write(checkout, "README", "hello\n");
+    });
+    let before = toml(&city);
+    for wrong in ["nowhere", "home"] {
+        assert_eq!(city.hd(&["rig", "add", wrong]).code, 2, "{wrong}");
+    }
+    assert_eq!(toml(&city), before);
+    let added = city.hd(&["rig", "add", "tool"]).json();
+    assert_eq!(
+        (&added["rig"], &added["reload"]),
+        (&json!("tool-rig"), &json!(null))
+    );
+    assert_eq!(city.hd(&["config", "check"]).code, 0);
+}
+
+/// `3-architecture.md`: an agent does not change the city.
+#[test]
+fn agent_adds_no_rig() {
+    let city = City::new();
+    city.work(
+        "add",
+        &[
+            "try add hd --json --city $HD_CITY rig add .",
+            "sign tried",
+            "forever",
+        ],
+    );
+    city.wait_sign("tried");
+    let refused = city.wait_tried("add");
+    assert_eq!(refused.error(1)["kind"], "forbidden");
+    assert!(!toml(&city).contains("Toast"));
+}
