@@ -76,7 +76,7 @@ pub(super) enum Verb {
     Run(Run),
     /// Put a relic into the hands of a raider: slot, sandbox, hook, session, all or nothing
     #[command(visible_alias = "sling")]
-    Charge(args::Charge),
+    Charge(Charge),
     /// From inside a session: the work on its hook is finished
     Done(args::Done),
     /// From inside a session: continue in a fresh one, with a note
@@ -229,6 +229,25 @@ pub(super) struct Run {
     /// Return at once; without it, a terminal follows the work until it has landed
     #[arg(short, long)]
     pub detach: bool,
+}
+
+/// `hd charge`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(super) struct Charge {
+    #[command(subcommand)]
+    pub verb: Option<ChargeVerb>,
+    #[command(flatten)]
+    pub charge: Option<args::Charge>,
+}
+
+/// Verbs of `hd charge`.
+#[derive(Debug, Subcommand)]
+pub(super) enum ChargeVerb {
+    /// Charge nothing without a request: no ready relics, reworks and relics of automations; kept over restarts
+    Pause(args::InRigFlag),
+    /// End the pause; without --rig every pause
+    Resume(args::InRigFlag),
 }
 
 /// `hd escalations`.

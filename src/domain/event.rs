@@ -75,6 +75,8 @@ words! {
         BudgetUnpriced => "budget.unpriced",
         RigSuspended => "rig.suspended",
         RigResumed => "rig.resumed",
+        ChargePaused => "charge.paused",
+        ChargeResumed => "charge.resumed",
         ForgePaused => "forge.paused",
         ForgeRed => "forge.red",
         StoreDegraded => "store.degraded",

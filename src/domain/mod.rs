@@ -13,6 +13,7 @@ pub mod automation;
 pub mod begun;
 pub mod budget;
 pub mod cause;
+pub mod charging;
 pub mod child;
 pub mod city;
 pub mod condition;

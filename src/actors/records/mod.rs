@@ -3,6 +3,7 @@
 pub mod agent_hooks;
 pub mod automation_work;
 pub mod automations;
+pub mod charging;
 pub mod drums;
 pub mod escalations;
 pub(in crate::actors) mod facts;

@@ -26,7 +26,7 @@ use super::super::world::World;
 use super::super::{accounts, ask, effects, usage};
 use super::{claimed, pack, step, unpack};
 use crate::actors::mail::raider_spec;
-use crate::actors::records::{agent_hooks, quarantine};
+use crate::actors::records::{agent_hooks, charging, quarantine};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
@@ -164,7 +164,9 @@ pub async fn begin(
         target: request.target.clone().or(relic.target.clone()),
         harness: request.harness.clone().or(relic.harness.clone()),
     };
-    let harness = known_harness(world, rig, asked.harness.as_ref())?;
+    // A route by label is not kept with the relic: its labels may change.
+    let routed = rig.raiders.harness_for(&relic.labels);
+    let harness = known_harness(world, rig, asked.harness.as_ref().or(Some(routed)))?;
     accounts::refuse_parked(world, &harness)?;
     usage::afford(world, rig, &harness).await?;
     let target = match asked.target.clone() {
@@ -180,6 +182,10 @@ pub async fn begin(
         .store
         .run(move |txn| {
             let relic = check_relic(txn, &request.relic, cause)?;
+            if !cause.is_asked() && charging::pauses(txn)?.of(&rig.name).is_some() {
+                let why = format!("automatic charging of {} is paused", rig.name);
+                return Err(StoreError::Conflict(why));
+            }
             let taken = taken(txn, &rig, &on_disk)?;
             let policy = &rig.raiders;
             let wanted = request.name.as_ref();

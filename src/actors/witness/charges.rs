@@ -6,7 +6,7 @@ use super::super::sagas::charge;
 use super::WitnessArgs;
 use super::inbox::Handled;
 use crate::actors::mail::ChargeRequest;
-use crate::actors::records::{automation_work, failures};
+use crate::actors::records::{automation_work, charging, failures};
 use crate::domain::cause::Cause;
 use crate::domain::ids::RelicId;
 use crate::domain::message;
@@ -19,7 +19,8 @@ const MOST: usize = 512;
 
 /// Charges relics that wait for a slot: reworks and the work of automations always, ready relics when the rig charges
 /// automatically. Slots are
-/// taken one after another, so that priority and age decide; the rest of each charge runs in a task of its own.
+/// taken one after another, so that priority and age decide; the rest of each charge runs in a task of its own. Nothing is
+/// charged while a person has paused automatic charging: [`charge::begin`] checks it once more.
 ///
 /// # Errors
 /// The remote or the store is not available at present.
@@ -33,7 +34,13 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
     }
     let prefix = rig.prefix.clone();
     let all = rig.raiders.auto_charge;
-    let waiting = world.store.run(move |txn| waiting(txn, &prefix, all));
+    let name = rig.name.clone();
+    let waiting = world.store.run(move |txn| {
+        if charging::pauses(txn)?.of(&name).is_some() {
+            return Ok(Vec::new());
+        }
+        waiting(txn, &prefix, all)
+    });
     let waiting = waiting.await?;
     if waiting.is_empty() {
         return Ok(Handled::AtPatrol);

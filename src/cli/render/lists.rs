@@ -43,6 +43,17 @@ pub(in crate::cli) fn relics(result: &Value, style: Style) -> String {
     list(result, &columns, "no relics", style)
 }
 
+/// Lists ready relics, each with the reason why it is not charged automatically.
+pub(in crate::cli) fn ready(result: &Value, style: Style) -> String {
+    let columns = [
+        ("ID", "/id"),
+        ("PRIORITY", "/priority"),
+        ("TITLE", "/title"),
+        ("WAITS", "/waits"),
+    ];
+    list(result, &columns, "no relics", style)
+}
+
 /// Lists the merge requests that may still land.
 pub(in crate::cli) fn merge_requests(result: &Value, style: Style) -> String {
     let over = |mr: &Value| {

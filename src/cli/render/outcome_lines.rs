@@ -21,6 +21,23 @@ pub(in crate::cli) fn child(told: &Value, _: Style) -> String {
     }
 }
 
+/// Tells the state of automatic charging.
+pub(in crate::cli) fn charging(told: &Value, _: Style) -> String {
+    let is = |key: &str| told.get(key) == Some(&Value::Bool(true));
+    let (of, flag) = match at(told, "/rig").as_str() {
+        "-" => ("in every rig".to_owned(), String::new()),
+        rig => (format!("in rig {rig}"), format!(" --rig {rig}")),
+    };
+    match (is("paused"), is("changed")) {
+        (true, true) => format!(
+            "automatic charging is paused {of}, until `hd charge resume{flag}`; `hd charge RELIC RIG` still charges"
+        ),
+        (true, false) => format!("automatic charging was paused {of} already"),
+        (false, true) => format!("automatic charging goes on {of}"),
+        (false, false) => format!("automatic charging was not paused {of}"),
+    }
+}
+
 /// Tells that a raider was removed.
 pub(in crate::cli) fn nuked(told: &Value, _: Style) -> String {
     let raider = at(told, "/raider");

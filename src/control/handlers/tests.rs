@@ -3,6 +3,7 @@
 mod agent_hooks;
 mod agent_steps;
 mod callers;
+mod charging;
 mod doctor;
 mod doctor_work;
 mod drums;

@@ -6,6 +6,7 @@ use super::{names, to_json};
 use crate::actors::ask;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::{ChargeRequest, Charged};
+use crate::actors::records::charging;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sagas::charge;
 use crate::actors::world::World;
@@ -99,6 +100,9 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
         ask_charge(world, rig, request)
     });
     let charged = futures_util::future::join_all(charges).await;
+    let own = rig.name.clone();
+    let paused = move |txn: &mut dyn Txn| Ok(charging::pauses(txn)?.of(&own).is_some());
+    let paused = world.store.run(paused).await?;
     let mut shown = Vec::new();
     for (relic, charged) in relics.iter().zip(charged) {
         shown.push(match charged {
@@ -107,7 +111,8 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
             Err(refused) if refused.kind == RefusalKind::Conflict => {
                 json!({
                     "relic": relic.id, "raider": null, "note": refused.message,
-                    "rig": rig.name, "auto_charge": rig.raiders.auto_charge,
+                    "rig": rig.name, "auto_charge": rig.raiders.auto_charge && !paused,
+                    "charge_paused": rig.raiders.auto_charge && paused,
                 })
             }
             Err(refused) => json!({

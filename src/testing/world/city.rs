@@ -143,6 +143,7 @@ fn the_rig(harness: HarnessName) -> Rig {
         draining: false,
         raiders: RaiderPolicy {
             harness,
+            routes: BTreeMap::new(),
             names: names.map(|name| SlotName::new(name).unwrap()).to_vec(),
             max: 4,
             auto_charge: false,
