@@ -223,7 +223,7 @@ pub(super) struct Up {
 pub(super) struct Run {
     #[command(flatten)]
     pub run: args::Run,
-    /// Read tasks from a file, one in each line, as text or as JSON with title, body, priority, labels and deps; `-` reads standard input; lines that begin with # are left out
+    /// Read tasks from a file, one in each line, as text or as JSON with title, body, priority, labels, deps and branch; `-` reads standard input; lines that begin with # are left out
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Return at once; without it, a terminal follows the work until it has landed

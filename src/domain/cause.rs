@@ -124,6 +124,8 @@ causes! {
     ReworkExhausted => "rework_exhausted",
     /// No longer configured.
     Removed => "removed",
+    /// The remote of the rig changed.
+    Remote => "remote",
     /// An internal task failed.
     Internal => "internal",
     /// A caller asked for an operation that it has no right to.

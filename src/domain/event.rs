@@ -75,6 +75,7 @@ words! {
         BudgetUnpriced => "budget.unpriced",
         RigSuspended => "rig.suspended",
         RigResumed => "rig.resumed",
+        RigDefaultBranch => "rig.default_branch",
         ChargePaused => "charge.paused",
         ChargeResumed => "charge.resumed",
         ForgePaused => "forge.paused",

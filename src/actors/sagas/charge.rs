@@ -10,6 +10,7 @@
 //!
 //! A charge that was not requested by a person, and that fails for good, counts as a failure of the relic.
 
+mod base;
 mod sandbox;
 mod unwind;
 
@@ -34,9 +35,12 @@ use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId, SlotN
 use crate::domain::relic::{Hook, REWORK, Relic, RelicKind, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::domain::slots::{self, NoSlot};
+use crate::domain::start::Start;
 use crate::domain::suggest::closest;
 use crate::ports::relics::{StoreError, Txn};
 
+use self::base::base;
+pub use self::base::start_on;
 pub use self::sandbox::sandbox_spec;
 pub use self::unwind::stranded;
 use self::unwind::unwind;
@@ -60,6 +64,9 @@ pub(super) struct Plan {
     #[serde(default)]
     from_target: bool,
     target: String,
+    /// The existing branch that it begins on, if one was asked for.
+    #[serde(default)]
+    start: Option<Start>,
     harness: HarnessName,
     cause: Cause,
     /// The caller that asked for the charge, if any.
@@ -97,6 +104,7 @@ impl Plan {
             incarnation: self.incarnation,
             relic: self.relic.clone(),
             branch: self.branch.clone(),
+            start: self.start.clone(),
             sandbox: world.city.sandbox(&self.raider),
             session: self.raider.session_id(),
         }
@@ -171,9 +179,9 @@ pub async fn begin(
     usage::afford(world, rig, &harness).await?;
     let target = match asked.target.clone() {
         Some(target) => target,
-        None => rig_settings::target(world, rig).await?,
+        None => rig_settings::target_of_charge(world, rig).await?,
     };
-    let (base, from_target) = base(world, rig, &relic, &target).await?;
+    let (base, from_target, start) = base(world, rig, &relic, &target).await?;
     let on_disk = effects::repo(world, &rig.name, |repo| repo.sandboxes()).await?;
     let on_disk: BTreeSet<SlotName> = on_disk.into_iter().map(|(name, _)| name).collect();
     world.at(FaultPoint::ChargeSlotBefore);
@@ -200,6 +208,7 @@ pub async fn begin(
                 base: base.clone(),
                 from_target,
                 target: target.clone(),
+                start: start.clone(),
                 harness: harness.clone(),
                 cause,
                 by: request.origin.by().cloned(),
@@ -306,31 +315,6 @@ fn check_deps(txn: &mut dyn Txn, relic: &Relic) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Returns the start of the branch: the commit pushed for the relic before, else the target; and whether it is the
-/// target.
-async fn base(
-    world: &World,
-    rig: &Rig,
-    relic: &Relic,
-    target: &str,
-) -> Result<(Oid, bool), Refusal> {
-    if let Some(branch) = relic.branch.clone() {
-        let pushed = effects::repo_for(world, &rig.name, effects::WorkKind::Network, move |repo| {
-            repo.fetch_branch(&branch)
-        })
-        .await?;
-        if let Some(head) = pushed {
-            return Ok((head, false));
-        }
-    }
-    let target = target.to_owned();
-    let state = effects::repo_for(world, &rig.name, effects::WorkKind::Network, move |repo| {
-        repo.fetch_target(&target)
-    })
-    .await?;
-    Ok((state.tip, true))
-}
-
 /// Runs the saga to its end from its current step; unwinds it when a step fails for good.
 ///
 /// # Errors
@@ -428,7 +412,7 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
     txn.put_relic(&relic)?;
     let data = serde_json::json!({
         "relic": plan.relic, "incarnation": plan.incarnation, "branch": plan.branch,
-        "base": plan.base, "harness": plan.harness,
+        "base": plan.base, "harness": plan.harness, "start": plan.start,
     });
     let raider = &plan.raider;
     let origin = Origin::new(plan.cause, plan.by);

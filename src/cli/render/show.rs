@@ -162,6 +162,8 @@ pub(in crate::cli) fn charged(result: &Value, style: Style) -> String {
         }
     };
     let mut lines: Vec<_> = relics.iter().map(line).collect();
+    let notes = relics.iter().map(|relic| at(relic, "/start/note"));
+    lines.extend(notes.filter(|note| note != "-"));
     lines.extend(
         relics
             .iter()

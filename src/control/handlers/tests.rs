@@ -2,6 +2,7 @@
 
 mod agent_hooks;
 mod agent_steps;
+mod branches;
 mod callers;
 mod charging;
 mod doctor;

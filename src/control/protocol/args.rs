@@ -138,6 +138,10 @@ pub struct Run {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub harness: Option<String>,
+    /// An existing branch that the work begins on, of the remote or of the rig's checkout
+    #[arg(long, value_name = "BRANCH")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
 }
 
 /// `charge`.

@@ -42,6 +42,17 @@ pub struct RelicDetails {
     pub dependents: Vec<RelicId>,
 }
 
+/// The answer to `relic.edit`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EditedRelic {
+    /// The relic.
+    #[serde(flatten)]
+    pub relic: Relic,
+    /// What the caller should look at again, such as an assignee that is neither an agent nor a raider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
 /// A relic in the answer to `relic.ready`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadyRelic {

@@ -4,9 +4,9 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
-    Agent, Automation, Cancelled, Charging, Decided, Deps, Drum, DrumHead, Event, Imported, Inbox,
-    MrDetails, MrRow, Raider, ReadyRelic, Relic, Ritual, RitualRow, SelfReview, SentDrum, Shown,
-    Status, StepDone, Story, Totem,
+    Agent, Automation, Cancelled, Charging, Decided, Deps, Drum, DrumHead, EditedRelic, Event,
+    Imported, Inbox, MrDetails, MrRow, Raider, ReadyRelic, Relic, Ritual, RitualRow, SelfReview,
+    SentDrum, Shown, Status, StepDone, Story, Totem,
 };
 use crate::control::protocol::OpName;
 use crate::domain::work_diff::Diff;
@@ -42,7 +42,7 @@ pub fn schemas() -> Vec<Answer> {
         of::<Relic>(OpName::RelicClose),
         of::<Relic>(OpName::RelicReopen),
         of::<SelfReview>(OpName::Review),
-        of::<Relic>(OpName::RelicEdit),
+        of::<EditedRelic>(OpName::RelicEdit),
         of::<Cancelled>(OpName::RelicCancel),
         of::<Relic>(OpName::RelicDepAdd),
         of::<Relic>(OpName::RelicDepRemove),
