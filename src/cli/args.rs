@@ -233,6 +233,7 @@ pub(super) struct Run {
 
 /// `hd charge`.
 #[derive(Debug, Args)]
+#[group(skip)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct Charge {
     #[command(subcommand)]

@@ -114,6 +114,8 @@ causes! {
     RateLimit => "rate_limit",
     /// Its harness needs a login.
     Login => "login",
+    /// The session is older than `max_session`.
+    SessionAge => "session_age",
     /// A stalled session made progress.
     Progress => "progress",
     /// The agent declared a wait.

@@ -94,7 +94,7 @@ impl Pauses {
     }
 }
 
-/// What is known of an open relic and its rig.
+/// The facts about an open relic and its rig.
 #[derive(Debug, Clone)]
 pub struct Facts<'a> {
     /// The relic.

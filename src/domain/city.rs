@@ -361,6 +361,8 @@ pub struct RaiderPolicy {
     pub on_compact: OnCompact,
     /// A session that works and shows no progress for this long is stalled.
     pub stall_after: Option<Duration>,
+    /// The age at which a session is asked to hand off.
+    pub max_session: Option<Duration>,
     /// The number of nudges before a stalled session is restarted.
     pub nudges: u32,
     /// Self-review rounds before the outcome must be `stuck`.

@@ -63,6 +63,7 @@ pub mod sandbox_fault;
 pub mod saved_work;
 pub mod screen;
 pub mod self_review;
+pub mod session_age;
 pub mod session_env;
 pub mod shown;
 pub mod slots;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::ids::{Oid, RaiderId};
 use super::suggest::closest;
 
-/// What is known of a branch, at the remote and in the rig's checkout.
+/// The facts about a branch, at the remote and in the rig's checkout.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BranchAt {
     /// Its commit at the remote.
@@ -46,7 +46,7 @@ pub struct Start {
     pub head: Oid,
     /// The place that the commit is taken from.
     pub taken: Taken,
-    /// What a person should know about that; none where both places agree.
+    /// A note for people about that; none where both places agree.
     pub note: Option<String>,
 }
 

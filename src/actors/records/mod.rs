@@ -11,6 +11,7 @@ pub mod failures;
 pub mod operator_orders;
 pub mod quarantine;
 pub mod rework;
+pub mod session_ages;
 pub mod slots;
 pub mod stalls;
 pub mod totems;

@@ -162,11 +162,7 @@ pub async fn begin(
     let relic = (world.store)
         .run(move |txn| check_relic(txn, &id, cause))
         .await?;
-    if relic.id.prefix() != rig.prefix {
-        let message = format!("{} is not a relic of rig {}", relic.id, rig.name);
-        let hint = format!("its relics begin with {}-", rig.prefix);
-        return Err(Refusal::conflict(message).hint(hint));
-    }
+    expect_own(rig, &relic.id)?;
     // The settings of an earlier charge of the relic hold for its reworks, too.
     let asked = Asked {
         target: request.target.clone().or(relic.target.clone()),
@@ -190,10 +186,7 @@ pub async fn begin(
         .store
         .run(move |txn| {
             let relic = check_relic(txn, &request.relic, cause)?;
-            if !cause.is_asked() && charging::pauses(txn)?.of(&rig.name).is_some() {
-                let why = format!("automatic charging of {} is paused", rig.name);
-                return Err(StoreError::Conflict(why));
-            }
+            refuse_paused(txn, &rig, cause)?;
             let taken = taken(txn, &rig, &on_disk)?;
             let policy = &rig.raiders;
             let wanted = request.name.as_ref();
@@ -224,6 +217,25 @@ pub async fn begin(
         .await?;
     world.at(FaultPoint::ChargeSlotAfter);
     Ok(begun)
+}
+
+/// Checks that the relic is one of the rig's.
+fn expect_own(rig: &Rig, relic: &RelicId) -> Result<(), Refusal> {
+    if relic.prefix() == rig.prefix {
+        return Ok(());
+    }
+    let message = format!("{relic} is not a relic of rig {}", rig.name);
+    let hint = format!("its relics begin with {}-", rig.prefix);
+    Err(Refusal::conflict(message).hint(hint))
+}
+
+/// Refuses a charge that no caller asked for while automatic charging is paused.
+fn refuse_paused(txn: &mut dyn Txn, rig: &Rig, cause: Cause) -> Result<(), StoreError> {
+    if cause.is_asked() || charging::pauses(txn)?.of(&rig.name).is_none() {
+        return Ok(());
+    }
+    let why = format!("automatic charging of {} is paused", rig.name);
+    Err(StoreError::Conflict(why))
 }
 
 /// Returns the number of raiders that the rig may still have.

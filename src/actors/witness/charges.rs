@@ -8,6 +8,7 @@ use super::inbox::Handled;
 use crate::actors::mail::ChargeRequest;
 use crate::actors::records::{automation_work, charging, failures};
 use crate::domain::cause::Cause;
+use crate::domain::city::Rig;
 use crate::domain::ids::RelicId;
 use crate::domain::message;
 use crate::domain::relic::{REWORK, Relic};
@@ -32,15 +33,8 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
     if rig.closed(&world.city).is_some() {
         return Ok(Handled::AtPatrol);
     }
-    let prefix = rig.prefix.clone();
-    let all = rig.raiders.auto_charge;
-    let name = rig.name.clone();
-    let waiting = world.store.run(move |txn| {
-        if charging::pauses(txn)?.of(&name).is_some() {
-            return Ok(Vec::new());
-        }
-        waiting(txn, &prefix, all)
-    });
+    let own = rig.clone();
+    let waiting = world.store.run(move |txn| waiting(txn, &own));
     let waiting = waiting.await?;
     if waiting.is_empty() {
         return Ok(Handled::AtPatrol);
@@ -98,9 +92,13 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
     Ok(Handled::AtPatrol)
 }
 
-/// Returns the relics that wait for a slot, by priority, then age.
-fn waiting(txn: &mut dyn Txn, prefix: &str, all: bool) -> Result<Vec<Relic>, StoreError> {
-    if all {
+/// Returns the relics that wait for a slot, by priority, then age; none while automatic charging is paused.
+fn waiting(txn: &mut dyn Txn, rig: &Rig) -> Result<Vec<Relic>, StoreError> {
+    let prefix = rig.prefix.as_str();
+    if charging::pauses(txn)?.of(&rig.name).is_some() {
+        return Ok(Vec::new());
+    }
+    if rig.raiders.auto_charge {
         return txn.chargeable(prefix, None, MOST);
     }
     let mut waiting = txn.chargeable(prefix, Some(REWORK), MOST)?;

@@ -254,6 +254,7 @@ fn raider_policy(
         ),
     );
     let stall_after = reader.get("stall_after", optional(some_duration));
+    let max_session = reader.get("max_session", optional(some_duration));
     let nudges = reader.get("nudges", integer(0));
     let max_reviews = reader.get("max_reviews", integer(1));
     let setup = reader.get("setup", list(filled));
@@ -270,6 +271,7 @@ fn raider_policy(
         respawn_reduced: respawn_reduced?,
         on_compact: on_compact?,
         stall_after: stall_after?,
+        max_session: max_session?,
         nudges: nudges?,
         max_reviews: max_reviews?,
         setup: setup?,

@@ -150,6 +150,7 @@ fn the_rig(harness: HarnessName) -> Rig {
             respawn_reduced: true,
             on_compact: OnCompact::Rally,
             stall_after: None,
+            max_session: None,
             nudges: 2,
             max_reviews: 2,
             setup: Vec::new(),

@@ -3,14 +3,18 @@
 
 use serde_json::Value;
 
-use crate::support::git::{commit_all, git, rev, write};
+use crate::support::git::{commit_all, git, rev, try_git, write};
 use crate::support::live::City;
 use crate::support::live::asks::body;
 
 /// Commits a file on a branch of the rig's checkout, and returns to the branch that was checked out.
 fn topic(city: &City, branch: &str, file: &str) -> String {
     let checkout = city.checkout();
-    git(&checkout, &["checkout", "-q", "-B", branch]);
+    let exists = try_git(&checkout, &["rev-parse", "-q", "--verify", branch])
+        .status
+        .success();
+    let new: &[&str] = if exists { &[] } else { &["-b"] };
+    git(&checkout, &[&["checkout", "-q"], new, &[branch]].concat());
     write(&checkout, file, "by a person\n");
     let head = commit_all(&checkout, "half done");
     git(&checkout, &["checkout", "-q", "main"]);

@@ -48,7 +48,7 @@ pub struct EditedRelic {
     /// The relic.
     #[serde(flatten)]
     pub relic: Relic,
-    /// What the caller should look at again, such as an assignee that is neither an agent nor a raider.
+    /// A hint at something doubtful, such as an assignee that is neither an agent nor a raider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
