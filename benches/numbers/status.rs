@@ -187,6 +187,7 @@ fn change() -> Op {
         label: Vec::new(),
         parent: None,
         dep: Vec::new(),
+        branch: None,
     })
 }
 

@@ -165,6 +165,7 @@ impl Ground {
             rig: None,
             after: None,
             harness: None,
+            branch: None,
         });
         let mut before = spent_by(&city);
         client.call(&run).expect("it is charged");

@@ -111,6 +111,7 @@ pub(in crate::actors) fn brief<'a>(
         context: relic.context.as_deref(),
         steps: work.steps.as_deref(),
         branch: &hook.branch,
+        starts_on: relic.starts_on.as_deref(),
         base: &hook.base,
         target: &hook.target,
         task_file,

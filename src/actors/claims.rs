@@ -53,6 +53,8 @@ pub enum ClaimKey {
     Salvage(String),
     /// The reading of a session's screen.
     Screen(String),
+    /// The search for old sessions of a rig.
+    SessionAges(RigName),
     /// The step about a raider that may be stalled.
     Stall(RaiderId),
     /// The search for stalled raiders of a rig.

@@ -1,13 +1,19 @@
 //! Values derived from a rig's settings: environments, the target branch, and the identity that commits landings.
 
 use crate::actors::effects;
+use crate::actors::records::{escalations, facts};
 use crate::actors::refusal::Refusal;
 use crate::ports::repo::{RepoError, Signature};
 use std::collections::BTreeMap;
 
 use crate::actors::world::World;
+use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
+use crate::domain::default_branch::Change;
+use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::ChildId;
+use crate::domain::message::{self, Escalation};
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
 use crate::domain::session_env::SessionEnv;
 
@@ -64,6 +70,70 @@ pub async fn forge_signature(world: &World, rig: &Rig) -> Result<Signature, Repo
         name: format!("{}/forge", rig.name),
         email: email.unwrap_or_else(|| format!("forge@{}.invalid", world.city.name)),
     })
+}
+
+/// Returns the target branch of a new charge that names none. Where the default branch is discovered, a change of it at the
+/// remote is noticed here, told to people, and followed if no commit of the former one would be missing.
+///
+/// # Errors
+/// The branch is not configured and cannot be discovered, or the store cannot be used.
+pub async fn target_of_charge(world: &World, rig: &Rig) -> Result<String, Refusal> {
+    if rig.forge.target.is_some() || rig.default_branch.is_some() {
+        return target(world, rig).await;
+    }
+    let changed = effects::repo_for(world, &rig.name, effects::WorkKind::Network, |repo| {
+        repo.default_change()
+    });
+    match changed.await {
+        Ok(Some(change)) => {
+            tell_change(world, rig, change.clone()).await?;
+            if change.is_followed() {
+                let to = change.to;
+                effects::repo(world, &rig.name, move |repo| repo.follow_default(&to)).await?;
+            }
+        }
+        Ok(None) => {}
+        Err(why) => tracing::warn!(
+            rig = %rig.name,
+            %why,
+            "the default branch of the remote cannot be read; the charge uses the known one"
+        ),
+    }
+    target(world, rig).await
+}
+
+/// Journals the change and calls a person, once for each change. This comes before the change is followed: a crash in
+/// between has it followed at the next charge.
+async fn tell_change(world: &World, rig: &Rig, change: Change) -> Result<(), Refusal> {
+    let name = rig.name.clone();
+    let told = world.store.run(move |txn| {
+        let key = format!("default-branch/{name}");
+        if facts::read::<Change>(txn, &key)?.as_ref() == Some(&change) {
+            return Ok(());
+        }
+        facts::write(txn, &key, &change)?;
+        let text = change.text(&name);
+        let data = serde_json::json!({
+            "from": change.from, "to": change.to, "followed": change.is_followed(), "detail": text,
+        });
+        let event = NewEvent::new(EventType::RigDefaultBranch, &name, Cause::Remote);
+        txn.record(&event.with(data))?;
+        let of = format!("{name}:{}:{}", change.from, change.to);
+        let title = format!(
+            "the default branch of {name} changed from {} to {}",
+            change.from, change.to
+        );
+        let witness = message::witness(&name);
+        let problem = ProblemKind::DefaultBranch.of(of, title);
+        escalations::report(
+            txn,
+            &witness,
+            &Escalation::high(&witness, problem, text).medium(),
+        )
+    });
+    told.await?;
+    world.nudge(message::SHAMAN);
+    Ok(())
 }
 
 /// Returns the target branch of a rig.

@@ -78,7 +78,7 @@ pub(super) enum Verb {
     Run(Run),
     /// Put a relic into the hands of a raider: slot, sandbox, hook, session, all or nothing
     #[command(visible_alias = "sling")]
-    Charge(args::Charge),
+    Charge(Charge),
     /// From inside a session: the work on its hook is finished
     Done(args::Done),
     /// From inside a session: continue in a fresh one, with a note
@@ -228,12 +228,32 @@ pub(super) struct Up {
 pub(super) struct Run {
     #[command(flatten)]
     pub run: args::Run,
-    /// Read tasks from a file, one in each line, as text or as JSON with title, body, priority, labels and deps; `-` reads standard input; lines that begin with # are left out
+    /// Read tasks from a file, one in each line, as text or as JSON with title, body, priority, labels, deps and branch; `-` reads standard input; lines that begin with # are left out
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Return at once; without it, a terminal follows the work until it has landed
     #[arg(short, long)]
     pub detach: bool,
+}
+
+/// `hd charge`.
+#[derive(Debug, Args)]
+#[group(skip)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(super) struct Charge {
+    #[command(subcommand)]
+    pub verb: Option<ChargeVerb>,
+    #[command(flatten)]
+    pub charge: Option<args::Charge>,
+}
+
+/// Verbs of `hd charge`.
+#[derive(Debug, Subcommand)]
+pub(super) enum ChargeVerb {
+    /// Charge nothing without a request: no ready relics, reworks and relics of automations; kept over restarts
+    Pause(args::InRigFlag),
+    /// End the pause; without --rig every pause
+    Resume(args::InRigFlag),
 }
 
 /// `hd escalations`.

@@ -2,20 +2,17 @@
 //! without effect would mislead.
 
 /// The keys, by section.
-pub const RESERVED: &[(&str, &[&str])] = &[
-    ("rigs.raiders", &["max_session"]),
-    (
-        "rigs.forge",
-        &[
-            "batch",
-            "gate_concurrency",
-            "human_review_paths",
-            "verify",
-            "freeze",
-            "pr",
-        ],
-    ),
-];
+pub const RESERVED: &[(&str, &[&str])] = &[(
+    "rigs.forge",
+    &[
+        "batch",
+        "gate_concurrency",
+        "human_review_paths",
+        "verify",
+        "freeze",
+        "pr",
+    ],
+)];
 
 /// Returns the reserved keys of a section.
 pub fn keys(section: &str) -> &'static [&'static str] {

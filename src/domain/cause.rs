@@ -114,6 +114,8 @@ causes! {
     RateLimit => "rate_limit",
     /// Its harness needs a login.
     Login => "login",
+    /// The session is older than `max_session`.
+    SessionAge => "session_age",
     /// A stalled session made progress.
     Progress => "progress",
     /// The agent declared a wait.
@@ -124,6 +126,8 @@ causes! {
     ReworkExhausted => "rework_exhausted",
     /// No longer configured.
     Removed => "removed",
+    /// The remote of the rig changed.
+    Remote => "remote",
     /// An internal task failed.
     Internal => "internal",
     /// A caller asked for an operation that it has no right to.

@@ -347,6 +347,8 @@ impl RigSource {
 pub struct RaiderPolicy {
     /// The harness of new raiders, unless a charge names another.
     pub harness: HarnessName,
+    /// Other harnesses, by a label of the relic.
+    pub routes: BTreeMap<String, HarnessName>,
     /// The pool of slots, in the order in which they are given out.
     pub names: Vec<SlotName>,
     /// The maximum number of raiders at once. Above the pool's length, numbered names follow.
@@ -359,6 +361,8 @@ pub struct RaiderPolicy {
     pub on_compact: OnCompact,
     /// A session that works and shows no progress for this long is stalled.
     pub stall_after: Option<Duration>,
+    /// The age at which a session is asked to hand off.
+    pub max_session: Option<Duration>,
     /// The number of nudges before a stalled session is restarted.
     pub nudges: u32,
     /// Self-review rounds before the outcome must be `stuck`.
@@ -371,6 +375,15 @@ pub struct RaiderPolicy {
     pub idle_timeout: Option<Duration>,
     /// The daily budget of the rig's raiders.
     pub budget: Option<Budget>,
+}
+
+impl RaiderPolicy {
+    /// Returns the harness for a relic with these labels: that of the first label with a route, else the usual one.
+    #[must_use]
+    pub fn harness_for(&self, labels: &[String]) -> &HarnessName {
+        let routed = labels.iter().find_map(|label| self.routes.get(label));
+        routed.unwrap_or(&self.harness)
+    }
 }
 
 /// `[rigs.witness]`.

@@ -63,6 +63,8 @@ kinds! {
     ChargesStuck => "charges_stuck", "waiting work cannot be charged";
     /// Work that was declared to need no change has commits.
     CommitsAfterDone => "commits_after_done", "commits were made after done declared that no change was needed";
+    /// The remote of a rig names another default branch. The subject has both names.
+    DefaultBranch => "default_branch", "the default branch of the remote changed";
     /// A finished sandbox cannot be measured.
     FinishedUnmeasured => "finished_unmeasured", "the sandbox cannot be inspected after done";
     /// A finished sandbox holds unsaved work.

@@ -93,6 +93,8 @@ pub struct Brief<'a> {
     pub steps: Option<&'a str>,
     /// The branch of the sandbox.
     pub branch: &'a str,
+    /// The existing branch that a person had it begin on, if any.
+    pub starts_on: Option<&'a str>,
     /// The commit at which the branch started.
     pub base: &'a Oid,
     /// The branch that the work lands on.
@@ -321,6 +323,13 @@ pub fn reopened(before: Option<&str>, note: &str) -> String {
 pub fn task_file(brief: &Brief<'_>) -> String {
     let (relic, title, branch, target) = (brief.relic, brief.title, brief.branch, brief.target);
     let mut text = format!("# {relic}: {title}\n\nBranch: {branch}\nLands on: {target}\n");
+    if let Some(start) = brief.starts_on {
+        let base = brief.base.short();
+        text.push_str(&format!(
+            "\nIt began on the branch {start}, or on later work of this task ({base}): continue that work, which lands \
+             together with yours."
+        ));
+    }
     let body = brief.body.trim();
     if !body.is_empty() {
         text.push_str(&format!("\n{body}\n"));

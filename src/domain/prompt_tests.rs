@@ -16,6 +16,7 @@ fn with_brief(test: impl FnOnce(Brief<'_>)) {
         steps: None,
         context: None,
         branch: "raider/Toast/gt-7-1",
+        starts_on: None,
         target: "main",
         task_file: "TASK.md",
         review: "/code-review",

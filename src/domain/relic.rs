@@ -90,6 +90,9 @@ pub struct Relic {
     pub until: Option<Timestamp>,
     /// The branch that was pushed for it last; the next charge starts from it.
     pub branch: Option<String>,
+    /// The existing branch that its work begins on; none for the target. A branch that was pushed for it counts more.
+    #[serde(default)]
+    pub starts_on: Option<String>,
     /// The number of fresh raiders after a conflict or a failed gate.
     pub reworks: u32,
     /// The number of automatic charges that failed in a row; too many block the relic.

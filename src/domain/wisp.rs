@@ -155,6 +155,7 @@ mod tests {
             raider: None,
             until: None,
             branch: None,
+            starts_on: None,
             reworks: 0,
             charge_failures: 0,
             context: Some("merged".to_owned()),

@@ -134,6 +134,7 @@ impl Bench {
             label: Vec::new(),
             dep: Vec::new(),
             parent: None,
+            branch: None,
         });
         let relic = self.ask(&create)?;
         let relic = relic.get("id").and_then(Value::as_str);

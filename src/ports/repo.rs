@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::domain::default_branch::Change;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
@@ -22,6 +23,7 @@ use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::domain::sandbox_fault::SandboxFault;
 use crate::domain::saved_work::SavedWork;
+use crate::domain::start::BranchAt;
 use crate::domain::work_diff::{Diff, DiffSum};
 
 pub use self::error::{RepoError, is_no_room};
@@ -125,6 +127,19 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`].
     fn default_branch(&self) -> Result<String, RepoError>;
 
+    /// Returns the change of the default branch at the remote since it was discovered; none without one. Fetches both
+    /// branches.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn default_change(&self) -> Result<Option<Change>, RepoError>;
+
+    /// Takes this branch of the remote for the default branch.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn follow_default(&self, branch: &str) -> Result<(), RepoError>;
+
     /// Returns `user.email` of the rig's repository, if it is set.
     fn user_email(&self) -> Option<String>;
 
@@ -139,6 +154,12 @@ pub trait Repo: Send + Sync {
     /// # Errors
     /// [`RepoError`].
     fn fetch_branch(&self, branch: &str) -> Result<Option<Oid>, RepoError>;
+
+    /// Fetches an existing branch of a person, from the remote and from the rig's checkout, so that work can begin on it.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn find_branch(&self, branch: &str) -> Result<BranchAt, RepoError>;
 
     /// Makes the sandbox: worktree on a new branch, links, excludes, copies, refreshed index.
     /// Idempotent for the same spec: a half-made sandbox of the same incarnation is completed.

@@ -3,6 +3,7 @@
 //!
 //! Operations are named as the methods of the port (`"push_branch"`).
 
+mod branches;
 mod diff;
 mod port;
 
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::domain::default_branch::Change;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Oid, RaiderId, RelicId, SlotName};
@@ -57,6 +59,10 @@ struct Inner {
     calls: Vec<(&'static str, String)>,
     serial: u64,
     answer_lost: bool,
+    /// The default branch; `main` while none is set.
+    default: Option<String>,
+    /// The change of the default branch at the remote.
+    changed: Option<Change>,
 }
 
 struct Sandbox {

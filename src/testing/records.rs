@@ -59,6 +59,7 @@ pub fn relic(id: &str) -> Relic {
         raider: None,
         until: None,
         branch: None,
+        starts_on: None,
         reworks: 0,
         charge_failures: 0,
         context: None,

@@ -68,7 +68,10 @@ fn wanted(world: &World, hooks: &[Hook]) -> BTreeMap<Wanted, BTreeSet<String>> {
         }
     };
     for rig in &city.rigs {
-        harness(&rig.raiders.harness, format!("rig {}", rig.name));
+        let routes = rig.raiders.routes.values();
+        for name in routes.chain([&rig.raiders.harness]) {
+            harness(name, format!("rig {}", rig.name));
+        }
     }
     for hook in hooks {
         harness(&hook.harness, hook.raider.to_string());

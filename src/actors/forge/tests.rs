@@ -246,6 +246,30 @@ async fn a_push_that_went_through_unheard_is_recorded_with_its_own_commit() {
     assert_eq!(city.sagas().await, 0);
 }
 
+/// Its target is not changed: it was tested and reviewed for that one.
+#[tokio::test(start_paused = true)]
+async fn merge_request_whose_target_is_gone_is_held_with_the_reason_until_it_exists_again() {
+    let city = Scenario::new().start().await;
+    let charged = city.worker("a").await;
+    let gone = RepoError::NotFound("branch main on origin".into());
+    city.parts.repo.break_op("fetch_target", gone);
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert_eq!((mr.state, mr.target.as_str()), (MrState::Queued, "main"));
+    assert!(mr.not_before.is_some());
+    let note = mr.note.unwrap();
+    assert!(note.contains("its target main does not exist"), "{note}");
+    assert!(
+        note.contains(&format!("hd cancel {}", charged.relic)),
+        "{note}"
+    );
+    assert_eq!(city.events(EventType::MrHeld).await.len(), 1);
+    city.parts.repo.mend("fetch_target");
+    city.pass(SECOND * 11).await;
+    lands(&city, &charged.relic).await;
+}
+
 /// A merge request that waits because the remote was away when its turn came.
 async fn parked(city: &TestCity) -> crate::domain::ids::RelicId {
     let charged = city.worker("parked").await;

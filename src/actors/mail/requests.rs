@@ -12,6 +12,7 @@ use crate::domain::ignored::Ignored;
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::Exit;
 use crate::domain::relic::Hook;
+use crate::domain::start::Start;
 
 /// A request to charge a relic.
 #[derive(Debug, Clone)]
@@ -39,6 +40,9 @@ pub struct Charged {
     pub relic: RelicId,
     /// The branch of its sandbox.
     pub branch: String,
+    /// The existing branch that its own branch begins on, if one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<Start>,
     /// Its sandbox.
     pub sandbox: std::path::PathBuf,
     /// Its session.

@@ -22,6 +22,14 @@ pub fn add(
     facts::write(txn, &format!("{KEY}{relic}"), &automation.to_string())
 }
 
+/// Returns true when an automation made this relic for a raider.
+///
+/// # Errors
+/// The store's.
+pub fn is_one(txn: &mut dyn Txn, relic: &RelicId) -> Result<bool, StoreError> {
+    Ok(txn.get(&format!("{KEY}{relic}"))?.is_some())
+}
+
 /// Returns the relics of this prefix that may be charged now. Forgets those that are closed.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 pub mod agent_hooks;
 pub mod automation_work;
 pub mod automations;
+pub mod charging;
 pub mod drums;
 pub mod escalations;
 pub(in crate::actors) mod facts;
@@ -10,6 +11,7 @@ pub mod failures;
 pub mod operator_orders;
 pub mod quarantine;
 pub mod rework;
+pub mod session_ages;
 pub mod slots;
 pub mod stalls;
 pub mod totems;

@@ -10,6 +10,7 @@
 //!
 //! A charge that was not requested by a person, and that fails for good, counts as a failure of the relic.
 
+mod base;
 mod sandbox;
 mod unwind;
 
@@ -26,7 +27,7 @@ use super::super::world::World;
 use super::super::{accounts, ask, effects, usage};
 use super::{claimed, pack, step, unpack};
 use crate::actors::mail::raider_spec;
-use crate::actors::records::{agent_hooks, quarantine};
+use crate::actors::records::{agent_hooks, charging, quarantine};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
@@ -34,9 +35,12 @@ use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId, SlotN
 use crate::domain::relic::{Hook, REWORK, Relic, RelicKind, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::domain::slots::{self, NoSlot};
+use crate::domain::start::Start;
 use crate::domain::suggest::closest;
 use crate::ports::relics::{StoreError, Txn};
 
+use self::base::base;
+pub use self::base::start_on;
 pub use self::sandbox::sandbox_spec;
 pub use self::unwind::stranded;
 use self::unwind::unwind;
@@ -60,6 +64,9 @@ pub(super) struct Plan {
     #[serde(default)]
     from_target: bool,
     target: String,
+    /// The existing branch that it begins on, if one was asked for.
+    #[serde(default)]
+    start: Option<Start>,
     harness: HarnessName,
     cause: Cause,
     /// The caller that asked for the charge, if any.
@@ -97,6 +104,7 @@ impl Plan {
             incarnation: self.incarnation,
             relic: self.relic.clone(),
             branch: self.branch.clone(),
+            start: self.start.clone(),
             sandbox: world.city.sandbox(&self.raider),
             session: self.raider.session_id(),
         }
@@ -154,24 +162,22 @@ pub async fn begin(
     let relic = (world.store)
         .run(move |txn| check_relic(txn, &id, cause))
         .await?;
-    if relic.id.prefix() != rig.prefix {
-        let message = format!("{} is not a relic of rig {}", relic.id, rig.name);
-        let hint = format!("its relics begin with {}-", rig.prefix);
-        return Err(Refusal::conflict(message).hint(hint));
-    }
+    expect_own(rig, &relic.id)?;
     // The settings of an earlier charge of the relic hold for its reworks, too.
     let asked = Asked {
         target: request.target.clone().or(relic.target.clone()),
         harness: request.harness.clone().or(relic.harness.clone()),
     };
-    let harness = known_harness(world, rig, asked.harness.as_ref())?;
+    // A route by label is not kept with the relic: its labels may change.
+    let routed = rig.raiders.harness_for(&relic.labels);
+    let harness = known_harness(world, rig, asked.harness.as_ref().or(Some(routed)))?;
     accounts::refuse_parked(world, &harness)?;
     usage::afford(world, rig, &harness).await?;
     let target = match asked.target.clone() {
         Some(target) => target,
-        None => rig_settings::target(world, rig).await?,
+        None => rig_settings::target_of_charge(world, rig).await?,
     };
-    let (base, from_target) = base(world, rig, &relic, &target).await?;
+    let (base, from_target, start) = base(world, rig, &relic, &target).await?;
     let on_disk = effects::repo(world, &rig.name, |repo| repo.sandboxes()).await?;
     let on_disk: BTreeSet<SlotName> = on_disk.into_iter().map(|(name, _)| name).collect();
     world.at(FaultPoint::ChargeSlotBefore);
@@ -180,6 +186,7 @@ pub async fn begin(
         .store
         .run(move |txn| {
             let relic = check_relic(txn, &request.relic, cause)?;
+            refuse_paused(txn, &rig, cause)?;
             let taken = taken(txn, &rig, &on_disk)?;
             let policy = &rig.raiders;
             let wanted = request.name.as_ref();
@@ -194,6 +201,7 @@ pub async fn begin(
                 base: base.clone(),
                 from_target,
                 target: target.clone(),
+                start: start.clone(),
                 harness: harness.clone(),
                 cause,
                 by: request.origin.by().cloned(),
@@ -209,6 +217,25 @@ pub async fn begin(
         .await?;
     world.at(FaultPoint::ChargeSlotAfter);
     Ok(begun)
+}
+
+/// Checks that the relic is one of the rig's.
+fn expect_own(rig: &Rig, relic: &RelicId) -> Result<(), Refusal> {
+    if relic.prefix() == rig.prefix {
+        return Ok(());
+    }
+    let message = format!("{relic} is not a relic of rig {}", rig.name);
+    let hint = format!("its relics begin with {}-", rig.prefix);
+    Err(Refusal::conflict(message).hint(hint))
+}
+
+/// Refuses a charge that no caller asked for while automatic charging is paused.
+fn refuse_paused(txn: &mut dyn Txn, rig: &Rig, cause: Cause) -> Result<(), StoreError> {
+    if cause.is_asked() || charging::pauses(txn)?.of(&rig.name).is_none() {
+        return Ok(());
+    }
+    let why = format!("automatic charging of {} is paused", rig.name);
+    Err(StoreError::Conflict(why))
 }
 
 /// Returns the number of raiders that the rig may still have.
@@ -298,31 +325,6 @@ fn check_deps(txn: &mut dyn Txn, relic: &Relic) -> Result<(), StoreError> {
         }
     }
     Ok(())
-}
-
-/// Returns the start of the branch: the commit pushed for the relic before, else the target; and whether it is the
-/// target.
-async fn base(
-    world: &World,
-    rig: &Rig,
-    relic: &Relic,
-    target: &str,
-) -> Result<(Oid, bool), Refusal> {
-    if let Some(branch) = relic.branch.clone() {
-        let pushed = effects::repo_for(world, &rig.name, effects::WorkKind::Network, move |repo| {
-            repo.fetch_branch(&branch)
-        })
-        .await?;
-        if let Some(head) = pushed {
-            return Ok((head, false));
-        }
-    }
-    let target = target.to_owned();
-    let state = effects::repo_for(world, &rig.name, effects::WorkKind::Network, move |repo| {
-        repo.fetch_target(&target)
-    })
-    .await?;
-    Ok((state.tip, true))
 }
 
 /// Runs the saga to its end from its current step; unwinds it when a step fails for good.
@@ -422,7 +424,7 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
     txn.put_relic(&relic)?;
     let data = serde_json::json!({
         "relic": plan.relic, "incarnation": plan.incarnation, "branch": plan.branch,
-        "base": plan.base, "harness": plan.harness,
+        "base": plan.base, "harness": plan.harness, "start": plan.start,
     });
     let raider = &plan.raider;
     let origin = Origin::new(plan.cause, plan.by);

@@ -63,6 +63,10 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
     .await;
     let state = match state {
         Ok(state) => state,
+        Err(RepoError::NotFound(_)) => {
+            let why = target_is_gone(rig, &mr);
+            return park(world, mr, why).await;
+        }
         Err(error) => return park(world, mr, format!("the target cannot be read: {error}")).await,
     };
     let request = land_request(world, rig, &mr, &state.tip).await?;
@@ -109,6 +113,17 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
     };
     world.at(FaultPoint::LandIntentAfter);
     resume(world, rig, saga).await
+}
+
+/// Returns why a merge request is held whose target no longer exists, and what a person can do. Its target is not changed:
+/// it was tested and reviewed for that one.
+fn target_is_gone(rig: &Rig, mr: &MergeRequest) -> String {
+    let (target, relic) = (&mr.target, &mr.relic);
+    format!(
+        "its target {target} does not exist at the remote any more; it lands when {target} exists again; to land it \
+         elsewhere: `hd cancel {relic}`, `hd relic reopen {relic}`, `hd charge {relic} {} --target BRANCH`",
+        rig.name
+    )
 }
 
 /// Handles a merge that gives the target's own tree: nothing is to land. Its commits may be on the raider's branch

@@ -6,8 +6,9 @@ use super::super::sagas::charge;
 use super::WitnessArgs;
 use super::inbox::Handled;
 use crate::actors::mail::ChargeRequest;
-use crate::actors::records::{automation_work, failures};
+use crate::actors::records::{automation_work, charging, failures};
 use crate::domain::cause::Cause;
+use crate::domain::city::Rig;
 use crate::domain::ids::RelicId;
 use crate::domain::message;
 use crate::domain::relic::{REWORK, Relic};
@@ -19,7 +20,8 @@ const MOST: usize = 512;
 
 /// Charges relics that wait for a slot: reworks and the work of automations always, ready relics when the rig charges
 /// automatically. Slots are
-/// taken one after another, so that priority and age decide; the rest of each charge runs in a task of its own.
+/// taken one after another, so that priority and age decide; the rest of each charge runs in a task of its own. Nothing is
+/// charged while a person has paused automatic charging: [`charge::begin`] checks it once more.
 ///
 /// # Errors
 /// The remote or the store is not available at present.
@@ -31,9 +33,8 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
     if rig.closed(&world.city).is_some() {
         return Ok(Handled::AtPatrol);
     }
-    let prefix = rig.prefix.clone();
-    let all = rig.raiders.auto_charge;
-    let waiting = world.store.run(move |txn| waiting(txn, &prefix, all));
+    let own = rig.clone();
+    let waiting = world.store.run(move |txn| waiting(txn, &own));
     let waiting = waiting.await?;
     if waiting.is_empty() {
         return Ok(Handled::AtPatrol);
@@ -91,9 +92,13 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
     Ok(Handled::AtPatrol)
 }
 
-/// Returns the relics that wait for a slot, by priority, then age.
-fn waiting(txn: &mut dyn Txn, prefix: &str, all: bool) -> Result<Vec<Relic>, StoreError> {
-    if all {
+/// Returns the relics that wait for a slot, by priority, then age; none while automatic charging is paused.
+fn waiting(txn: &mut dyn Txn, rig: &Rig) -> Result<Vec<Relic>, StoreError> {
+    let prefix = rig.prefix.as_str();
+    if charging::pauses(txn)?.of(&rig.name).is_some() {
+        return Ok(Vec::new());
+    }
+    if rig.raiders.auto_charge {
         return txn.chargeable(prefix, None, MOST);
     }
     let mut waiting = txn.chargeable(prefix, Some(REWORK), MOST)?;

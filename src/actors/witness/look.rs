@@ -16,7 +16,7 @@ use super::inbox::{self, Handled};
 use super::retained::{self, Retained};
 use super::{
     WitnessArgs, broken_sandboxes, charges, merged, nuke_now, observe, quarantined, review,
-    sessionless, stall, stuck_work, unknown_owner, wisps, zombies,
+    session_age, sessionless, stall, stuck_work, unknown_owner, wisps, zombies,
 };
 use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
@@ -126,6 +126,9 @@ pub async fn run(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, 
         }
     }
     stall::set_out(args);
+    if patrol {
+        session_age::set_out(args);
+    }
     Ok(next)
 }
 

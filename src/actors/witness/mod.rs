@@ -28,6 +28,7 @@ mod quarantined;
 mod retained;
 mod review;
 pub mod rework;
+mod session_age;
 mod sessionless;
 pub mod stall;
 mod stuck_work;

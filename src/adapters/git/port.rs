@@ -6,16 +6,18 @@ use jiff::Timestamp;
 
 use super::rig::{GitRepo, locked};
 use super::{
-    branches, checkout, commit_checks, diff, discard, facts, fetch, gate, ignored, land, merge,
-    pinned_stashes, pins, prepare, progress, provenance, remote, repair, retired, salvage, sandbox,
-    sandbox_fault, stash, stash_watch, upkeep,
+    branches, checkout, commit_checks, default_branch, diff, discard, facts, fetch, gate, ignored,
+    land, merge, pinned_stashes, pins, prepare, progress, provenance, remote, repair, retired,
+    salvage, sandbox, sandbox_fault, start, stash, stash_watch, upkeep,
 };
+use crate::domain::default_branch::Change;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::domain::sandbox_fault::SandboxFault;
+use crate::domain::start::BranchAt;
 use crate::domain::work_diff::{Diff, DiffSum};
 use crate::ports::repo::{
     GateRun, GateSpec, LandRequest, Measurement, PinnedStashes, Provenance, Repo, RepoError,
@@ -47,12 +49,24 @@ impl Repo for GitRepo {
         fetch::default_branch(self)
     }
 
+    fn default_change(&self) -> Result<Option<Change>, RepoError> {
+        default_branch::change(self)
+    }
+
+    fn follow_default(&self, branch: &str) -> Result<(), RepoError> {
+        default_branch::follow(self, branch)
+    }
+
     fn user_email(&self) -> Option<String> {
         self.email()
     }
 
     fn fetch_branch(&self, branch: &str) -> Result<Option<Oid>, RepoError> {
         fetch::fetch_branch(self, branch)
+    }
+
+    fn find_branch(&self, branch: &str) -> Result<BranchAt, RepoError> {
+        start::find(self, branch)
     }
 
     fn make_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError> {

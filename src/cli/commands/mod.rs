@@ -26,7 +26,7 @@ mod totem;
 use crate::control::protocol::Op;
 use crate::control::protocol::args::Nothing;
 
-use super::args::{AgentVerb, MqVerb, SalvageVerb, Verb};
+use super::args::{AgentVerb, Charge, ChargeVerb, MqVerb, SalvageVerb, Verb};
 use super::context::Context;
 use super::error::CliError;
 use super::output;
@@ -42,7 +42,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Ping => daemon::ping(context),
         Verb::Status(args) => status::run(&args, context),
         Verb::Run(args) => run::run(args, context),
-        Verb::Charge(args) => context.show(&Op::Charge(args), show::charged),
+        Verb::Charge(args) => charge(args, context),
         Verb::Done(args) => done::run(args, context),
         Verb::Handoff(args) => context.show(&Op::Handoff(args), outcome_lines::handed_off),
         Verb::Wait(args) => context.show(&Op::Wait(args), outcome_lines::waits),
@@ -87,6 +87,21 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Man { out } => help::man(out.as_deref()),
         Verb::Schema(args) => help::schema(args.op.as_deref()),
         Verb::Version => help::version(context),
+    }
+}
+
+fn charge(args: Charge, context: &mut Context) -> Result<(), CliError> {
+    match (args.verb, args.charge) {
+        (Some(ChargeVerb::Pause(rig)), _) => {
+            context.show(&Op::ChargePause(rig), outcome_lines::charging)
+        }
+        (Some(ChargeVerb::Resume(rig)), _) => {
+            context.show(&Op::ChargeResume(rig), outcome_lines::charging)
+        }
+        (None, Some(charge)) => context.show(&Op::Charge(charge), show::charged),
+        (None, None) => Err(CliError::usage(
+            "hd charge needs a relic and a rig".to_owned(),
+        )),
     }
 }
 

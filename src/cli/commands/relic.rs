@@ -24,7 +24,7 @@ pub(super) fn run(verb: RelicVerb, context: &mut Context) -> Result<(), CliError
         RelicVerb::List(args) => context.show(&Op::RelicList(args), lists::relics),
         RelicVerb::Close(args) => close(args, context),
         RelicVerb::Reopen(args) => context.show(&Op::RelicReopen(args), outcome_lines::relic),
-        RelicVerb::Ready(args) => context.show(&Op::RelicReady(args), lists::relics),
+        RelicVerb::Ready(args) => context.show(&Op::RelicReady(args), lists::ready),
         RelicVerb::Edit(args) => edit(args, context),
         RelicVerb::Dep(verb) => dep(verb, context),
         RelicVerb::Cancel(args) => cancel(args, context),

@@ -85,10 +85,17 @@ pub(in crate::cli) fn why(result: &Value, style: Style) -> String {
         );
     }
     let heading = style.paint(Tone::Strong, &at(result, "/subject"));
+    let waits = result.get("waits").and_then(Value::as_str);
+    let waits = waits.map(|waits| format!("\n{}", style.paint(Tone::Waits, &clean(waits))));
     let cut = result.get("first_kept").and_then(Value::as_u64);
     let cut = cut.map(|first| format!("\nevents before {first} were deleted by retention"));
     let cut = cut.map(|cut| style.paint(Tone::Faint, &cut));
-    format!("{heading}{}\n{}", cut.unwrap_or_default(), lines.join("\n"))
+    let cut = cut.unwrap_or_default();
+    format!(
+        "{heading}{cut}\n{}{}",
+        lines.join("\n"),
+        waits.unwrap_or_default()
+    )
 }
 
 fn tone(kind: &str) -> Tone {

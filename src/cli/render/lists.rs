@@ -55,6 +55,17 @@ pub(in crate::cli) fn rigs(result: &Value, style: Style) -> String {
     list(result, &columns, "no rigs", style)
 }
 
+/// Lists ready relics, each with the reason why it is not charged automatically.
+pub(in crate::cli) fn ready(result: &Value, style: Style) -> String {
+    let columns = [
+        ("ID", "/id"),
+        ("PRIORITY", "/priority"),
+        ("TITLE", "/title"),
+        ("WAITS", "/waits"),
+    ];
+    list(result, &columns, "no relics", style)
+}
+
 /// Lists the merge requests that may still land.
 pub(in crate::cli) fn merge_requests(result: &Value, style: Style) -> String {
     let over = |mr: &Value| {

@@ -21,6 +21,23 @@ pub(in crate::cli) fn child(told: &Value, _: Style) -> String {
     }
 }
 
+/// Tells the state of automatic charging.
+pub(in crate::cli) fn charging(told: &Value, _: Style) -> String {
+    let is = |key: &str| told.get(key) == Some(&Value::Bool(true));
+    let (of, flag) = match at(told, "/rig").as_str() {
+        "-" => ("in every rig".to_owned(), String::new()),
+        rig => (format!("in rig {rig}"), format!(" --rig {rig}")),
+    };
+    match (is("paused"), is("changed")) {
+        (true, true) => format!(
+            "automatic charging is paused {of}, until `hd charge resume{flag}`; `hd charge RELIC RIG` still charges"
+        ),
+        (true, false) => format!("automatic charging was paused {of} already"),
+        (false, true) => format!("automatic charging goes on {of}"),
+        (false, false) => format!("automatic charging was not paused {of}"),
+    }
+}
+
 /// Tells that a raider was removed.
 pub(in crate::cli) fn nuked(told: &Value, _: Style) -> String {
     let raider = at(told, "/raider");
@@ -179,7 +196,15 @@ pub(in crate::cli) fn imported(told: &Value, _: Style) -> String {
 /// Tells that a relic was made, edited, closed or reopened.
 pub(in crate::cli) fn relic(told: &Value, _: Style) -> String {
     let (id, status) = (at(told, "/id"), at(told, "/status"));
-    format!("{id} is {status}: {}", at(told, "/title"))
+    with_note(format!("{id} is {status}: {}", at(told, "/title")), told)
+}
+
+/// Appends a note on a line of its own, if there is one.
+fn with_note(said: String, told: &Value) -> String {
+    match at(told, "/note").as_str() {
+        "-" => said,
+        note => format!("{said}\n{note}"),
+    }
 }
 
 /// Tells the state of a merge request after a person decided on it.
@@ -262,12 +287,13 @@ pub(in crate::cli) fn done(told: &Value, style: Style) -> String {
         true => "is already declared",
         false => "is declared",
     };
-    format!(
+    let said = format!(
         "{} {declared} {}; its branch {} is pushed by the supervisor",
         at(told, "/relic"),
         at(told, "/exit"),
         at(told, "/branch")
-    )
+    );
+    with_note(said, told)
 }
 
 /// Tells what `done` of a standing agent made of its relic, and that it leaves its pool.

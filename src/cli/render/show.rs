@@ -162,6 +162,8 @@ pub(in crate::cli) fn charged(result: &Value, style: Style) -> String {
         }
     };
     let mut lines: Vec<_> = relics.iter().map(line).collect();
+    let notes = relics.iter().map(|relic| at(relic, "/start/note"));
+    lines.extend(notes.filter(|note| note != "-"));
     lines.extend(
         relics
             .iter()
@@ -170,15 +172,18 @@ pub(in crate::cli) fn charged(result: &Value, style: Style) -> String {
     lines.join("\n")
 }
 
-/// Hints that a waiting relic needs `hd charge`, because `auto_charge` is off.
+/// Hints that a waiting relic needs `hd charge`, because `auto_charge` is off or paused.
 fn auto_charge_hint(charged: &Value, style: Style) -> Option<String> {
     if charged.get("auto_charge")? != &Value::Bool(false) {
         return None;
     }
     let (relic, rig) = (at(charged, "/relic"), at(charged, "/rig"));
-    let text = format!(
-        "{relic} does not start automatically, because auto_charge is off: hd charge {relic} {rig}"
-    );
+    let why = match charged.get("charge_paused") == Some(&Value::Bool(true)) {
+        true => "automatic charging is paused",
+        false => "auto_charge is off",
+    };
+    let text =
+        format!("{relic} does not start automatically, because {why}: hd charge {relic} {rig}");
     Some(style.paint(Tone::Waits, &text))
 }
 

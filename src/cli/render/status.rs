@@ -49,6 +49,7 @@ pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
     screen.extend(pools(result, style, now));
     for rig in list(result, "/rigs") {
         screen.extend(relics(rig));
+        screen.extend(paused(rig, style));
         screen.extend(queue(rig, style));
     }
     screen.extend(automations(result, style));
@@ -356,6 +357,19 @@ fn relics(rig: &Value) -> Option<String> {
     let counted: Vec<_> = counted.into_iter().flatten().collect();
     let line = || format!("relics {}  {}", at(rig, "/name"), counted.join(", "));
     (!counted.is_empty()).then(line)
+}
+
+/// Tells a pause of automatic charging, and what ends it.
+fn paused(rig: &Value, style: Style) -> Option<String> {
+    let pause = rig.get("charge_paused").filter(|it| it.is_object())?;
+    let name = at(rig, "/name");
+    let resume = match pause.get("city") == Some(&Value::Bool(true)) {
+        true => "hd charge resume".to_owned(),
+        false => format!("hd charge resume --rig {name}"),
+    };
+    let (by, since) = (at(pause, "/by"), at(pause, "/since"));
+    let text = format!("charge {name}  automatic charging paused by {by} at {since}: {resume}");
+    Some(style.paint(Tone::Waits, &text))
 }
 
 fn queue(rig: &Value, style: Style) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! `[[rigs]]`, with `[rigs.raiders]` and `[rigs.witness]`.
 
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use super::Context;
@@ -14,7 +15,7 @@ use crate::config::values::{
     some_duration, text,
 };
 use crate::domain::city::{OnCompact, RaiderPolicy, Rig, RigSource, WitnessPolicy};
-use crate::domain::ids::{RelicId, RigName, SlotName};
+use crate::domain::ids::{HarnessName, RelicId, RigName, SlotName};
 use crate::domain::slots;
 
 /// Folders of the city that are not rigs.
@@ -231,6 +232,7 @@ fn raider_policy(
     if let Some(harness) = &harness {
         harnesses.find(harness, &reader.place("harness"), reader.report);
     }
+    let routes = routes(&mut reader, harnesses);
     let pool: Option<Vec<SlotName>> = reader.get("names", list(slot));
     let places = reader.element_places("names");
     names.extend(pool.iter().flatten().cloned().zip(places));
@@ -252,6 +254,7 @@ fn raider_policy(
         ),
     );
     let stall_after = reader.get("stall_after", optional(some_duration));
+    let max_session = reader.get("max_session", optional(some_duration));
     let nudges = reader.get("nudges", integer(0));
     let max_reviews = reader.get("max_reviews", integer(1));
     let setup = reader.get("setup", list(filled));
@@ -261,12 +264,14 @@ fn raider_policy(
     reader.finish();
     Some(RaiderPolicy {
         harness: harness?,
+        routes: routes?,
         names: pool.map(or_theme)?,
         max: max?,
         auto_charge: auto_charge?,
         respawn_reduced: respawn_reduced?,
         on_compact: on_compact?,
         stall_after: stall_after?,
+        max_session: max_session?,
         nudges: nudges?,
         max_reviews: max_reviews?,
         setup: setup?,
@@ -274,6 +279,27 @@ fn raider_policy(
         idle_timeout: idle_timeout?,
         budget: budget?,
     })
+}
+
+/// Reads the harnesses by label; none when one of them is invalid.
+fn routes(reader: &mut Reader<'_>, harnesses: &Harnesses) -> Option<BTreeMap<String, HarnessName>> {
+    let mut routes = BTreeMap::new();
+    let mut valid = true;
+    for (label, _, node) in reader.named("routes") {
+        match name::<HarnessName>(node) {
+            Ok(harness) => {
+                harnesses.find(&harness, &node.place, reader.report);
+                routes.insert(label.to_owned(), harness);
+            }
+            Err(errors) => {
+                errors
+                    .into_iter()
+                    .for_each(|error| reader.report.add(error));
+                valid = false;
+            }
+        }
+    }
+    valid.then_some(routes)
 }
 
 fn or_theme(pool: Vec<SlotName>) -> Vec<SlotName> {

@@ -7,6 +7,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc};
 
 use super::{names, to_json};
+use crate::actors::records::charging;
 use crate::actors::world::World;
 use crate::control::protocol::answers::Story;
 use crate::control::protocol::args::Events;
@@ -193,11 +194,33 @@ pub(super) async fn why(world: &World, name: &str) -> Result<Value, ControlError
         }
         return Err(ControlError::not_found(format!("no events about {name}")).hint(hint));
     }
+    let waits = waits(world, &subject).await?;
     to_json(&Story {
         subject,
+        waits,
         events,
         first_kept: (first > 1).then_some(first),
     })
+}
+
+/// Returns why a relic that is open is not charged automatically; none for other subjects.
+async fn waits(world: &World, subject: &str) -> Result<Option<String>, ControlError> {
+    let Ok(id) = RelicId::new(subject) else {
+        return Ok(None);
+    };
+    let Some(rig) = world.city.rigs.iter().find(|rig| rig.prefix == id.prefix()) else {
+        return Ok(None);
+    };
+    let (city, rig) = (Arc::clone(&world.city), rig.clone());
+    let read = move |txn: &mut dyn Txn| match txn.relic(&id) {
+        Ok(relic) if relic.kind == RelicKind::Task => {
+            let waits = charging::waits(txn, &city, &rig, &relic)?;
+            Ok(waits.map(|waits| waits.text(&relic.id, &rig.name)))
+        }
+        Ok(_) | Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    };
+    Ok(world.store.run(read).await?)
 }
 
 /// Returns the events of a removed raider by its short name.

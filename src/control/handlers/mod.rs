@@ -5,6 +5,7 @@ mod accounts;
 mod agent;
 mod auto;
 mod caller;
+mod charging;
 mod cost;
 mod denials;
 mod diff;
@@ -147,6 +148,8 @@ async fn dispatch(
     match op {
         Op::Run(args) => work::run(world, asker().await, args).await,
         Op::Charge(args) => work::charge(world, asker().await, args).await,
+        Op::ChargePause(args) => charging::pause(world, asker().await, args).await,
+        Op::ChargeResume(args) => charging::resume(world, asker().await, args).await,
         Op::Done(args) => own::done(world, &caller, &args).await,
         Op::Handoff(args) => own::handoff(world, &caller, args).await,
         Op::Wait(args) => own::wait(world, &caller, args).await,

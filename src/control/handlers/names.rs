@@ -11,7 +11,7 @@ use crate::actors::world::World;
 use crate::control::protocol::{ControlError, ErrorKind};
 use crate::domain::city::{Agent, Rig};
 use crate::domain::facts::Probed;
-use crate::domain::ids::{AgentName, ChildId, RaiderId, RelicId, RigName};
+use crate::domain::ids::{AgentName, ChildId, RaiderId, RelicId, RigName, is_branch_name};
 use crate::domain::relic::Hook;
 use crate::domain::saga::SagaKind;
 
@@ -21,6 +21,16 @@ pub(super) fn require_non_empty(task: &str) -> Result<(), ControlError> {
         true => Err(ControlError::bad_request("the task is empty").hint("describe the task")),
         false => Ok(()),
     }
+}
+
+/// Returns a title on one line. Only a title with line ends is changed: any other keeps its spaces.
+pub(super) fn title(text: &str) -> Result<String, ControlError> {
+    require_non_empty(text)?;
+    if !text.contains(['\n', '\r']) {
+        return Ok(text.trim().to_owned());
+    }
+    let words: Vec<_> = text.split_whitespace().collect();
+    Ok(words.join(" "))
 }
 
 /// Returns the rig of this name; without a name the only rig.
@@ -55,6 +65,18 @@ pub(super) fn rig_filter(
 ) -> Result<Option<RigName>, ControlError> {
     name.map(|name| rig(world, Some(name)).map(|rig| rig.name.clone()))
         .transpose()
+}
+
+/// Checks the name of an existing branch that work begins on; an empty one means none.
+pub(super) fn branch(name: Option<&str>) -> Result<Option<String>, ControlError> {
+    match name.map(str::trim).filter(|name| !name.is_empty()) {
+        None => Ok(None),
+        Some(name) if is_branch_name(name) => Ok(Some(name.to_owned())),
+        Some(name) => {
+            let message = format!("{name:?} is not a valid branch name");
+            Err(ControlError::bad_request(message).hint("give its short name, such as `topic/x`"))
+        }
+    }
 }
 
 /// Parses a relic's id; an invalid id counts as not found.

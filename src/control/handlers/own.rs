@@ -21,7 +21,7 @@ use crate::domain::drum::Mailbox;
 use crate::domain::handoff::Progress;
 use crate::domain::ids::{ChildId, SessionId};
 use crate::domain::message::{Body, Handoff};
-use crate::domain::relic::Hook;
+use crate::domain::relic::{Exit, Hook};
 use crate::domain::self_review;
 use crate::domain::stall::Wait;
 use crate::ports::relics::Txn;
@@ -52,7 +52,17 @@ pub(super) async fn done(
         DONE_LIMIT,
     )
     .await?;
-    to_json(&answer?)
+    let mut answer = to_json(&answer?)?;
+    if let (Exit::Deferred, None, Some(answer)) = (args.status, &args.until, answer.as_object_mut())
+    {
+        let note = format!(
+            "it is deferred without a time, so it waits until a person reopens it: hd relic reopen {}; \
+             `hd done --status deferred --until T` names a time",
+            hook.relic
+        );
+        answer.insert("note".to_owned(), note.into());
+    }
+    Ok(answer)
 }
 
 /// `handoff`: a note for the successor, then a fresh session on the same sandbox.

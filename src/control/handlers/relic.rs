@@ -12,7 +12,7 @@ pub(super) use self::cancel::cancel;
 pub(super) use self::deps::{add as add_dep, list as deps, ready, remove as remove_dep};
 pub(super) use self::edit::edit;
 pub(super) use self::transfer::{export, import};
-use super::work::created;
+use super::work::created_on;
 use super::{agent, caller, escalation, names, to_json};
 use crate::actors::records::escalations::Entry;
 use crate::actors::records::quarantine;
@@ -36,16 +36,17 @@ pub(super) async fn create(
     args: RelicCreate,
 ) -> Result<Value, ControlError> {
     let rig = names::rig(world, args.rig.as_deref())?;
-    names::require_non_empty(&args.title)?;
+    let title = names::title(&args.title)?;
     let deps = args
         .dep
         .iter()
         .map(|dep| names::relic(dep))
         .collect::<Result<Vec<_>, _>>()?;
+    let branch = names::branch(args.branch.as_deref())?;
     let new = NewRelic {
         prefix: rig.prefix.clone(),
         kind: RelicKind::Task,
-        title: args.title,
+        title,
         body: args.body,
         priority: args.priority,
         labels: args.label,
@@ -53,7 +54,7 @@ pub(super) async fn create(
         deps,
         by: Some(asker.name.clone()),
     };
-    let make = move |txn: &mut dyn Txn| created(txn, &new, &asker);
+    let make = move |txn: &mut dyn Txn| created_on(txn, &new, &asker, branch.clone());
     let relic = world.store.run(make).await?;
     world.nudge(&message::witness(&rig.name));
     to_json(&relic)

@@ -149,6 +149,7 @@ fn rig_row(
             blocked: relics(RelicStatus::Blocked),
             deferred: relics(RelicStatus::Deferred),
         },
+        charge_paused: records.pauses.of(&rig.name),
         blocked: blocked.map(blocked_row).collect(),
         forge: answers::ForgeRow {
             paused: suspended,

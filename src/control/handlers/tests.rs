@@ -2,7 +2,9 @@
 
 mod agent_hooks;
 mod agent_steps;
+mod branches;
 mod callers;
+mod charging;
 mod doctor;
 mod doctor_work;
 mod drums;

@@ -1,11 +1,14 @@
 //! `run` and `charge`: work for raiders.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::{names, to_json};
 use crate::actors::ask;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::{ChargeRequest, Charged};
+use crate::actors::records::charging;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sagas::charge;
 use crate::actors::world::World;
@@ -83,6 +86,8 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
         .into_iter()
         .map(|task| checked(task, after.as_ref()));
     let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
+    let branch = names::branch(args.branch.as_deref())?;
+    let tasks = with_branches(world, rig, tasks, branch).await?;
     let (prefix, own) = (rig.prefix.clone(), asker.clone());
     let relics = world
         .store
@@ -99,6 +104,9 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
         ask_charge(world, rig, request)
     });
     let charged = futures_util::future::join_all(charges).await;
+    let own = rig.name.clone();
+    let paused = move |txn: &mut dyn Txn| Ok(charging::pauses(txn)?.of(&own).is_some());
+    let paused = world.store.run(paused).await?;
     let mut shown = Vec::new();
     for (relic, charged) in relics.iter().zip(charged) {
         shown.push(match charged {
@@ -107,7 +115,8 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
             Err(refused) if refused.kind == RefusalKind::Conflict => {
                 json!({
                     "relic": relic.id, "raider": null, "note": refused.message,
-                    "rig": rig.name, "auto_charge": rig.raiders.auto_charge,
+                    "rig": rig.name, "auto_charge": rig.raiders.auto_charge && !paused,
+                    "charge_paused": rig.raiders.auto_charge && paused,
                 })
             }
             Err(refused) => json!({
@@ -119,13 +128,35 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
     Ok(json!({ "relics": shown }))
 }
 
+/// Gives each task the branch that it begins on: its own, else that of the run. A branch that cannot be used is an error
+/// before the first relic is made; a remote that is away is not: then the charge tells.
+async fn with_branches(
+    world: &World,
+    rig: &Rig,
+    mut tasks: Vec<(TaskFields, Vec<RelicId>)>,
+    usual: Option<String>,
+) -> Result<Vec<(TaskFields, Vec<RelicId>)>, ControlError> {
+    let mut named = BTreeSet::new();
+    for (task, _) in &mut tasks {
+        task.branch = names::branch(task.branch.as_deref())?.or_else(|| usual.clone());
+        named.extend(task.branch.clone());
+    }
+    for branch in named {
+        match charge::start_on(world, rig, &branch, None).await {
+            Err(refused) if !refused.is_passing() => return Err(refused.into()),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(tasks)
+}
+
 /// Returns the fields of a task, and the relics that must be closed first.
 fn checked(
     task: Task,
     after: Option<&RelicId>,
 ) -> Result<(TaskFields, Vec<RelicId>), ControlError> {
-    let fields = task.into_fields();
-    names::require_non_empty(&fields.title)?;
+    let mut fields = task.into_fields();
+    fields.title = names::title(&fields.title)?;
     let own = fields.deps.iter().map(|dep| names::relic(dep));
     let mut deps = own.collect::<Result<Vec<_>, _>>()?;
     deps.extend(after.cloned());
@@ -154,9 +185,24 @@ fn make(
             deps: deps.clone(),
             by: Some(asker.name.clone()),
         };
-        relics.push(created(txn, &new, asker)?);
+        relics.push(created_on(txn, &new, asker, task.branch.clone())?);
     }
     Ok(relics)
+}
+
+/// Makes a relic whose work begins on an existing branch, if one is given, and journals it.
+pub(super) fn created_on(
+    txn: &mut dyn Txn,
+    new: &NewRelic,
+    asker: &Asker,
+    branch: Option<String>,
+) -> Result<Relic, StoreError> {
+    let mut relic = created(txn, new, asker)?;
+    if branch.is_some() {
+        relic.starts_on = branch;
+        txn.put_relic(&relic)?;
+    }
+    Ok(relic)
 }
 
 /// Makes a relic and journals it.

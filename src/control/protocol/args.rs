@@ -68,6 +68,16 @@ pub struct InRig {
     pub rig: Option<String>,
 }
 
+/// A rig by a flag; none means all.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct InRigFlag {
+    /// Only this rig
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rig: Option<String>,
+}
+
 /// `status`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
@@ -128,6 +138,10 @@ pub struct Run {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub harness: Option<String>,
+    /// An existing branch that the work begins on, of the remote or of the rig's checkout
+    #[arg(long, value_name = "BRANCH")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
 }
 
 /// `charge`.

@@ -110,6 +110,8 @@ ops! {
     "reload" => Reload(Reload), Operate, Quick;
     "run" => Run(Run), Work, Slow;
     "charge" => Charge(Charge), Work, Slow;
+    "charge.pause" => ChargePause(InRigFlag), Operate, Quick;
+    "charge.resume" => ChargeResume(InRigFlag), Operate, Quick;
     "done" => Done(Done), Own, Slow;
     "handoff" => Handoff(Handoff), Own, Slow;
     "wait" => Wait(Wait), Own, Quick;
@@ -205,6 +207,7 @@ pub fn no_such_transition(verb: &str) -> ControlError {
 fn older_group(group: &str) -> Option<&'static str> {
     match group {
         "polecat" => Some("raider"),
+        "sling" => Some("charge"),
         "formula" => Some("ritual"),
         "molecule" => Some("totem"),
         "mail" => Some("drums"),

@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::actors::records::charging;
 use crate::actors::records::escalations::{self, Entry};
 use crate::actors::records::operator_orders::{self, OperatorOrders};
 use crate::actors::records::stalls;
 use crate::actors::usage;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
+use crate::domain::charging::Pauses;
 use crate::domain::drum::Mailbox;
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::merge::MergeRequest;
@@ -39,6 +41,8 @@ pub(in crate::control) struct Records {
     /// The last wait of each raider.
     pub(in crate::control) waits: BTreeMap<RaiderId, Wait>,
     pub(in crate::control) orders: OperatorOrders,
+    /// The pauses of automatic charging.
+    pub(in crate::control) pauses: Pauses,
     /// Tokens and money.
     pub(in crate::control) usage: usage::Now,
     held: BTreeSet<RaiderId>,
@@ -137,6 +141,7 @@ fn read_in(txn: &mut dyn Txn) -> Result<Records, StoreError> {
         blocked: described(&blocked, &open),
         seq: txn.last_seq()?,
         orders: operator_orders::read(txn)?,
+        pauses: charging::pauses(txn)?,
         hooks,
         sagas,
     })

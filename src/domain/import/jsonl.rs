@@ -31,6 +31,7 @@ struct Line {
     until: Option<Timestamp>,
     raider: Option<RaiderId>,
     branch: Option<String>,
+    starts_on: Option<String>,
     #[serde(default)]
     reworks: u32,
     #[serde(default)]
@@ -65,6 +66,7 @@ impl Line {
             until: self.until,
             raider: self.raider,
             branch: self.branch,
+            starts_on: self.starts_on,
             reworks: self.reworks,
             charge_failures: self.charge_failures,
             context: self.context,

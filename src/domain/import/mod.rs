@@ -133,6 +133,8 @@ pub struct Rest {
     pub raider: Option<RaiderId>,
     /// The branch that was pushed for it last.
     pub branch: Option<String>,
+    /// The existing branch that its work begins on.
+    pub starts_on: Option<String>,
     /// The number of fresh raiders after a conflict or a failed gate.
     pub reworks: u32,
     /// The number of automatic charges that failed in a row.
@@ -181,7 +183,12 @@ impl Rest {
     /// # Errors
     /// A sentence about the first that is not valid.
     pub fn check(&self) -> Result<(), String> {
-        for (field, name) in [("branch", &self.branch), ("target", &self.target)] {
+        let fields = [
+            ("branch", &self.branch),
+            ("starts_on", &self.starts_on),
+            ("target", &self.target),
+        ];
+        for (field, name) in fields {
             if let Some(name) = name.as_ref().filter(|name| !is_branch_name(name)) {
                 return Err(format!("its {field} {name:?} is not a valid branch name"));
             }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::diff::{diff_of, diff_of_head};
 use super::{FakeRepo, Sandbox, gate_run};
+use crate::domain::default_branch::Change;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
@@ -14,6 +15,7 @@ use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::domain::sandbox_fault::SandboxFault;
 use crate::domain::saved_work::SavedWork;
+use crate::domain::start::BranchAt;
 use crate::domain::work_diff::{Diff, DiffSum};
 use crate::ports::repo::{
     GateRun, GateSpec, LandRequest, Measurement, PinnedStashes, Provenance, Repo, RepoError,
@@ -21,10 +23,7 @@ use crate::ports::repo::{
 };
 use crate::testing::records;
 
-/// The time at which every sandbox was made: the beginning of cities.
-const MADE: &str = "2026-01-01T00:00:00Z";
-
-fn slot_of(path: &Path) -> Option<SlotName> {
+pub(super) fn slot_of(path: &Path) -> Option<SlotName> {
     SlotName::new(path.file_name()?.to_str()?).ok()
 }
 
@@ -47,8 +46,16 @@ impl Repo for FakeRepo {
     }
 
     fn default_branch(&self) -> Result<String, RepoError> {
-        let main = |_| "main".to_owned();
-        self.enter("default_branch", "").map(main)
+        self.known_default()
+    }
+
+    fn default_change(&self) -> Result<Option<Change>, RepoError> {
+        self.changed_default()
+    }
+
+    fn follow_default(&self, branch: &str) -> Result<(), RepoError> {
+        self.enter("follow_default", branch)?.default = Some(branch.to_owned());
+        Ok(())
     }
 
     fn user_email(&self) -> Option<String> {
@@ -66,6 +73,10 @@ impl Repo for FakeRepo {
     fn fetch_branch(&self, branch: &str) -> Result<Option<Oid>, RepoError> {
         let inner = self.enter("fetch_branch", branch)?;
         Ok(inner.remote.get(branch).cloned())
+    }
+
+    fn find_branch(&self, branch: &str) -> Result<BranchAt, RepoError> {
+        self.branch_at(branch)
     }
 
     fn make_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError> {
@@ -123,16 +134,7 @@ impl Repo for FakeRepo {
     }
 
     fn provenance(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError> {
-        let inner = self.enter("provenance", &sandbox.display().to_string())?;
-        let found = slot_of(sandbox).and_then(|slot| inner.sandboxes.get(&slot));
-        let found = found.filter(|found| !found.nameless);
-        Ok(found.map(|found| Provenance {
-            incarnation: found.spec.incarnation,
-            relic: found.spec.relic.clone(),
-            branch: found.spec.branch.clone(),
-            base: found.spec.base.clone(),
-            made: MADE.parse().expect("a time"),
-        }))
+        self.provenance_of(sandbox)
     }
 
     fn measure(&self, sandbox: &Path, _target: &str) -> Result<Measurement, RepoError> {

@@ -77,3 +77,63 @@ fn without_auto_charge_ready_work_waits_to_be_charged() {
         1
     );
 }
+
+/// A pause is stored: a supervisor that was killed charges nothing after its next start either.
+#[test]
+fn pause_of_automatic_charging_outlives_a_killed_supervisor() {
+    let mut city = Plan::new().set("raiders", "auto_charge", "true").start();
+    let told = city.hd_text(&["charge", "pause"]).out;
+    assert!(told.contains("hd charge resume"), "{told}");
+    let waits = city.relic("waits", &["commit a.txt", "hd done"]);
+    city.kill();
+    city.start();
+    let shown = city.hd_text(&["status"]).out;
+    assert!(
+        shown.contains("automatic charging paused by operator"),
+        "{shown}"
+    );
+    let ready = city.hd_text(&["relic", "ready"]).out;
+    assert!(ready.contains("automatic charging is paused"), "{ready}");
+    let why = city.hd_text(&["why", &waits]).out;
+    assert!(why.contains("`hd charge resume` resumes it"), "{why}");
+    // What is asked for is charged.
+    let asked = city.work("asked", &["commit b.txt", "hd done"]);
+    city.wait_status(&asked, "closed");
+    assert_eq!(city.status_of(&waits), "open");
+    assert!(city.hd(&["charge", "resume"]).json()["changed"] == true);
+    city.wait_status(&waits, "closed");
+}
+
+/// `hd run -f FILE --after RELIC`: each task of the file waits.
+#[test]
+fn tasks_of_a_file_wait_for_the_relic_they_come_after() {
+    let city = Plan::new().set("raiders", "auto_charge", "true").start();
+    let first = city.relic("first", &["await go", "commit a.txt", "hd done"]);
+    let line = |name: &str| {
+        let steps = body(&["test -e a.txt", &format!("commit {name}"), "hd done"]);
+        json!({ "title": name, "body": steps }).to_string()
+    };
+    let file = city.root().join("tasks");
+    std::fs::write(&file, [line("b.txt"), line("c.txt")].join("\n")).unwrap();
+    let file = file.to_str().unwrap();
+    let ran = city
+        .hd(&["run", "-f", file, "--after", &first, "-d"])
+        .json();
+    let relics: Vec<_> = ran["relics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["relic"].as_str().unwrap().to_owned())
+        .collect();
+    for relic in &relics {
+        let shown = city.hd(&["relic", "show", relic]).json();
+        assert_eq!(
+            (&shown["deps"], &shown["status"]),
+            (&json!([first]), &json!("open"))
+        );
+    }
+    city.sign("go");
+    for relic in &relics {
+        city.wait_status(relic, "closed");
+    }
+}

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::support::live::City;
+use crate::support::plan::Plan;
 
 /// The note is in the next prompt, the sandbox is unchanged, and it counts as no restart.
 #[test]
@@ -81,4 +82,22 @@ fn a_note_is_read_once() {
     assert!(third.contains("ended before it was finished"), "{third}");
     assert!(!third.contains("handed off to you"), "{third}");
     city.wait_status(&relic, "closed");
+}
+
+/// `contract.md`, `max_session`: the session is asked to hand off, and its successor gets the note.
+#[test]
+fn session_older_than_max_session_is_asked_to_hand_off() {
+    let city = Plan::new()
+        .set("daemon", "patrol_interval", r#""1s""#)
+        .set("raiders", "max_session", r#""3s""#)
+        .start();
+    let first = "[ $n != 1 ] || { read line; hd handoff -m half-done; forever; }";
+    let relic = city.work("long", &[first, "commit a.txt", "hd done"]);
+    let asked = city.wait_event(1, "raider.nudged", "horde/raiders/Toast");
+    assert_eq!(asked["cause"], "session_age");
+    let prompt = city.wait_prompt(&relic, 2);
+    assert!(prompt.contains("half-done"), "{prompt}");
+    city.wait_status(&relic, "closed");
+    let crashed = city.happened("agent.crashed", "horde/raiders/Toast");
+    assert!(crashed.is_empty(), "{crashed:?}");
 }

@@ -19,10 +19,9 @@ pub(in crate::actors) fn move_on(
     let Some(rig) = city.rig(&hook.raider.rig).filter(|_| hook.done.is_none()) else {
         return Ok(false);
     };
-    let next = match txn.relic(&hook.relic)?.harness {
-        Some(own) => own,
-        None => rig.raiders.harness.clone(),
-    };
+    let relic = txn.relic(&hook.relic)?;
+    let routed = || rig.raiders.harness_for(&relic.labels).clone();
+    let next = relic.harness.clone().unwrap_or_else(routed);
     if next == hook.harness || !city.harnesses.contains_key(&next) {
         return Ok(false);
     }

@@ -3,10 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::actors::mail::ChildState;
+use crate::actors::mail::{Charged, ChildState};
 use crate::actors::refusal::RefusalKind;
 use crate::domain::city::PromptMode;
+use crate::domain::default_branch::Change;
+use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
+use crate::domain::merge::MrState;
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
 use crate::ports::repo::RepoError;
@@ -260,4 +263,94 @@ async fn an_agent_that_is_faster_than_its_charge_is_shown_in_order() {
         .filter(|kind| told.contains(kind))
         .collect();
     assert_eq!(story, told);
+}
+
+fn renamed(contains: bool, kept: bool) -> Change {
+    Change {
+        from: "main".into(),
+        to: "trunk".into(),
+        contains,
+        kept,
+    }
+}
+
+/// New charges follow a default branch that was only discovered; work in progress keeps its target.
+#[tokio::test(start_paused = true)]
+async fn new_charges_follow_a_default_branch_that_changed_at_the_remote() {
+    let city = Scenario::new()
+        .rig(|rig| rig.default_branch = None)
+        .start()
+        .await;
+    let before = city.worker("before").await;
+    city.parts.repo.change_default(renamed(true, true));
+    let after = city.worker("after").await;
+    let target = async |charged: &Charged| city.hook(&charged.raider).await.unwrap().target;
+    assert_eq!(
+        (target(&before).await, target(&after).await),
+        ("main".into(), "trunk".into())
+    );
+    let again = city.worker("again").await;
+    assert_eq!(target(&again).await, "trunk");
+    let told = city.events(EventType::RigDefaultBranch).await;
+    assert_eq!(told.len(), 1, "it is told once");
+    let data = &told[0].data;
+    assert_eq!(
+        (&data["from"], &data["to"], &data["followed"]),
+        (&"main".into(), &"trunk".into(), &true.into())
+    );
+    let raised = city.escalations().await;
+    assert_eq!(raised.len(), 1);
+    assert!(
+        raised[0].title.contains("main") && raised[0].title.contains("trunk"),
+        "{raised:?}"
+    );
+    city.completed(&before.raider).await.unwrap();
+    city.pass(Duration::from_secs(31)).await;
+    let mr = city.mr(&before.relic).await.unwrap();
+    assert_eq!((mr.target.as_str(), mr.state), ("main", MrState::Merged));
+}
+
+/// Commits that landed on the former default branch would be missing.
+#[tokio::test(start_paused = true)]
+async fn default_branch_that_lacks_commits_of_the_former_one_is_not_followed() {
+    let city = Scenario::new()
+        .rig(|rig| rig.default_branch = None)
+        .start()
+        .await;
+    city.parts.repo.change_default(renamed(false, true));
+    for title in ["a", "b"] {
+        let charged = city.charged(title).await;
+        assert_eq!(city.hook(&charged.raider).await.unwrap().target, "main");
+    }
+    let told = city.events(EventType::RigDefaultBranch).await;
+    assert_eq!((told.len(), &told[0].data["followed"]), (1, &false.into()));
+    assert_eq!(city.parts.repo.count("follow_default"), 0);
+    assert!(
+        city.escalations().await[0]
+            .body
+            .contains("default_branch = \"trunk\"")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn configured_target_is_never_changed_and_the_remote_is_not_asked() {
+    let city = Scenario::new().start().await;
+    city.parts.repo.change_default(renamed(true, false));
+    let charged = city.charged("a").await;
+    assert_eq!(city.hook(&charged.raider).await.unwrap().target, "main");
+    assert_eq!(city.parts.repo.count("default_change"), 0);
+}
+
+/// A remote that does not tell its HEAD holds up no charge.
+#[tokio::test(start_paused = true)]
+async fn charge_uses_the_known_default_branch_while_the_remote_does_not_tell_it() {
+    let city = Scenario::new()
+        .rig(|rig| rig.default_branch = None)
+        .start()
+        .await;
+    city.parts
+        .repo
+        .fail("default_change", RepoError::Remote("away".into()));
+    let charged = city.charged("a").await;
+    assert_eq!(city.hook(&charged.raider).await.unwrap().target, "main");
 }

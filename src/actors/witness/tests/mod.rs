@@ -28,6 +28,7 @@ mod refused;
 mod retry;
 mod review;
 mod same;
+mod session_age;
 mod spins;
 mod stall;
 mod sweep;

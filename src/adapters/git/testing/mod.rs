@@ -10,6 +10,7 @@ mod landing_sequence;
 mod landing_submodule;
 mod push;
 mod remote;
+mod start;
 
 use std::path::PathBuf;
 

@@ -145,6 +145,7 @@ fn create(city: &City, task: &Task) -> Result<String, CliError> {
         label: Vec::new(),
         dep: Vec::new(),
         parent: None,
+        branch: None,
     });
     let relic = Client::connect(&city.socket)?.call(&create)?;
     let id = relic.get("id").and_then(Value::as_str);

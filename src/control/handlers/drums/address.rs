@@ -65,6 +65,31 @@ fn agent(agents: &[Agent], name: &str) -> Option<AgentName> {
     agents.iter().any(is).then_some(name)
 }
 
+/// Returns a note about a name that is neither a raider, an agent nor a pool, and so is taken for a person's.
+///
+/// # Errors
+/// The store's.
+pub(in crate::control::handlers) async fn unknown_note(
+    world: &World,
+    name: &str,
+) -> Result<Option<String>, ControlError> {
+    match resolve(world, name).await {
+        Ok(_) => Ok(None),
+        Err(error) if error.kind == ErrorKind::NotFound => {
+            let near = error.hint.filter(|hint| hint.starts_with("did you mean"));
+            let near = near.map_or_else(String::new, |near| format!("; {near}"));
+            let note = format!(
+                "{}: it is taken for the name of a person{near}",
+                error.message
+            );
+            Ok(Some(note))
+        }
+        // An ambiguous name exists.
+        Err(error) if error.kind == ErrorKind::Conflict => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 async fn unknown(world: &World, name: &str) -> Result<ControlError, ControlError> {
     let hooks = names::hooks(world).await?;
     let agents = world.city.agents.iter().map(|agent| agent.name.to_string());

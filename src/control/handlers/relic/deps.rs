@@ -1,13 +1,17 @@
 //! `relic.dep.*` and `relic.ready`: the order of work.
 
+use std::cmp::Reverse;
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::edit::require_task;
 use super::{guard, nudge_all, to_json};
+use crate::actors::records::charging;
 use crate::actors::world::World;
 use crate::control::handlers::{caller, names};
 use crate::control::protocol::ControlError;
-use crate::control::protocol::answers::{Deps, RelicLink};
+use crate::control::protocol::answers::{Deps, ReadyRelic, RelicLink};
 use crate::control::protocol::args::{RelicDep, RelicReady};
 use crate::control::server::Caller;
 use crate::domain::event::{EventType, NewEvent};
@@ -120,7 +124,8 @@ fn links(txn: &mut dyn Txn, ids: &[RelicId]) -> Result<Vec<RelicLink>, StoreErro
     ids.iter().map(link).collect()
 }
 
-/// Returns the open tasks whose dependencies are all closed, by priority, then age.
+/// Returns the open tasks whose dependencies are all closed, by priority, then age, each with
+/// the reason why it is not charged automatically.
 pub(in crate::control::handlers) async fn ready(
     world: &World,
     args: RelicReady,
@@ -129,16 +134,22 @@ pub(in crate::control::handlers) async fn ready(
         Some(rig) => vec![names::rig(world, Some(rig))?],
         None => world.city.rigs.iter().collect(),
     };
-    let prefixes: Vec<_> = rigs.iter().map(|rig| rig.prefix.clone()).collect();
+    let rigs: Vec<_> = rigs.into_iter().cloned().collect();
+    let city = Arc::clone(&world.city);
     let read = move |txn: &mut dyn Txn| {
         let mut ready = Vec::new();
-        for prefix in &prefixes {
-            ready.extend(txn.ready(prefix)?);
+        for rig in &rigs {
+            for relic in txn.ready(&rig.prefix)? {
+                let waits = charging::waits(txn, &city, rig, &relic)?;
+                let waits = waits.map(|waits| waits.brief());
+                ready.push(ReadyRelic { relic, waits });
+            }
         }
         Ok(ready)
     };
     let mut ready = world.store.run(read).await?;
     // Each rig's are in this order already.
-    ready.sort_by(|a, b| (b.priority, a.created).cmp(&(a.priority, b.created)));
+    let order = |ready: &ReadyRelic| (Reverse(ready.relic.priority), ready.relic.created);
+    ready.sort_by_key(order);
     to_json(&ready)
 }

@@ -5,38 +5,42 @@ use serde_json::{Map, Value, json};
 use super::guard::{self, Speaker, Verdict};
 use super::{nudge_all, to_json};
 use crate::actors::world::World;
-use crate::control::handlers::{caller, names};
+use crate::control::handlers::{caller, drums, names};
 use crate::control::protocol::ControlError;
+use crate::control::protocol::answers::EditedRelic;
 use crate::control::protocol::args::RelicEdit;
 use crate::control::server::Caller;
 use crate::domain::asker::Asker;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RelicId;
-use crate::domain::relic::{Relic, RelicKind};
+use crate::domain::relic::{Relic, RelicKind, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
 /// Changes a task. The witnesses look at once: its priority, assignee and labels decide about automatic charges.
 pub(in crate::control::handlers) async fn edit(
     world: &World,
     caller: &Caller,
-    args: RelicEdit,
+    mut args: RelicEdit,
 ) -> Result<Value, ControlError> {
     let id = names::relic(&args.relic)?;
-    if let Some(title) = &args.title {
-        names::require_non_empty(title)?;
-    }
+    args.title = args.title.as_deref().map(names::title).transpose()?;
     let unchanged = RelicEdit {
         relic: args.relic.clone(),
         ..RelicEdit::default()
     };
     if args == unchanged {
-        let hint = "give --title, --body, --body-file, --priority, --label, --unlabel, --assignee or --parent";
+        let hint = "give --title, --body, --body-file, --priority, --label, --unlabel, --assignee, --parent or --branch";
         return Err(ControlError::bad_request("nothing is to be changed").hint(hint));
     }
     let parent = args.parent.as_deref().filter(|parent| !parent.is_empty());
     let parent = parent.map(names::relic).transpose()?;
+    let branch = names::branch(args.branch.as_deref())?;
     let asker = caller::asker(world, caller).await;
     let speaker = caller::speaker(world, caller);
+    let note = match args.assignee.as_deref().map(str::trim) {
+        Some(name) if !name.is_empty() => drums::unknown_note(world, name).await?,
+        Some(_) | None => None,
+    };
     let edited = world.store.run(move |txn| {
         let mut relic = txn.relic(&id)?;
         if let Err(refused) = may_edit(txn, &relic, &args, &speaker)? {
@@ -44,19 +48,28 @@ pub(in crate::control::handlers) async fn edit(
         }
         let before = relic.clone();
         apply(&mut relic, &args, parent.as_ref());
+        if args.branch.is_some() {
+            begin_on(&mut relic, branch.clone());
+        }
         store(txn, &before, &relic, &asker)?;
         Ok(Ok(relic))
     });
     let relic = edited.await??;
     nudge_all(world);
-    to_json(&relic)
+    to_json(&EditedRelic { relic, note })
 }
 
 fn may_edit(txn: &mut dyn Txn, relic: &Relic, args: &RelicEdit, speaker: &Speaker) -> Verdict {
-    if relic.kind != RelicKind::Step || args.parent.is_some() || args.assignee.is_some() {
+    if relic.kind != RelicKind::Step
+        || args.parent.is_some()
+        || args.assignee.is_some()
+        || args.branch.is_some()
+    {
         require_task(relic)?;
     }
-    if (&args.title, &args.body, &args.parent) != (&None, &None, &None)
+    if [&args.title, &args.body, &args.parent, &args.branch]
+        .iter()
+        .any(|it| it.is_some())
         && let Err(refused) = guard::may_rewrite(txn, relic, speaker)?
     {
         return Ok(Err(refused));
@@ -82,7 +95,7 @@ pub(super) fn require_task(relic: &Relic) -> Result<(), StoreError> {
 
 fn apply(relic: &mut Relic, args: &RelicEdit, parent: Option<&RelicId>) {
     if let Some(title) = &args.title {
-        title.trim().clone_into(&mut relic.title);
+        relic.title.clone_from(title);
     }
     if let Some(body) = &args.body {
         relic.body.clone_from(body);
@@ -102,6 +115,14 @@ fn apply(relic: &mut Relic, args: &RelicEdit, parent: Option<&RelicId>) {
     if args.parent.is_some() {
         relic.parent = parent.cloned();
     }
+}
+
+/// Has the next raider begin on this branch. Work that an earlier raider pushed stays at the remote, and is not continued.
+fn begin_on(relic: &mut Relic, branch: Option<String>) {
+    if branch.is_some() && matches!(relic.status, RelicStatus::Open | RelicStatus::Deferred) {
+        relic.branch = None;
+    }
+    relic.starts_on = branch;
 }
 
 /// Stores an edited relic, and journals what changed, if anything did.
@@ -134,6 +155,8 @@ pub(super) fn changes(before: &Relic, after: &Relic) -> Map<String, Value> {
             ("assignee", json!(relic.assignee)),
             ("parent", json!(relic.parent)),
             ("deps", json!(relic.deps)),
+            ("branch", json!(relic.branch)),
+            ("starts_on", json!(relic.starts_on)),
         ]
     };
     let mut data = Map::new();

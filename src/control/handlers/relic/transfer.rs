@@ -413,6 +413,7 @@ fn restore(relic: &mut Relic, rest: Rest, for_person: bool) {
     relic.until = rest.until;
     relic.charge_failures = rest.charge_failures;
     relic.harness = rest.harness;
+    relic.starts_on = rest.starts_on;
     if for_person {
         relic.raider = rest.raider;
         relic.branch = rest.branch;

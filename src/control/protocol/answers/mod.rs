@@ -19,7 +19,8 @@ pub use self::events::{Event, Story};
 pub use self::mq::{Decided, MrDetails, MrRow};
 pub use self::raider::{Git, OpenEscalation, Raider, RaiderUsage, SelfReview, Session};
 pub use self::relic::{
-    Cancelled, Change, Deps, Escalation, Imported, Relic, RelicDetails, RelicLink, Shown,
+    Cancelled, Change, Charging, Deps, EditedRelic, Escalation, Imported, ReadyRelic, Relic,
+    RelicDetails, RelicLink, Shown,
 };
 pub use self::schema::{Answer, schemas};
 pub use self::status::{Blocked, ForgeRow, RelicCounts, Rig, Status, WitnessRow};

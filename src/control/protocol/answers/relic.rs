@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::domain::relic::Relic;
 
-use crate::domain::ids::{RaiderId, RelicId};
+use crate::domain::ids::{RaiderId, RelicId, RigName};
 use crate::domain::message::Severity;
 use crate::domain::relic::{RelicStatus, Source};
 
@@ -40,6 +40,39 @@ pub struct RelicDetails {
     /// The relics that wait for it.
     #[schemars(with = "Vec<String>")]
     pub dependents: Vec<RelicId>,
+}
+
+/// The answer to `relic.edit`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EditedRelic {
+    /// The relic.
+    #[serde(flatten)]
+    pub relic: Relic,
+    /// A hint at something doubtful, such as an assignee that is neither an agent nor a raider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// A relic in the answer to `relic.ready`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReadyRelic {
+    /// The relic.
+    #[serde(flatten)]
+    pub relic: Relic,
+    /// Why it is not charged automatically; null when it waits for no more than a free slot.
+    pub waits: Option<String>,
+}
+
+/// The answer to `charge.pause` and `charge.resume`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Charging {
+    /// The rig; null for all.
+    #[schemars(with = "Option<String>")]
+    pub rig: Option<RigName>,
+    /// Set when automatic charging is paused now.
+    pub paused: bool,
+    /// Unset when it was so before.
+    pub changed: bool,
 }
 
 /// A relic in a list of dependencies.

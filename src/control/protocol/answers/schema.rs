@@ -4,9 +4,9 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
-    Agent, Automation, Cancelled, Decided, Deps, Drum, DrumHead, Event, Imported, Inbox, MrDetails,
-    MrRow, Raider, Relic, Ritual, RitualRow, SelfReview, SentDrum, Shown, Status, StepDone, Story,
-    Totem,
+    Agent, Automation, Cancelled, Charging, Decided, Deps, Drum, DrumHead, EditedRelic, Event,
+    Imported, Inbox, MrDetails, MrRow, Raider, ReadyRelic, Relic, Ritual, RitualRow, SelfReview,
+    SentDrum, Shown, Status, StepDone, Story, Totem,
 };
 use crate::control::protocol::OpName;
 use crate::domain::work_diff::Diff;
@@ -25,6 +25,8 @@ pub fn schemas() -> Vec<Answer> {
     vec![
         of::<Status>(OpName::Status),
         of::<Diff>(OpName::Diff),
+        of::<Charging>(OpName::ChargePause),
+        of::<Charging>(OpName::ChargeResume),
         of::<Vec<Raider>>(OpName::RaiderList),
         of::<Raider>(OpName::RaiderShow),
         of::<Vec<Agent>>(OpName::AgentList),
@@ -40,12 +42,12 @@ pub fn schemas() -> Vec<Answer> {
         of::<Relic>(OpName::RelicClose),
         of::<Relic>(OpName::RelicReopen),
         of::<SelfReview>(OpName::Review),
-        of::<Relic>(OpName::RelicEdit),
+        of::<EditedRelic>(OpName::RelicEdit),
         of::<Cancelled>(OpName::RelicCancel),
         of::<Relic>(OpName::RelicDepAdd),
         of::<Relic>(OpName::RelicDepRemove),
         of::<Deps>(OpName::RelicDepList),
-        of::<Vec<Relic>>(OpName::RelicReady),
+        of::<Vec<ReadyRelic>>(OpName::RelicReady),
         of::<Relic>(OpName::RelicExport),
         of::<Vec<Imported>>(OpName::RelicImport),
         of::<SentDrum>(OpName::DrumsSend),

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Account, Agent, Automation, Budget, MrRow, Pool, Raider, Today};
+use crate::domain::charging::InForce;
 use crate::domain::ground::FileFault;
 use crate::domain::ids::{RaiderId, RelicId, RigName};
 
@@ -65,6 +66,8 @@ pub struct Rig {
     pub suspended: bool,
     /// The number of its tasks that are not closed.
     pub relics: RelicCounts,
+    /// The pause of automatic charging; null while there is none.
+    pub charge_paused: Option<InForce>,
     /// Its blocked tasks.
     pub blocked: Vec<Blocked>,
     /// Its forge.

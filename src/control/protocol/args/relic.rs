@@ -39,6 +39,10 @@ pub struct RelicCreate {
     #[arg(long, value_name = "RELIC")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
+    /// An existing branch that the work begins on, of the remote or of the rig's checkout
+    #[arg(long, value_name = "BRANCH")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
 }
 
 /// The id of a relic.
@@ -124,6 +128,10 @@ pub struct RelicEdit {
     #[arg(long, value_name = "RELIC")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
+    /// An existing branch that its next raider begins on; '' for none
+    #[arg(long, value_name = "BRANCH")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
 }
 
 /// `relic.reopen`.

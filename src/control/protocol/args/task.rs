@@ -32,6 +32,9 @@ pub struct TaskFields {
     /// Relics that must be closed first.
     #[serde(default, alias = "dep", skip_serializing_if = "Vec::is_empty")]
     pub deps: Vec<String>,
+    /// An existing branch that the work begins on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
 }
 
 #[expect(

@@ -1,0 +1,291 @@
+//! Automatic charging: its pauses, and the reasons why an open relic is not charged without a request.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::ids::{RelicId, RigName};
+use super::relic::{Relic, RelicStatus};
+
+/// A pause of automatic charging.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Pause {
+    /// When it began.
+    pub since: Timestamp,
+    /// The caller that asked for it.
+    pub by: String,
+}
+
+/// The pause that holds for a rig.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InForce {
+    /// The pause.
+    #[serde(flatten)]
+    pub pause: Pause,
+    /// Set when it is a pause of the whole city.
+    pub city: bool,
+}
+
+/// The pauses in force: one of the city, which holds for each rig, and one per rig.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pauses {
+    /// The pause of the city.
+    #[serde(default)]
+    city: Option<Pause>,
+    /// The pauses of single rigs.
+    #[serde(default)]
+    rigs: BTreeMap<RigName, Pause>,
+}
+
+/// The refusal to resume one rig while the city is paused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CityIsPaused;
+
+impl Pauses {
+    /// Returns the pause that holds for a rig, if any: that of the city first, because it outlasts that of the rig.
+    #[must_use]
+    pub fn of(&self, rig: &RigName) -> Option<InForce> {
+        let city = self.city.iter().map(|pause| (pause, true));
+        let own = self.rigs.get(rig).map(|pause| (pause, false));
+        let (pause, city) = city.chain(own).next()?;
+        Some(InForce {
+            pause: pause.clone(),
+            city,
+        })
+    }
+
+    /// Adds a pause of a rig, or of the city. Returns false when one is in force already, which stays.
+    pub fn pause(&mut self, rig: Option<&RigName>, pause: Pause) -> bool {
+        let is_paused = match rig {
+            None => self.city.is_some(),
+            Some(rig) => self.of(rig).is_some(),
+        };
+        if is_paused {
+            return false;
+        }
+        match rig {
+            None => self.city = Some(pause),
+            Some(rig) => drop(self.rigs.insert(rig.clone(), pause)),
+        }
+        true
+    }
+
+    /// Ends the pause of a rig; without one all pauses. Returns false when there was none.
+    ///
+    /// # Errors
+    /// [`CityIsPaused`]: one rig cannot be resumed then.
+    pub fn resume(&mut self, rig: Option<&RigName>) -> Result<bool, CityIsPaused> {
+        match rig {
+            None => {
+                let had = self.city.is_some() || !self.rigs.is_empty();
+                *self = Self::default();
+                Ok(had)
+            }
+            Some(_) if self.city.is_some() => Err(CityIsPaused),
+            Some(rig) => Ok(self.rigs.remove(rig).is_some()),
+        }
+    }
+
+    /// Forgets the pauses of rigs that are not configured, so that their number is bounded.
+    pub fn keep(&mut self, rigs: &BTreeSet<RigName>) {
+        self.rigs.retain(|rig, _| rigs.contains(rig));
+    }
+}
+
+/// The facts about an open relic and its rig.
+#[derive(Debug, Clone)]
+pub struct Facts<'a> {
+    /// The relic.
+    pub relic: &'a Relic,
+    /// The dependencies that are not closed.
+    pub open_deps: Vec<RelicId>,
+    /// Why the rig gets no new work, if it gets none.
+    pub closed: Option<&'static str>,
+    /// The pause in force.
+    pub pause: Option<InForce>,
+    /// Set when the relic is charged without a request as soon as it can be.
+    pub automatic: bool,
+}
+
+/// A reason why an open relic is not charged without a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Waits {
+    /// Relics that must be closed first.
+    Deps(Vec<RelicId>),
+    /// It is assigned to a person, agent or pool.
+    Assigned(String),
+    /// The rig gets no new work.
+    Closed(&'static str),
+    /// Automatic charging is paused.
+    Paused(InForce),
+    /// The rig does not charge automatically.
+    OnRequest,
+}
+
+impl Waits {
+    /// Returns the first reason; none for a relic that is not open, or that waits for a free slot, an account or a budget.
+    #[must_use]
+    pub fn of(facts: Facts<'_>) -> Option<Self> {
+        if facts.relic.status != RelicStatus::Open {
+            return None;
+        }
+        if !facts.open_deps.is_empty() {
+            return Some(Self::Deps(facts.open_deps));
+        }
+        if let Some(assignee) = &facts.relic.assignee {
+            return Some(Self::Assigned(assignee.clone()));
+        }
+        if let Some(why) = facts.closed {
+            return Some(Self::Closed(why));
+        }
+        match (facts.automatic, facts.pause) {
+            (false, _) => Some(Self::OnRequest),
+            (true, Some(pause)) => Some(Self::Paused(pause)),
+            (true, None) => None,
+        }
+    }
+
+    /// Returns the reason in a few words.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        match self {
+            Self::Deps(deps) => {
+                let deps: Vec<_> = deps.iter().map(RelicId::as_str).collect();
+                format!("waits for {}", deps.join(", "))
+            }
+            Self::Assigned(assignee) => format!("assigned to {assignee}"),
+            Self::Closed(why) => (*why).to_owned(),
+            Self::Paused(_) => "automatic charging is paused".to_owned(),
+            Self::OnRequest => "auto_charge is off".to_owned(),
+        }
+    }
+
+    /// Returns the reason in a sentence, with what a person can do.
+    #[must_use]
+    pub fn text(&self, relic: &RelicId, rig: &RigName) -> String {
+        let charge = format!("`hd charge {relic} {rig}` charges it now");
+        match self {
+            Self::Deps(_) => format!("{relic} {}, which must be closed first", self.brief()),
+            Self::Assigned(_) => format!(
+                "{relic} is {}, so it is not charged automatically; `hd relic edit {relic} --assignee ''` changes that",
+                self.brief()
+            ),
+            Self::Closed(why) => format!("{relic} is not charged: {why}"),
+            Self::Paused(InForce { pause, city }) => {
+                let resume = match city {
+                    true => "hd charge resume".to_owned(),
+                    false => format!("hd charge resume --rig {rig}"),
+                };
+                format!(
+                    "{relic} is not charged automatically: {} paused automatic charging at {}; \
+                     `{resume}` resumes it; {charge}",
+                    pause.by, pause.since
+                )
+            }
+            Self::OnRequest => format!(
+                "{relic} is not charged automatically, because auto_charge of rig {rig} is off; {charge}"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rig(name: &str) -> RigName {
+        RigName::new(name).unwrap()
+    }
+
+    fn pause(by: &str) -> Pause {
+        Pause {
+            since: Timestamp::UNIX_EPOCH,
+            by: by.to_owned(),
+        }
+    }
+
+    fn of(pauses: &Pauses, name: &str) -> Option<(String, bool)> {
+        let found = pauses.of(&rig(name))?;
+        Some((found.pause.by, found.city))
+    }
+
+    #[test]
+    fn pause_of_the_city_holds_for_each_rig_and_ends_with_all_others() {
+        let mut pauses = Pauses::default();
+        assert!(pauses.pause(Some(&rig("a")), pause("anna")));
+        assert!(!pauses.pause(Some(&rig("a")), pause("ben")), "it stays");
+        assert_eq!(of(&pauses, "a"), Some(("anna".into(), false)));
+        assert_eq!(of(&pauses, "b"), None);
+        assert!(pauses.pause(None, pause("cleo")));
+        assert!(!pauses.pause(Some(&rig("b")), pause("ben")));
+        assert_eq!(of(&pauses, "a"), Some(("cleo".into(), true)));
+        assert_eq!(of(&pauses, "b"), Some(("cleo".into(), true)));
+        assert_eq!(pauses.resume(Some(&rig("a"))), Err(CityIsPaused));
+        assert_eq!(pauses.resume(None), Ok(true));
+        assert_eq!(pauses, Pauses::default());
+        assert_eq!(pauses.resume(None), Ok(false));
+        assert_eq!(pauses.resume(Some(&rig("a"))), Ok(false));
+    }
+
+    #[test]
+    fn pauses_of_rigs_that_are_not_configured_are_forgotten() {
+        let mut pauses = Pauses::default();
+        for name in ["a", "b"] {
+            pauses.pause(Some(&rig(name)), pause("anna"));
+        }
+        pauses.keep(&BTreeSet::from([rig("b")]));
+        assert_eq!((of(&pauses, "a"), of(&pauses, "b").is_some()), (None, true));
+    }
+
+    /// A row: dependency, assignee, closed rig, pause, automatic; and the reason in a few words.
+    #[test]
+    fn first_reason_of_a_wait_is_told() {
+        let dep = RelicId::new("gt-1").unwrap();
+        let rows = [
+            (true, true, true, true, true, Some("waits for gt-1")),
+            (false, true, true, true, true, Some("assigned to anna")),
+            (false, false, true, true, true, Some("the rig is suspended")),
+            (
+                false,
+                false,
+                false,
+                true,
+                true,
+                Some("automatic charging is paused"),
+            ),
+            (false, false, false, true, false, Some("auto_charge is off")),
+            (
+                false,
+                false,
+                false,
+                false,
+                false,
+                Some("auto_charge is off"),
+            ),
+            (false, false, false, false, true, None),
+        ];
+        for (waits, assigned, closed, paused, automatic, expected) in rows {
+            let mut relic = crate::testing::records::relic("gt-2");
+            relic.assignee = assigned.then(|| "anna".to_owned());
+            let in_force = InForce {
+                pause: pause("anna"),
+                city: false,
+            };
+            let mut facts = Facts {
+                relic: &relic,
+                open_deps: waits.then(|| dep.clone()).into_iter().collect(),
+                closed: closed.then_some("the rig is suspended"),
+                pause: paused.then_some(in_force),
+                automatic,
+            };
+            let why = Waits::of(facts.clone());
+            assert_eq!(why.map(|why| why.brief()).as_deref(), expected);
+            let mut hooked = relic.clone();
+            hooked.status = RelicStatus::Hooked;
+            facts.relic = &hooked;
+            assert_eq!(Waits::of(facts), None, "a hooked relic does not wait");
+        }
+    }
+}

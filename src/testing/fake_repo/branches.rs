@@ -1,0 +1,66 @@
+//! Branches of people at the pretended remote, its default branch, and the owners of sandboxes.
+
+use std::path::Path;
+
+use super::FakeRepo;
+use super::port::slot_of;
+use crate::domain::default_branch::Change;
+use crate::domain::ids::Oid;
+use crate::domain::start::BranchAt;
+use crate::ports::repo::{Provenance, RepoError};
+
+/// The time at which every sandbox was made: the beginning of cities.
+const MADE: &str = "2026-01-01T00:00:00Z";
+
+impl FakeRepo {
+    /// Makes a branch of a person at the remote, and returns its commit.
+    pub fn push_of_person(&self, branch: &str) -> Oid {
+        let mut inner = self.inner();
+        let head = inner.oid();
+        inner.remote.insert(branch.to_owned(), head.clone());
+        head
+    }
+
+    /// Has the remote name another default branch.
+    pub fn change_default(&self, change: Change) {
+        self.inner().changed = Some(change);
+    }
+
+    pub(super) fn branch_at(&self, branch: &str) -> Result<BranchAt, RepoError> {
+        let inner = self.enter("find_branch", branch)?;
+        let remote = inner.remote.get(branch).cloned();
+        let others = match remote {
+            Some(_) => Vec::new(),
+            None => inner.remote.keys().cloned().collect(),
+        };
+        Ok(BranchAt {
+            remote,
+            others,
+            ..BranchAt::default()
+        })
+    }
+
+    pub(super) fn known_default(&self) -> Result<String, RepoError> {
+        let inner = self.enter("default_branch", "")?;
+        Ok(inner.default.clone().unwrap_or_else(|| "main".to_owned()))
+    }
+
+    pub(super) fn changed_default(&self) -> Result<Option<Change>, RepoError> {
+        let inner = self.enter("default_change", "")?;
+        let known = inner.default.as_deref().unwrap_or("main");
+        Ok(inner.changed.clone().filter(|change| change.to != known))
+    }
+
+    pub(super) fn provenance_of(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError> {
+        let inner = self.enter("provenance", &sandbox.display().to_string())?;
+        let found = slot_of(sandbox).and_then(|slot| inner.sandboxes.get(&slot));
+        let found = found.filter(|found| !found.nameless);
+        Ok(found.map(|found| Provenance {
+            incarnation: found.spec.incarnation,
+            relic: found.spec.relic.clone(),
+            branch: found.spec.branch.clone(),
+            base: found.spec.base.clone(),
+            made: MADE.parse().expect("a time"),
+        }))
+    }
+}
