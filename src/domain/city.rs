@@ -19,6 +19,7 @@ use super::ids::{
 use super::merge::LandStyle;
 use super::notify::NotifyPolicy;
 use super::restart::RestartPolicy;
+use super::review_paths::ReviewPaths;
 use super::ritual::Ritual;
 
 /// A whole city.
@@ -403,6 +404,8 @@ pub struct ForgePolicy {
     pub gate_env_pass: Vec<String>,
     /// Set when a person must approve each merge request.
     pub review_human: bool,
+    /// The paths whose change a person must approve.
+    pub human_review_paths: ReviewPaths,
 }
 
 /// A gate of the merge queue.

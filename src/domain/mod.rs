@@ -55,6 +55,7 @@ pub mod reconcile;
 pub mod relic;
 pub mod reload;
 pub mod restart;
+pub mod review_paths;
 pub mod ritual;
 pub mod saga;
 pub mod sandbox_fault;

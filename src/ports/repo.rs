@@ -224,6 +224,13 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`].
     fn sum_of_commit(&self, head: &Oid, target: &str) -> Result<DiffSum, RepoError>;
 
+    /// Returns the paths that a pushed commit changes since it left the target, old and new names of renamed files
+    /// alike.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn changed_paths(&self, head: &Oid, target: &str) -> Result<Vec<String>, RepoError>;
+
     /// Returns a mark that changes with HEAD, reflog and index. Reads a few files, starts no process.
     ///
     /// # Errors

@@ -36,6 +36,8 @@ struct Inner {
     landed: BTreeSet<Oid>,
     /// The head that each made commit carries.
     made: HashMap<Oid, Oid>,
+    /// The paths that heads change.
+    changed: HashMap<Oid, Vec<String>>,
     merges: HashMap<(Oid, Oid), Oid>,
     pins: BTreeMap<RelicId, Oid>,
     salvages: Vec<SalvageRecord>,
@@ -136,6 +138,14 @@ impl FakeRepo {
         let sandbox = inner.sandboxes.get_mut(slot).expect("a sandbox");
         sandbox.facts.head = head.clone();
         sandbox.facts.ahead += 1;
+        head
+    }
+
+    /// Makes the agent commit a change of this path.
+    pub fn commit_path(&self, slot: &SlotName, path: &str) -> Oid {
+        let head = self.commit(slot);
+        let changed = vec![path.to_owned()];
+        self.inner().changed.insert(head.clone(), changed);
         head
     }
 

@@ -13,3 +13,4 @@ pub mod rework;
 pub mod slots;
 pub mod stalls;
 pub mod totems;
+pub mod void_outcomes;

@@ -13,6 +13,7 @@
 //! waits for a person's checkout that would move with the target, checked before and after the gates.
 
 mod record;
+mod review;
 mod wait;
 
 use crate::actors::mail::Attempt;
@@ -20,7 +21,8 @@ use crate::actors::mail::NukeTarget;
 use crate::actors::rig_settings;
 use serde::{Deserialize, Serialize};
 
-pub use record::{record_mr, restore, set_back, take, withdraw};
+pub use record::{forget_done, record_mr, restore, set_back, take, withdraw};
+pub use review::hold_for_review;
 
 use self::record::{fail, note_verdicts, open, park, park_on, push_begins, record_merged, start};
 use self::wait::{put_back, wait_for_checkout};

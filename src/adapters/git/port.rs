@@ -104,6 +104,10 @@ impl Repo for GitRepo {
         diff::sum_of_commit(self, head, target)
     }
 
+    fn changed_paths(&self, head: &Oid, target: &str) -> Result<Vec<String>, RepoError> {
+        diff::paths_of_commit(self, head, target)
+    }
+
     fn progress(&self, sandbox: &Path) -> Result<String, RepoError> {
         progress::progress(self, sandbox)
     }

@@ -190,9 +190,19 @@ pub(in crate::cli) fn merge_request(told: &Value, _: Style) -> String {
         at(told, "/relic"),
         at(told, "/state")
     );
-    match at(told, "/note").as_str() {
+    let said = match at(told, "/note").as_str() {
         "-" => said,
         note => format!("{said}: {note}"),
+    };
+    let back_to = at(told, "/back_to");
+    match at(told, "/delivery/state").as_str() {
+        "-" => said,
+        "delivered" => format!("{said}\n{back_to} has the note and works on"),
+        _ => format!(
+            "{said}\n{back_to} works on; its session could not be told yet: {}; `hd rally` and its next session have \
+             the note",
+            at(told, "/delivery/why")
+        ),
     }
 }
 
@@ -262,12 +272,19 @@ pub(in crate::cli) fn done(told: &Value, style: Style) -> String {
         true => "is already declared",
         false => "is declared",
     };
-    format!(
+    let said = format!(
         "{} {declared} {}; its branch {} is pushed by the supervisor",
         at(told, "/relic"),
         at(told, "/exit"),
         at(told, "/branch")
-    )
+    );
+    match told.get("may_be_reviewed") == Some(&Value::Bool(true)) {
+        true => format!(
+            "{said}; end your turn now: if a person reviews it, this session stays, a rejection arrives as a drum, and \
+            later commits are submitted by another `hd done`"
+        ),
+        false => said,
+    }
 }
 
 /// Tells what `done` of a standing agent made of its relic, and that it leaves its pool.

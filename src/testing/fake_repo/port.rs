@@ -165,6 +165,11 @@ impl Repo for FakeRepo {
         own.map(|_| DiffSum::default())
     }
 
+    fn changed_paths(&self, head: &Oid, _target: &str) -> Result<Vec<String>, RepoError> {
+        let inner = self.enter("changed_paths", head.as_str())?;
+        Ok(inner.changed.get(head).cloned().unwrap_or_default())
+    }
+
     fn glance(&self, sandbox: &Path, _target: &str) -> Result<(u64, u64, u64), RepoError> {
         let inner = self.enter("glance", &sandbox.display().to_string())?;
         let measured = slot_of(sandbox).and_then(|slot| inner.measured(&slot));

@@ -12,7 +12,7 @@ use crate::actors::mail::Attempt;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
-use crate::domain::ids::{Oid, RelicId};
+use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId};
 use crate::domain::merge::{
     FailureType, GateVerdict, HoldReason, MergeRequest, MrState, PARKED_MAX,
 };
@@ -328,14 +328,27 @@ pub fn withdraw(
     take(txn, mr, &Step::Withdrawn { note })?;
     record_mr(txn, EventType::MrRejected, mr, origin)?;
     // The raider's POLECAT_DONE has no receiver any more.
-    for message in txn.inbox(&message::witness(&mr.rig))? {
+    forget_done(txn, &mr.raider, mr.incarnation)?;
+    Ok(true)
+}
+
+/// Marks the POLECAT_DONE of an incarnation as handled.
+///
+/// # Errors
+/// The store's.
+pub fn forget_done(
+    txn: &mut dyn Txn,
+    raider: &RaiderId,
+    incarnation: Incarnation,
+) -> Result<(), StoreError> {
+    for message in txn.inbox(&message::witness(&raider.rig))? {
         let about = matches!(&message.body, Body::RaiderDone(done)
-            if done.raider == mr.raider && done.incarnation == mr.incarnation);
+            if done.raider == *raider && done.incarnation == incarnation);
         if about {
             txn.handled(message.id)?;
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Stores the step of a merge request. Returns false when the step is not possible in its state: it left that state

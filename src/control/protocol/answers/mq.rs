@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::drums::Delivery;
 use crate::domain::ids::{Oid, RaiderId, RelicId, RigName};
 use crate::domain::merge::{GateVerdict, MergeRequest, MrState, Review};
 use crate::domain::self_review::Round;
@@ -75,6 +76,13 @@ impl MrRow {
 pub struct Decided {
     /// `approved` or `rejected`.
     pub decision: String,
+    /// The raider whose live session goes on with rejected work; none where a fresh raider gets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub back_to: Option<RaiderId>,
+    /// The delivery of the note to that session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<Delivery>,
     /// The merge request afterwards.
     #[serde(flatten)]
     pub mr: MrRow,
