@@ -6,7 +6,7 @@ pub const RESERVED: &[(&str, &[&str])] = &[
     ("rigs.raiders", &["max_session"]),
     (
         "rigs.forge",
-        &["batch", "gate_concurrency", "verify", "freeze", "pr"],
+        &["batch", "gate_concurrency", "verify", "freeze"],
     ),
 ];
 

@@ -18,6 +18,7 @@ use super::ids::{
 };
 use super::merge::LandStyle;
 use super::notify::NotifyPolicy;
+use super::pull_request::PrCommand;
 use super::restart::RestartPolicy;
 use super::review_paths::ReviewPaths;
 use super::ritual::Ritual;
@@ -406,6 +407,8 @@ pub struct ForgePolicy {
     pub review_human: bool,
     /// The paths whose change a person must approve.
     pub human_review_paths: ReviewPaths,
+    /// The command that opens a pull request, if there is one.
+    pub pr: Option<PrCommand>,
 }
 
 /// A gate of the merge queue.

@@ -47,6 +47,7 @@ pub mod phase;
 pub mod pools;
 pub mod problem;
 pub mod prompt;
+pub mod pull_request;
 pub mod quarantine;
 pub mod question;
 pub mod queue;

@@ -469,6 +469,13 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`].
     fn landed(&self, target: &str, commit: &Oid) -> Result<bool, RepoError>;
 
+    /// Returns true when the work from `began` to `head`, whose commits `tip` has, was reverted there: to revert it once
+    /// more would change nothing.
+    ///
+    /// # Errors
+    /// [`RepoError`]: it cannot be told.
+    fn is_reverted(&self, began: &Oid, head: &Oid, tip: &Oid) -> Result<bool, RepoError>;
+
     /// Returns true when every commit of `head` is on some remote's default branch, as ancestor or as an equal patch
     /// (`witness-patrol.md`, verifyCommitOnMain; white space counts), and was not reverted there. That is no reason to
     /// drop the commits: perhaps no ref holds them.

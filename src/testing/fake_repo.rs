@@ -36,6 +36,8 @@ struct Inner {
     landed: BTreeSet<Oid>,
     /// The head that each made commit carries.
     made: HashMap<Oid, Oid>,
+    /// Heads whose work was reverted on the target.
+    reverted: BTreeSet<Oid>,
     /// The paths that heads change.
     changed: HashMap<Oid, Vec<String>>,
     merges: HashMap<(Oid, Oid), Oid>,
@@ -247,6 +249,24 @@ impl FakeRepo {
         self.inner().advance()
     }
 
+    /// Merges the head into the target as a host does; with its commits, or squashed.
+    pub fn merge_on_host(&self, head: &Oid, is_squashed: bool) {
+        let mut inner = self.inner();
+        match is_squashed {
+            true => drop(inner.landed.insert(head.clone())),
+            false => inner.target.push(head.clone()),
+        }
+        inner.advance();
+    }
+
+    /// Reverts the work of the head on the target.
+    pub fn revert_on_host(&self, head: &Oid) {
+        let mut inner = self.inner();
+        inner.landed.remove(head);
+        inner.reverted.insert(head.clone());
+        inner.advance();
+    }
+
     /// Makes the next call of this operation fail; several failures queue up.
     pub fn fail(&self, op: &'static str, error: RepoError) {
         self.inner()
@@ -422,5 +442,14 @@ impl Inner {
             facts.head, facts.dirty, facts.untracked, facts.stashes, facts.special
         );
         Some(facts)
+    }
+}
+
+fn moved(name: &str, expected: Option<&Oid>, found: Option<&Oid>) -> RepoError {
+    let text = |oid: Option<&Oid>| oid.map_or_else(|| "absent".to_owned(), ToString::to_string);
+    RepoError::Moved {
+        name: name.to_owned(),
+        expected: text(expected),
+        found: text(found),
     }
 }

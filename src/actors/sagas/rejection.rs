@@ -15,6 +15,7 @@ use crate::domain::message;
 use crate::domain::phase::Phase;
 use crate::domain::prompt;
 use crate::domain::relic::Hook;
+use crate::domain::saga::SagaKind;
 use crate::ports::relics::{StoreError, Txn};
 
 /// A merge request that was rejected.
@@ -46,7 +47,11 @@ pub async fn reject(
     };
     let rejected = world.store.run(move |txn| {
         let mut mr = txn.mr(&id)?;
-        waits(&mr)?;
+        waits(txn, &mr)?;
+        if is_submitted_again(txn, &mr)? {
+            let why = format!("{id} is submitted again at this moment; try again");
+            return Err(StoreError::Conflict(why));
+        }
         // It may have ended its review since it was looked for.
         let live = live.as_ref().filter(|_| mr.awaits_person());
         land::withdraw(txn, &mut mr, Some(&note), &asker)?;
@@ -82,12 +87,19 @@ pub async fn reject(
     Ok(rejected)
 }
 
+/// Returns true while the raider of the merge request submits later commits to it.
+fn is_submitted_again(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<bool, StoreError> {
+    let hook = txn.hook(&mr.raider)?;
+    let own = hook.is_some_and(|hook| hook.incarnation == mr.incarnation);
+    Ok(own && txn.saga_of(SagaKind::Done, &mr.raider.to_string())?.is_some())
+}
+
 /// Checks that the merge request waits for a person: no other can be rejected.
-fn waits(mr: &MergeRequest) -> Result<(), StoreError> {
+fn waits(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<(), StoreError> {
     if mr.state == MrState::Reviewing {
         return Ok(());
     }
-    let state = serde_json::to_value(mr.state).unwrap_or_default();
+    let state = serde_json::to_value(mr.shown(txn.now())).unwrap_or_default();
     let state = state.as_str().unwrap_or_default().to_owned();
     let why = format!("{} does not wait for a person: it is {state}", mr.id);
     Err(StoreError::Conflict(why))
@@ -99,7 +111,7 @@ async fn keep(world: &World, id: &RelicId) -> Result<(), Refusal> {
     let id = id.clone();
     let read = move |txn: &mut dyn Txn| {
         let mr = txn.mr(&id)?;
-        waits(&mr).map(|()| mr)
+        waits(txn, &mr).map(|()| mr)
     };
     let mr = world.store.run(read).await?;
     let (id, head) = (mr.id.clone(), mr.head.clone());

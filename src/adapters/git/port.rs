@@ -267,6 +267,10 @@ impl Repo for GitRepo {
         land::landed(self, target, commit)
     }
 
+    fn is_reverted(&self, began: &Oid, head: &Oid, tip: &Oid) -> Result<bool, RepoError> {
+        land::is_reverted(self, began, head, tip)
+    }
+
     fn on_main(&self, head: &Oid, target: &str) -> Result<bool, RepoError> {
         land::on_main(self, head, target)
     }

@@ -206,6 +206,11 @@ pub(in crate::cli) fn merge_request(told: &Value, _: Style) -> String {
     }
 }
 
+/// Tells the address of a pull request.
+pub(in crate::cli) fn pull_request(told: &Value, _: Style) -> String {
+    at(told, "/url")
+}
+
 /// Tells that an automation was enabled or disabled.
 pub(in crate::cli) fn switched(told: &Value, _: Style) -> String {
     let word = match told.get("enabled") == Some(&Value::Bool(true)) {

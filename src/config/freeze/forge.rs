@@ -4,12 +4,13 @@ use crate::config::diagnostics::Diagnostic;
 use crate::config::document::Node;
 use crate::config::reader::Reader;
 use crate::config::values::{
-    Parsed, branch, choice, complain, filled, flag, integer, list, optional, some_duration,
-    variable,
+    Parsed, branch, choice, command, complain, filled, flag, integer, list, optional,
+    some_duration, variable,
 };
 use crate::domain::city::{ForgePolicy, Gate};
 use crate::domain::ids::check_name;
 use crate::domain::merge::LandStyle;
+use crate::domain::pull_request::PrCommand;
 use crate::domain::review_paths::ReviewPaths;
 
 /// `[rigs.forge]`.
@@ -26,6 +27,10 @@ pub fn policy(mut reader: Reader<'_>) -> Option<ForgePolicy> {
         let patterns = list(review_path)(node)?;
         ReviewPaths::new(patterns).or_else(|error| complain(node, error))
     });
+    let pr = reader.get("pr", |node| {
+        let words = command(node)?;
+        PrCommand::new(words).or_else(|error| complain(node, error))
+    });
     reader.finish();
     Some(ForgePolicy {
         target: target?,
@@ -36,6 +41,7 @@ pub fn policy(mut reader: Reader<'_>) -> Option<ForgePolicy> {
         gate_env_pass: gate_env_pass?,
         review_human: review_human?,
         human_review_paths: human_review_paths?,
+        pr: pr?.into_some(),
     })
 }
 

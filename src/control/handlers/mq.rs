@@ -8,10 +8,10 @@ use crate::actors::effects;
 use crate::actors::records::escalations;
 use crate::actors::records::rework;
 use crate::actors::refusal::Refusal;
-use crate::actors::sagas::{land, rejection};
+use crate::actors::sagas::{land, pull_request, rejection};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
-use crate::control::protocol::answers::{Decided, MrDetails, MrRow};
+use crate::control::protocol::answers::{Decided, MrDetails, MrRow, PullRequest};
 use crate::control::protocol::args::{self, InRig, MqReject};
 use crate::domain::asker::Asker;
 use crate::domain::event::EventType;
@@ -225,6 +225,41 @@ pub(super) async fn reject(
         back_to: rejected.back_to.map(|hook| hook.raider),
         delivery,
         mr: MrRow::of(&rejected.mr, world.clock.now()),
+    })
+}
+
+/// Opens a pull request for a merge request, or for the newest one of a relic or a raider. The command is run to its end
+/// if the caller leaves.
+pub(super) async fn pull_request(
+    world: &World,
+    asker: Asker,
+    name: &str,
+) -> Result<Value, ControlError> {
+    let mr = match RelicId::new(name) {
+        Ok(id) => world.store.run(move |txn| named(txn, &id)).await?,
+        Err(_) => of_raider(world, name).await?,
+    };
+    let own = std::sync::Arc::new(world.clone());
+    let opening = tokio::spawn(async move { pull_request::open(&own, mr, &asker).await });
+    let opened = opening.await;
+    let opened = opened.map_err(|panic| ControlError::internal(panic.to_string()))??;
+    to_json(&PullRequest {
+        url: opened.mr.pr.clone(),
+        already: opened.already,
+        output: opened.output,
+        mr: MrRow::of(&opened.mr, world.clock.now()),
+    })
+}
+
+/// Returns the newest merge request of the work on a raider's hook.
+async fn of_raider(world: &World, name: &str) -> Result<MergeRequest, ControlError> {
+    let hook = names::raider(world, name).await?;
+    let raider = hook.raider.clone();
+    let read = move |txn: &mut dyn Txn| txn.mr_of(&hook.relic, &hook.raider, hook.incarnation);
+    let found = world.store.run(read).await?;
+    found.ok_or_else(|| {
+        let message = format!("the work of {raider} has no merge request yet");
+        ControlError::conflict(message).hint("`hd done` in its session submits it")
     })
 }
 

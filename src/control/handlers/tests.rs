@@ -9,6 +9,7 @@ mod drums;
 mod fuzz;
 mod imports;
 mod parked;
+mod pull_request;
 mod relics;
 mod resume;
 mod shown;

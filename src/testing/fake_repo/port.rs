@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::diff::{diff_of, diff_of_head};
-use super::{FakeRepo, Sandbox, gate_run};
+use super::{FakeRepo, Sandbox, gate_run, moved};
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
@@ -486,17 +486,13 @@ impl Repo for FakeRepo {
         Ok(inner.target.contains(commit))
     }
 
+    fn is_reverted(&self, _began: &Oid, head: &Oid, _tip: &Oid) -> Result<bool, RepoError> {
+        let inner = self.enter("is_reverted", head.as_str())?;
+        Ok(inner.reverted.contains(head))
+    }
+
     fn on_main(&self, head: &Oid, _target: &str) -> Result<bool, RepoError> {
         let inner = self.enter("on_main", head.as_str())?;
         Ok(inner.landed.contains(head) || inner.target.contains(head))
-    }
-}
-
-fn moved(name: &str, expected: Option<&Oid>, found: Option<&Oid>) -> RepoError {
-    let text = |oid: Option<&Oid>| oid.map_or_else(|| "absent".to_owned(), ToString::to_string);
-    RepoError::Moved {
-        name: name.to_owned(),
-        expected: text(expected),
-        found: text(found),
     }
 }

@@ -172,6 +172,7 @@ fn the_rig(harness: HarnessName) -> Rig {
             gate_env_pass: Vec::new(),
             review_human: false,
             human_review_paths: ReviewPaths::default(),
+            pr: None,
         },
     }
 }

@@ -126,6 +126,7 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<MergeReques
         held_since: None,
         settled_at: None,
         review: Review::None,
+        pr: None,
     };
     txn.put_mr(&mr)?;
     Ok(mr)

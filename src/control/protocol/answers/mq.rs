@@ -88,6 +88,20 @@ pub struct Decided {
     pub mr: MrRow,
 }
 
+/// A pull request: `mq.pr`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PullRequest {
+    /// Its address.
+    pub url: Option<String>,
+    /// Set when it had been opened before.
+    pub already: bool,
+    /// The end of the output of the command.
+    pub output: String,
+    /// The merge request.
+    #[serde(flatten)]
+    pub mr: MrRow,
+}
+
 /// The answer to `mq.show`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MrDetails {
@@ -131,6 +145,8 @@ pub struct MrDetails {
     pub merge_commit: Option<Oid>,
     /// The reason why it is held or failed.
     pub note: Option<String>,
+    /// The address of its pull request, if `hd mq pr` opened one.
+    pub pr: Option<String>,
     /// The raider's rounds of self-review.
     pub self_reviews: Vec<Round>,
     /// The sum of what it changes; none when it has ended, or its commit cannot be read now.
@@ -160,6 +176,7 @@ impl MrDetails {
             conflict_files: mr.conflict_files,
             merge_commit: mr.merge_commit,
             note: mr.note,
+            pr: mr.pr,
             self_reviews,
             changes: None,
         }

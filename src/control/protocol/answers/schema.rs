@@ -5,8 +5,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
     Agent, Automation, Cancelled, Decided, Deps, Drum, DrumHead, Event, Imported, Inbox, MrDetails,
-    MrRow, Raider, Relic, Ritual, RitualRow, SelfReview, SentDrum, Shown, Status, StepDone, Story,
-    Totem,
+    MrRow, PullRequest, Raider, Relic, Ritual, RitualRow, SelfReview, SentDrum, Shown, Status,
+    StepDone, Story, Totem,
 };
 use crate::control::protocol::OpName;
 use crate::domain::work_diff::Diff;
@@ -34,6 +34,7 @@ pub fn schemas() -> Vec<Answer> {
         of::<MrRow>(OpName::MqRetry),
         of::<Decided>(OpName::MqApprove),
         of::<Decided>(OpName::MqReject),
+        of::<PullRequest>(OpName::MqPr),
         of::<Relic>(OpName::RelicCreate),
         of::<Shown>(OpName::RelicShow),
         of::<Vec<Relic>>(OpName::RelicList),
