@@ -91,7 +91,10 @@ pub async fn reject(
 fn is_submitted_again(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<bool, StoreError> {
     let hook = txn.hook(&mr.raider)?;
     let own = hook.is_some_and(|hook| hook.incarnation == mr.incarnation);
-    Ok(own && txn.saga_of(SagaKind::Done, &mr.raider.to_string())?.is_some())
+    Ok(own
+        && txn
+            .saga_of(SagaKind::Done, &mr.raider.to_string())?
+            .is_some())
 }
 
 /// Checks that the merge request waits for a person: no other can be rejected.

@@ -223,7 +223,10 @@ fn merge_on_host(city: &City, branch: &str, how: &[&str]) {
         git(&clone, &["config", key, value]);
     }
     let name = format!("origin/{branch}");
-    git(&clone, &[&["merge", "--quiet", "--no-edit"], how, &[&name]].concat());
+    git(
+        &clone,
+        &[&["merge", "--quiet", "--no-edit"], how, &[&name]].concat(),
+    );
     if how.contains(&"--squash") {
         git(&clone, &["commit", "--quiet", "-m", "squashed (#7)"]);
     }

@@ -61,6 +61,7 @@ async fn commits_that_change_nothing_are_not_taken_for_merged() {
     let city = city.start().await;
     let charged = city.worker("a").await;
     city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
     let head = city.mr(&charged.relic).await.unwrap().head;
     city.parts.repo.merge_on_host(&head, true);
     city.pass(PATROL * 6).await;
@@ -76,7 +77,7 @@ async fn target_is_fetched_every_two_patrols_while_a_review_waits() {
     city.pass(PATROL * 10).await;
     let asked = fetches() - before;
     assert!((4..=6).contains(&asked), "{asked}");
-    // A remote that is away is no problem of anybody.
+    // A remote that is away is asked again, and no person is called.
     let away = RepoError::Remote("away".into());
     city.parts.repo.break_op("fetch_target", away);
     city.parts.repo.merge_on_host(&head, false);
@@ -91,7 +92,7 @@ async fn target_is_fetched_every_two_patrols_while_a_review_waits() {
     assert_eq!(fetches(), before);
 }
 
-/// What a person tried out in the sandbox is kept, as after a landing.
+/// Unsaved files are kept, as after a landing.
 #[tokio::test(start_paused = true)]
 async fn unsaved_work_in_the_sandbox_of_merged_work_is_kept_and_told() {
     let (city, charged, head) = waiting().await;

@@ -31,7 +31,7 @@ async fn approve(city: &TestCity, charged: &Charged) {
     city.pass(PATROL).await;
 }
 
-/// What lands is what was submitted and reviewed; the rest is said, and stays.
+/// Only the submitted and reviewed commit lands; later work stays, and a person is told.
 #[tokio::test(start_paused = true)]
 async fn commits_after_the_submission_do_not_land_with_its_approval_and_are_told() {
     let (city, charged) = waiting().await;

@@ -12,6 +12,7 @@ use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
 use crate::domain::merge::MrState;
 use crate::domain::relic::RelicStatus;
+use crate::ports::repo::RepoError;
 use crate::testing::world::{Scenario, TestCity};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -175,4 +176,24 @@ async fn session_that_ends_after_a_rejection_is_respawned_with_the_note() {
     assert_eq!(city.starts(&charged.session), 2);
     let prompts = city.parts.tasks.prompts();
     assert!(prompts.last().unwrap().contains("the flag must be --json"));
+}
+
+/// Two merge requests of one relic would race.
+#[tokio::test(start_paused = true)]
+async fn rejection_while_later_commits_are_submitted_is_refused() {
+    let city = reviewed().start().await;
+    let charged = waiting(&city).await;
+    let later = city.parts.repo.commit(&charged.raider.name);
+    let away = RepoError::Remote("away".into());
+    city.parts.repo.break_op("push_branch", away);
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    let id = city.mr(&charged.relic).await.unwrap().id;
+    let rejected = rejection::reject(&city.world, id, "no".to_owned(), Asker::person());
+    let refused = rejected.await.unwrap_err();
+    assert!(refused.message.contains("submitted again"), "{refused}");
+    city.parts.repo.mend("push_branch");
+    city.pass(2 * PATROL).await;
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert_eq!((mr.awaits_person(), mr.head), (true, later));
 }
