@@ -41,6 +41,8 @@ pub enum ClaimKey {
     Prepare(RigName),
     /// Typing the first prompt of a session.
     Prompt(String),
+    /// The opening of a pull request of a rig.
+    PullRequest(RigName),
     /// The removal of a raider whose work is over.
     Release(RaiderId),
     /// The repair of a raider's sandbox; while it is held, no session starts in it.

@@ -8,6 +8,8 @@
 //!            └──────────────── parked ones: timer ◄───────────────────┘
 //! ```
 
+mod elsewhere;
+
 use crate::actors::mail::ForgeMsg;
 use crate::actors::mail::Landing;
 use std::sync::Arc;
@@ -56,6 +58,8 @@ pub struct Forge {
     again: bool,
     /// Set while a landing runs.
     landing: bool,
+    /// The watch over merge requests that wait for a review.
+    watch: Arc<elsewhere::Watch>,
     /// Set when the rig was suspended at the last turn; none before the first.
     paused: Option<bool>,
     /// Wakes for the first parked merge request, or for a lane that was held.
@@ -84,6 +88,7 @@ impl Actor for ForgeActor {
             looking: false,
             again: false,
             landing: false,
+            watch: Arc::default(),
             paused: None,
             timer: None,
         })
@@ -158,8 +163,9 @@ impl Forge {
         };
         self.landing = true;
         let (args, me) = (self.args.clone(), me.clone());
+        let watch = Arc::clone(&self.watch);
         tokio::spawn(async move {
-            let landing = tokio::spawn(async move { land_one(&args).await });
+            let landing = tokio::spawn(async move { land_one(&args, &watch).await });
             let panicked = |panic| Err(Refusal::new(RefusalKind::Internal, format!("{panic}")));
             let result = landing.await.unwrap_or_else(panicked);
             drop(claim);
@@ -299,7 +305,7 @@ async fn refuse(args: &ForgeArgs, ready: MergeReady, error: Refusal) -> Result<(
 }
 
 /// Finishes an interrupted landing, else lands the next merge request; none when there is nothing to do.
-async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
+async fn land_one(args: &ForgeArgs, watch: &elsewhere::Watch) -> Result<Landing, Refusal> {
     let world = &args.world;
     let Some(rig) = world.city.rig(&args.rig).cloned() else {
         return Ok(Landing::Idle { due: None });
@@ -347,6 +353,7 @@ async fn land_one(args: &ForgeArgs) -> Result<Landing, Refusal> {
             let queued = queue.iter().filter(|mr| mr.state == MrState::Queued);
             let due = queued.filter_map(|mr| mr.not_before).min();
             recover(args).await;
+            elsewhere::look(args, watch, &rig, &queue).await;
             Ok(Landing::Idle { due })
         }
     }

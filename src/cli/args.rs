@@ -356,8 +356,10 @@ pub(super) enum MqVerb {
     Retry(args::MrRef),
     /// Let one that waits for a person land
     Approve(args::MqApprove),
-    /// Reject one that waits for a person; a fresh raider gets the work
+    /// Reject one that waits for a person: its live session, or a fresh raider, gets the work with your note
     Reject(args::MqReject),
+    /// Open a pull request for one, its relic or its raider, by the command `pr` of the rig
+    Pr(args::MrRef),
 }
 
 /// Verbs of `hd auto`.

@@ -4,14 +4,7 @@
 /// The keys, by section.
 pub const RESERVED: &[(&str, &[&str])] = &[(
     "rigs.forge",
-    &[
-        "batch",
-        "gate_concurrency",
-        "human_review_paths",
-        "verify",
-        "freeze",
-        "pr",
-    ],
+    &["batch", "gate_concurrency", "verify", "freeze"],
 )];
 
 /// Returns the reserved keys of a section.

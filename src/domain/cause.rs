@@ -68,6 +68,8 @@ causes! {
     HandoffLoop => "handoff_loop",
     /// Done, pushed and clean: nothing is lost by removing the sandbox.
     DoneCleanPushed => "done_clean_pushed",
+    /// A person approved its merge request: the review is over.
+    Approved => "approved",
     /// Its merge request has waited for a person for `review_hold`.
     ReviewHold => "review_hold",
     /// Its commit is on the target.

@@ -18,7 +18,9 @@ use super::ids::{
 };
 use super::merge::LandStyle;
 use super::notify::NotifyPolicy;
+use super::pull_request::PrCommand;
 use super::restart::RestartPolicy;
+use super::review_paths::ReviewPaths;
 use super::ritual::Ritual;
 
 /// A whole city.
@@ -416,6 +418,10 @@ pub struct ForgePolicy {
     pub gate_env_pass: Vec<String>,
     /// Set when a person must approve each merge request.
     pub review_human: bool,
+    /// The paths whose change a person must approve.
+    pub human_review_paths: ReviewPaths,
+    /// The command that opens a pull request, if there is one.
+    pub pr: Option<PrCommand>,
 }
 
 /// A gate of the merge queue.

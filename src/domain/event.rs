@@ -65,6 +65,8 @@ words! {
         MrApproved => "mr.approved",
         MrRejected => "mr.rejected",
         MrConflict => "mr.conflict",
+        MrPrOpened => "mr.pr_opened",
+        MrMergedElsewhere => "mr.merged_elsewhere",
         ControlForbidden => "control.forbidden",
         SalvagePruned => "salvage.pruned",
         BranchDropped => "branch.dropped",

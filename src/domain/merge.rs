@@ -213,6 +213,9 @@ pub struct MergeRequest {
     /// Need for a person's review.
     #[serde(default)]
     pub review: Review,
+    /// The address of the pull request that was opened for it.
+    #[serde(default)]
+    pub pr: Option<String>,
 }
 
 /// Ends every note that tells a person how to free their checkout.

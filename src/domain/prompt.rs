@@ -284,6 +284,18 @@ pub fn rejected(mr: &MergeRequest, note: Option<&str>) -> String {
     text
 }
 
+/// Returns the context for a raider whose work a person rejected, and that goes on with it.
+#[must_use]
+pub fn returned(mr: &MergeRequest, note: &str) -> String {
+    format!(
+        "A person reviewed your work at commit {} ({}) and rejected it. Go on from there on the same branch: fix what is \
+         wrong, commit, and declare the work finished again.\n\nReason given:\n\n{}",
+        mr.head,
+        mr.id,
+        quoted(note)
+    )
+}
+
 /// Names the work of an attempt that was queued. Its commits are in the supervisor's repository, which loses none, and
 /// whose objects sandboxes borrow.
 fn earlier(head: &Oid, branch: &str, began: Option<&Oid>) -> String {

@@ -9,6 +9,7 @@
 //!  hook open, no session, suspended   suspended (nothing is expected of it)
 //!  hook lost, sandbox left            stalled   (supposed to be working, and at nothing)
 //!  done, session up                   zombie    (finished, but failed to die)
+//!  done, a person is to review it     done      (its session stays for the reviewer)
 //!  done, no session                   done
 //! ```
 
@@ -65,12 +66,12 @@ impl RaiderState {
             Phase::Charging { .. } => Self::Spawning,
             // Its completion is being carried out, or its sandbox removed after it: its session may be up.
             Phase::Submitting { .. } | Phase::Removing { is_done: true } => Self::Done,
-            Phase::Validating { .. } | Phase::InReview { .. } | Phase::Over { .. } => {
-                match facts.session {
-                    SessionPresence::Up => Self::Zombie,
-                    SessionPresence::Coming | SessionPresence::Absent => Self::Done,
-                }
-            }
+            // It keeps its session for the reviewer.
+            Phase::InReview { .. } => Self::Done,
+            Phase::Validating { .. } | Phase::Over { .. } => match facts.session {
+                SessionPresence::Up => Self::Zombie,
+                SessionPresence::Coming | SessionPresence::Absent => Self::Done,
+            },
             Phase::Working
             | Phase::Unbound
             | Phase::Orphaned { .. }
@@ -123,7 +124,7 @@ mod tests {
             (Phase::Orphaned { since: None }, [Working, Working, Stalled]),
             (submitting, [Done; 3]),
             (Phase::Validating { since: AT }, [Zombie, Done, Done]),
-            (in_review, [Zombie, Done, Done]),
+            (in_review, [Done; 3]),
             (Phase::Over { since: AT }, [Zombie, Done, Done]),
         ] {
             for (session, expected) in [Up, Coming, Absent].into_iter().zip(states) {

@@ -16,6 +16,8 @@
 //!   parked      up               -            Suspend
 //!   parked      none             not          Start, which lays it to rest
 //!   parked      tended           -            nothing: no session is started
+//!   keep        none             running      Adopt
+//!   keep        -                -            nothing: it may have its session, and none is started
 //!   drain       none             running      Adopt, then Drain
 //!   drain       up               -            Drain
 //!   drain       tended           -            Remove
@@ -44,6 +46,8 @@ use super::ids::{ChildId, Incarnation, SessionId};
 pub enum Mode {
     /// It has a session.
     Run,
+    /// It may keep the session that it has; none is started.
+    Keep,
     /// It has no session, for now.
     Suspended,
     /// No session is started, and a running one is ended, until its account is open again (`domain/account.rs`).
@@ -191,7 +195,7 @@ fn begin(wanted: &Wanted, facts: Option<&SessionFacts>) -> Vec<Decision> {
         // The start itself ends a session of another incarnation. A child whose account is parked is started too: the
         // start lays it to rest, so that it gets its turn.
         (Mode::Run | Mode::Parked(_), _) => vec![Decision::Start(id)],
-        (Mode::Drain, _) => Vec::new(),
+        (Mode::Drain | Mode::Keep, _) => Vec::new(),
     }
 }
 
@@ -205,6 +209,8 @@ fn adjust(
     let id = wanted.id.clone();
     match (wanted.mode, tended) {
         (_, Tended::Ending) | (Mode::Run | Mode::Suspended, Tended::Resting) => None,
+        (Mode::Keep, Tended::Up { draining: true, .. }) => Some(Decision::KeepOn(id)),
+        (Mode::Keep, _) => None,
         (Mode::Suspended, Tended::Suspended) => None,
         (Mode::Suspended, Tended::Up { .. } | Tended::Waiting) => {
             Some(Decision::Suspend(id, Cause::Suspended))
@@ -269,7 +275,9 @@ fn orphans(seen: &PlanInputs, facts: &BTreeMap<&SessionId, &SessionFacts>) -> Ve
         .iter()
         .map(|wanted| (&wanted.session, wanted))
         .collect();
-    let rests = |wanted: &&Wanted| match seen.tended.get(&wanted.id) {
+    let rests = |wanted: &&Wanted, facts: &SessionFacts| match seen.tended.get(&wanted.id) {
+        // No start ends the session of an earlier incarnation.
+        None if wanted.mode == Mode::Keep => facts.incarnation != wanted.incarnation,
         None => wanted.mode == Mode::Suspended,
         Some(Tended::Suspended | Tended::Resting) => true,
         Some(Tended::Up { .. } | Tended::Waiting | Tended::Ending) => false,
@@ -281,7 +289,7 @@ fn orphans(seen: &PlanInputs, facts: &BTreeMap<&SessionId, &SessionFacts>) -> Ve
         .filter_map(|facts| {
             let owner = wanted.get(&facts.id).copied();
             owner
-                .is_none_or(|owner| rests(&owner))
+                .is_none_or(|owner| rests(&owner, facts))
                 .then(|| Decision::StopOrphan {
                     session: facts.id.clone(),
                     token: facts.token.clone(),

@@ -245,6 +245,13 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`].
     fn sum_of_commit(&self, head: &Oid, target: &str) -> Result<DiffSum, RepoError>;
 
+    /// Returns the paths that a pushed commit changes since it left the target, old and new names of renamed files
+    /// alike.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn changed_paths(&self, head: &Oid, target: &str) -> Result<Vec<String>, RepoError>;
+
     /// Returns a mark that changes with HEAD, reflog and index. Reads a few files, starts no process.
     ///
     /// # Errors
@@ -482,6 +489,13 @@ pub trait Repo: Send + Sync {
     /// # Errors
     /// [`RepoError`].
     fn landed(&self, target: &str, commit: &Oid) -> Result<bool, RepoError>;
+
+    /// Returns true when the work from `began` to `head`, whose commits `tip` has, was reverted there: to revert it once
+    /// more would change nothing.
+    ///
+    /// # Errors
+    /// [`RepoError`]: it cannot be told.
+    fn is_reverted(&self, began: &Oid, head: &Oid, tip: &Oid) -> Result<bool, RepoError>;
 
     /// Returns true when every commit of `head` is on some remote's default branch, as ancestor or as an equal patch
     /// (`witness-patrol.md`, verifyCommitOnMain; white space counts), and was not reverted there. That is no reason to

@@ -38,6 +38,10 @@ struct Inner {
     landed: BTreeSet<Oid>,
     /// The head that each made commit carries.
     made: HashMap<Oid, Oid>,
+    /// Heads whose work was reverted on the target.
+    reverted: BTreeSet<Oid>,
+    /// The paths that heads change.
+    changed: HashMap<Oid, Vec<String>>,
     merges: HashMap<(Oid, Oid), Oid>,
     pins: BTreeMap<RelicId, Oid>,
     salvages: Vec<SalvageRecord>,
@@ -62,7 +66,7 @@ struct Inner {
     /// The default branch; `main` while none is set.
     default: Option<String>,
     /// The change of the default branch at the remote.
-    changed: Option<Change>,
+    default_changed: Option<Change>,
 }
 
 struct Sandbox {
@@ -142,6 +146,14 @@ impl FakeRepo {
         let sandbox = inner.sandboxes.get_mut(slot).expect("a sandbox");
         sandbox.facts.head = head.clone();
         sandbox.facts.ahead += 1;
+        head
+    }
+
+    /// Makes the agent commit a change of this path.
+    pub fn commit_path(&self, slot: &SlotName, path: &str) -> Oid {
+        let head = self.commit(slot);
+        let changed = vec![path.to_owned()];
+        self.inner().changed.insert(head.clone(), changed);
         head
     }
 
@@ -241,6 +253,24 @@ impl FakeRepo {
     /// Another client pushes to the target.
     pub fn advance_target(&self) -> Oid {
         self.inner().advance()
+    }
+
+    /// Merges the head into the target as a host does; with its commits, or squashed.
+    pub fn merge_on_host(&self, head: &Oid, is_squashed: bool) {
+        let mut inner = self.inner();
+        match is_squashed {
+            true => drop(inner.landed.insert(head.clone())),
+            false => inner.target.push(head.clone()),
+        }
+        inner.advance();
+    }
+
+    /// Reverts the work of the head on the target.
+    pub fn revert_on_host(&self, head: &Oid) {
+        let mut inner = self.inner();
+        inner.landed.remove(head);
+        inner.reverted.insert(head.clone());
+        inner.advance();
     }
 
     /// Makes the next call of this operation fail; several failures queue up.
@@ -418,5 +448,14 @@ impl Inner {
             facts.head, facts.dirty, facts.untracked, facts.stashes, facts.special
         );
         Some(facts)
+    }
+}
+
+fn moved(name: &str, expected: Option<&Oid>, found: Option<&Oid>) -> RepoError {
+    let text = |oid: Option<&Oid>| oid.map_or_else(|| "absent".to_owned(), ToString::to_string);
+    RepoError::Moved {
+        name: name.to_owned(),
+        expected: text(expected),
+        found: text(found),
     }
 }

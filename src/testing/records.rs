@@ -158,6 +158,7 @@ pub fn mr(id: &str, hook: Hook, state: MrState) -> MergeRequest {
         held_since: None,
         settled_at: None,
         review: Review::None,
+        pr: None,
     }
 }
 

@@ -20,6 +20,7 @@ mod custody_bytes;
 mod custody_damaged;
 mod custody_deep;
 mod custody_diff;
+mod custody_elsewhere;
 mod custody_facts;
 mod custody_gone;
 mod custody_hidden;

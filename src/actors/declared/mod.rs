@@ -2,6 +2,7 @@
 //! (`rules.md`, done).
 
 mod fit;
+pub mod review;
 
 pub use self::fit::unfit;
 

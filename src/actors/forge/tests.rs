@@ -1,5 +1,6 @@
 //! The merge queue on fakes, under the paused clock.
 
+mod elsewhere;
 mod waits;
 
 use std::sync::Arc;

@@ -89,6 +89,8 @@ pub struct Accepted {
     pub exit: Exit,
     /// Set when it had been accepted before.
     pub already: bool,
+    /// Set when a person may have to review it: the session stays for that.
+    pub may_be_reviewed: bool,
 }
 
 /// The sandbox that a removal is about.

@@ -15,3 +15,4 @@ pub mod session_ages;
 pub mod slots;
 pub mod stalls;
 pub mod totems;
+pub mod void_outcomes;

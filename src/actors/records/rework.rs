@@ -4,7 +4,8 @@ use crate::domain::asker::Asker;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::merge::MergeRequest;
 use crate::domain::prompt;
-use crate::domain::relic::{REWORK, RelicStatus};
+use crate::domain::relic::{Hook, REWORK, RelicStatus};
+use crate::domain::saga::SagaKind;
 use crate::ports::relics::{StoreError, Txn};
 
 /// Returns true when a failed merge request may be tried again: its failure blocked the relic, and no other work on
@@ -52,4 +53,40 @@ pub fn reject(
     let data = serde_json::json!({ "status": "open", "mr": mr.id, "note": note });
     let event = NewEvent::new(EventType::RelicUpdated, &relic.id, asker);
     txn.record(&event.with(data)).map(|_| ())
+}
+
+/// Gives rejected work back to the raider that did it and whose session waits for the review: its hook is open again.
+/// Returns the hook; none when its completion is not the one that was reviewed.
+///
+/// # Errors
+/// The store's.
+pub fn give_back(
+    txn: &mut dyn Txn,
+    mr: &MergeRequest,
+    hook: &Hook,
+    note: &str,
+    asker: &Asker,
+) -> Result<Option<Hook>, StoreError> {
+    let subject = hook.raider.to_string();
+    for kind in [SagaKind::Done, SagaKind::Nuke] {
+        if txn.saga_of(kind, &subject)?.is_some() {
+            return Ok(None);
+        }
+    }
+    let now = txn.hook(&hook.raider)?;
+    let now = now.filter(|now| now.incarnation == hook.incarnation && now.done.is_some());
+    let Some(mut hook) = now else {
+        return Ok(None);
+    };
+    hook.done = None;
+    txn.put_hook(&hook)?;
+    let mut relic = txn.relic(&mr.relic)?;
+    relic.context = Some(prompt::returned(mr, note));
+    txn.put_relic(&relic)?;
+    let data = serde_json::json!({
+        "relic": hook.relic, "incarnation": hook.incarnation, "mr": mr.id, "note": note,
+    });
+    let event = NewEvent::new(EventType::RaiderDoneWithdrawn, &hook.raider, asker);
+    txn.record(&event.with(data))?;
+    Ok(Some(hook))
 }

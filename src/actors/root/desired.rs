@@ -172,28 +172,31 @@ pub(super) fn raiders(
         .collect();
     let mut wants = Vec::new();
     for (record, is_repaired) in records {
-        let is_wanted = match Phase::of(&record) {
-            Phase::Working | Phase::Unbound => !is_repaired,
+        let mode = match Phase::of(&record) {
+            Phase::Working | Phase::Unbound => (!is_repaired).then_some(Mode::Run),
+            // A person may talk to it until the review is over.
+            Phase::InReview { .. } => (!is_repaired).then_some(Mode::Keep),
             // A relic that was closed elsewhere needs no session any more.
             Phase::Orphaned { .. }
             | Phase::Charging { .. }
             | Phase::Removing { .. }
             | Phase::Submitting { .. }
             | Phase::Validating { .. }
-            | Phase::InReview { .. }
-            | Phase::Over { .. } => false,
+            | Phase::Over { .. } => None,
         };
         let hook = record.hook;
-        if !is_wanted {
+        let Some(mode) = mode else {
             busy.insert(hook.raider.session_id());
-        } else if let Some(rig) = city.rig(&hook.raider.rig) {
+            continue;
+        };
+        if let Some(rig) = city.rig(&hook.raider.rig) {
             let (incarnation, spec) = (hook.incarnation, raider_spec(city, hook, None));
             let off = city.suspended || rig.suspended || suspended.contains(&spec.id);
             let wanted = Wanted {
                 id: spec.id.clone(),
                 session: spec.session.clone(),
                 incarnation,
-                mode: if off { Mode::Suspended } else { Mode::Run },
+                mode: if off { Mode::Suspended } else { mode },
                 // For raiders drift always waits for the next session (`rules.md`, drift hash).
                 fingerprint: None,
                 // A silent raider is nudged first, and then an operator is called: a session that is always fresh would

@@ -9,12 +9,16 @@
 //!             │          └── withdrawn (`withdraw`): the hook is open again
 //!             └── answered to the caller here: from now on it survives everything
 //! ```
+//!
+//! Work that a person is to review keeps its session ([`review`](crate::actors::declared::review)), which may submit
+//! later commits in the same way (`again.rs`).
 
+mod again;
 mod push;
 mod report;
 mod submit;
 
-use crate::actors::declared;
+use crate::actors::declared::{self, review};
 use crate::actors::mail::Accepted;
 use crate::actors::mail::DoneRequest;
 use serde::{Deserialize, Serialize};
@@ -35,6 +39,7 @@ use crate::domain::relic::{DoneIntent, Exit, Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
 
+use self::again::Again;
 use self::submit::submit;
 
 pub use self::push::{is_pushing, withdraw};
@@ -54,6 +59,12 @@ pub(super) struct Plan {
     wants_review: bool,
     /// Set when there are commits to push.
     push: bool,
+    /// The head that this submission replaces while a person reviews it.
+    #[serde(default)]
+    replaces: Option<Oid>,
+    /// Set when the session stays for the reviewer.
+    #[serde(default)]
+    keeps_session: bool,
     /// Why the push does not succeed, for displays.
     blocked: Option<String>,
 }
@@ -86,15 +97,11 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
         );
         return Err(Refusal::conflict(message));
     }
-    if let Some(intent) = &hook.done {
-        return Ok(Begun::Already(accepted(
-            &hook,
-            intent.head.clone(),
-            intent.exit,
-            true,
-        )));
-    }
-    let git = declared::measure(world, &hook).await?;
+    let (git, replaces) = match again::of(world, &request, &hook).await? {
+        Again::First => (declared::measure(world, &hook).await?, None),
+        Again::Same(intent) => return Ok(already(&hook, &intent)),
+        Again::Replaces(git, head) => (git, Some(head)),
+    };
     let mismatch = report::compare(world, &request, &git);
     declared::check(world, &request, &hook, &git).await?;
     let plan = Plan {
@@ -109,10 +116,15 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
         no_change: request.no_change,
         wants_review: request.wants_review,
         push: git.ahead > 0,
+        replaces,
+        keeps_session: false,
         blocked: None,
     };
     world.at(FaultPoint::DoneIntentBefore);
-    let accepted = accepted(&hook, git.head, request.exit, false);
+    let accepted = Accepted {
+        may_be_reviewed: review::is_possible(world, &request),
+        ..accepted(&hook, git.head, request.exit, false)
+    };
     let claims = world.claims.clone();
     let needs_steps = declared::needs_steps(world, &request, &hook);
     let declared = world.store.run(move |txn| {
@@ -133,13 +145,12 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
             Ok(Begun::New(accepted, Box::new(saga), claim))
         }
         // The same completion was declared meanwhile: by the file, the outbox, or the same call.
-        Err(intent) => Ok(Begun::Already(self::accepted(
-            &hook,
-            intent.head,
-            intent.exit,
-            true,
-        ))),
+        Err(intent) => Ok(already(&hook, &intent)),
     }
+}
+
+fn already(hook: &Hook, intent: &DoneIntent) -> Begun {
+    Begun::Already(accepted(hook, intent.head.clone(), intent.exit, true))
 }
 
 fn accepted(hook: &Hook, head: Oid, exit: Exit, already: bool) -> Accepted {
@@ -151,6 +162,7 @@ fn accepted(hook: &Hook, head: Oid, exit: Exit, already: bool) -> Accepted {
         head,
         exit,
         already,
+        may_be_reviewed: false,
     }
 }
 
@@ -158,7 +170,8 @@ fn accepted(hook: &Hook, head: Oid, exit: Exit, already: bool) -> Accepted {
 fn declared_intent(txn: &mut dyn Txn, plan: &Plan) -> Result<Option<DoneIntent>, StoreError> {
     let hook = txn.hook(&plan.raider)?;
     let own = hook.filter(|hook| hook.incarnation == plan.incarnation);
-    Ok(own.and_then(|hook| hook.done))
+    let intent = own.and_then(|hook| hook.done);
+    Ok(intent.filter(|intent| plan.replaces.as_ref() != Some(&intent.head)))
 }
 
 fn declare(
@@ -169,7 +182,8 @@ fn declare(
 ) -> Result<Saga, StoreError> {
     let gone = || StoreError::Conflict(format!("{} is being nuked", plan.raider));
     let mut hook = txn.hook(&plan.raider)?.ok_or_else(gone)?;
-    if hook.incarnation != plan.incarnation || hook.done.is_some() {
+    again::check(txn, plan)?;
+    if hook.incarnation != plan.incarnation || hook.done.is_some() && plan.replaces.is_none() {
         let why = format!("{} is done already", plan.raider);
         return Err(StoreError::Conflict(why));
     }
@@ -233,11 +247,13 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<(), Refusal> {
     }
     if saga.step == "push" {
         world.at(FaultPoint::DoneSubmitBefore);
-        submit(world, &mut saga, &plan).await?;
+        submit(world, &mut saga, &mut plan).await?;
         world.at(FaultPoint::DoneSubmitAfter);
     }
-    let meant = ChildRef::raider(&plan.raider, plan.incarnation);
-    ask::end(world, meant, Cause::Done).await?;
+    if !plan.keeps_session {
+        let meant = ChildRef::raider(&plan.raider, plan.incarnation);
+        ask::end(world, meant, Cause::Done).await?;
+    }
     world.at(FaultPoint::DoneSessionBefore);
     let id = saga.id;
     world.store.run(move |txn| txn.close_saga(id)).await?;

@@ -12,7 +12,9 @@
 //! The landed tree is byte for byte the tested one: the pushed commit is the commit that the gates ran on. The landing
 //! waits for a person's checkout that would move with the target, checked before and after the gates.
 
+mod elsewhere;
 mod record;
+mod review;
 mod wait;
 
 use crate::actors::mail::Attempt;
@@ -20,7 +22,9 @@ use crate::actors::mail::NukeTarget;
 use crate::actors::rig_settings;
 use serde::{Deserialize, Serialize};
 
-pub use record::{record_mr, restore, set_back, take, withdraw};
+pub use elsewhere::merged_elsewhere;
+pub use record::{forget_done, record_mr, restore, set_back, take, withdraw};
+pub use review::hold_for_review;
 
 use self::record::{fail, note_verdicts, open, park, park_on, push_begins, record_merged, start};
 use self::wait::{put_back, wait_for_checkout};
@@ -126,14 +130,25 @@ fn target_is_gone(rig: &Rig, mr: &MergeRequest) -> String {
     )
 }
 
-/// Handles a merge that gives the target's own tree: nothing is to land. Its commits may be on the raider's branch
-/// only, which is deleted, so they are kept.
+/// Handles a merge that gives the target's own tree: nothing is to land.
 async fn land_empty_merge(
     world: &World,
     rig: &Rig,
     mr: MergeRequest,
     tip: Oid,
 ) -> Result<Attempt, Refusal> {
+    match save_commits(world, rig, &mr).await {
+        Ok(()) => record_merged(world, None, mr, tip, true).await,
+        Err(error) => {
+            let why = format!("there is nothing to land, but its commits cannot be saved: {error}");
+            park(world, mr, why).await
+        }
+    }
+}
+
+/// Saves the commits of a merge request that has nothing left to land, unless the target has them: they may be on the
+/// raider's branch only, which is deleted.
+async fn save_commits(world: &World, rig: &Rig, mr: &MergeRequest) -> Result<(), Refusal> {
     let MergeRequest {
         head,
         target,
@@ -151,29 +166,23 @@ async fn land_empty_merge(
                 false => repo.salvage_head(&head, &raider, incarnation).map(Some),
             },
         );
-    match kept.await {
-        Ok(None) => {}
-        Ok(Some(record)) => {
-            let about = NukeTarget {
-                raider: mr.raider.clone(),
-                incarnation: mr.incarnation,
-                target: mr.target.clone(),
-                cause: Cause::Merged,
-                relic: Some(mr.relic.clone()),
-                detected: None,
-                done: true,
-                asker: None,
-                cancel: None,
-            };
-            let noted = move |txn: &mut dyn Txn| nuke::record_salvage(txn, &about, &record);
-            world.store.run(noted).await?;
-        }
-        Err(error) => {
-            let why = format!("there is nothing to land, but its commits cannot be saved: {error}");
-            return park(world, mr, why).await;
-        }
-    }
-    record_merged(world, None, mr, tip, true).await
+    let Some(record) = kept.await? else {
+        return Ok(());
+    };
+    let about = NukeTarget {
+        raider: mr.raider.clone(),
+        incarnation: mr.incarnation,
+        target: mr.target.clone(),
+        cause: Cause::Merged,
+        relic: Some(mr.relic.clone()),
+        detected: None,
+        done: true,
+        asker: None,
+        cancel: None,
+    };
+    let noted = move |txn: &mut dyn Txn| nuke::record_salvage(txn, &about, &record);
+    world.store.run(noted).await?;
+    Ok(())
 }
 
 /// Runs the gates on the merged tree. Handles any result but green itself.

@@ -8,6 +8,8 @@ pub mod done;
 pub mod land;
 pub mod nuke;
 pub mod prune;
+pub mod pull_request;
+pub mod rejection;
 pub mod repair;
 
 use serde::Serialize;

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use crate::actors::effects;
 use crate::actors::mail::{ChildSpec, Work};
+use crate::actors::records::void_outcomes;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::session::child::ChildArgs;
 use crate::actors::world::World;
@@ -167,6 +168,14 @@ pub async fn outcome(
     let sandbox = world.city.sandbox(&hook.raider);
     let owner = effects::Owner::Rig(hook.raider.rig.clone());
     let file = effects::tasks(world, owner, move |tasks| tasks.outcome(&dir, &sandbox)).await?;
+    let (own, written) = (hook.clone(), file.written);
+    let read = world
+        .store
+        .run(move |txn| void_outcomes::is_void(txn, &own, written));
+    // A store that cannot be read tells nothing: what the file declares is refused then.
+    if read.await.unwrap_or(false) {
+        return Ok((OutcomeFile::Empty, None));
+    }
     let said = match file.odd {
         Some(why) => OutcomeFile::Unclear(why),
         None => outcome::parse(&file.text, &hook.relic),

@@ -2,7 +2,7 @@
 //! own under a claim, so that slow work delays nothing else. Everything comes from the store and the world, so that a
 //! look may be repeated, interrupted and resumed at will.
 
-use crate::actors::mail::NukeTarget;
+use crate::actors::mail::{ChildRef, NukeTarget};
 use crate::actors::sandboxes;
 use std::collections::BTreeSet;
 
@@ -358,6 +358,11 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
         | Phase::Submitting { .. }
         | Phase::Validating { .. } => return Ok(Handled::AtPatrol),
     };
+    if cause == Cause::ReviewHold {
+        // A session that waits for its reviewer must not keep the sandbox by writing to it.
+        let meant = ChildRef::raider(&hook.raider, hook.incarnation);
+        ask::end(world, meant, cause).await?;
+    }
     let target = NukeTarget::of(&hook, cause);
     match nuke_now(args, target, false).await {
         Ok(_) => Ok(Handled::Yes),

@@ -6,18 +6,19 @@
 //!  tree not clean ──► kept                    remote lacks the head ──► pushed again, or kept
 //!  cannot be measured, or nothing would land ──► kept
 //!  sandbox gone ──► the declared head goes on, unless its branch holds more than was pushed
-//!  raider nuked during the review ──► the verified head goes on when it is approved
+//!  approved by a person ──► the reviewed head goes on, whatever the sandbox has since
 //!  completed ──► MERGE_READY (or waits for a person)
 //!  no change ──► closed    escalated ──► blocked    deferred ──► deferred
 //! ```
 
+use super::super::declared::review;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::{closing, done, land, nuke};
-use super::super::{declared, effects};
+use super::super::{ask, declared, effects};
 use super::inbox::{Handled, raise};
 use super::retained::{self, Retained};
 use super::{WitnessArgs, wisps};
-use crate::actors::mail::NukeTarget;
+use crate::actors::mail::{ChildRef, NukeTarget};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
@@ -53,24 +54,23 @@ pub async fn raider_done(
         })
         .await?;
     if mr.as_ref().is_some_and(MergeRequest::awaits_person) {
-        // Measured again after the review.
         return Ok(Handled::AtPatrol);
     }
-    let Some(hook) = hook.filter(|hook| hook.incarnation == done.incarnation) else {
-        return match mr.filter(MergeRequest::is_in_review) {
-            Some(mr) => nuked_since(args, id, done, mr.head).await,
-            None => {
-                // Fenced: that incarnation is gone, and its successor is not touched.
-                world.store.run(move |txn| txn.handled(id)).await?;
-                Ok(Handled::Yes)
-            }
-        };
-    };
-    if saga.is_some() {
-        // Its session is being ended; the end of the saga makes the witness look again.
+    let hook = hook.filter(|hook| hook.incarnation == done.incarnation);
+    if hook.is_some() && saga.is_some() {
+        // Its session is being ended, or it submits later commits; the end of the saga makes the witness look again.
         return Ok(Handled::AtPatrol);
     }
-    finished(args, id, done, hook).await
+    let landed = mr.as_ref().is_some_and(|mr| mr.state == MrState::Merged);
+    match (hook, mr.filter(MergeRequest::is_in_review)) {
+        (hook, Some(mr)) => approved(args, id, done, (hook, mr.head)).await,
+        (Some(hook), None) if !landed => finished(args, id, done, hook).await,
+        // It landed elsewhere during its review; or fenced: that incarnation is gone, and its successor is not touched.
+        (Some(_), None) | (None, None) => {
+            world.store.run(move |txn| txn.handled(id)).await?;
+            Ok(Handled::Yes)
+        }
+    }
 }
 
 /// Passes on the sandbox's present state, or keeps the sandbox.
@@ -134,15 +134,21 @@ async fn finished(
     settled
 }
 
-/// Handles an approval after the raider was nuked: passes on the reviewed head, as far as the remote has it.
-async fn nuked_since(
+/// Handles an approval: ends the session that was kept for the review, and passes on the head that was reviewed, as far
+/// as the remote has it. What the session wrote after it does not land; the removal of the sandbox finds it and tells a
+/// person.
+async fn approved(
     args: &WitnessArgs,
     id: u64,
     done: RaiderDone,
-    head: Oid,
+    (hook, head): (Option<Hook>, Oid),
 ) -> Result<Handled, Refusal> {
+    if hook.is_some() {
+        let meant = ChildRef::raider(&done.raider, done.incarnation);
+        ask::end(&args.world, meant, Cause::Approved).await?;
+    }
     if let Some(why) = ensure_pushed(args, &done, &head).await? {
-        // There is no sandbox to keep.
+        // The approved commit may be in no sandbox.
         let body = Escalation::high(&done.raider, ProblemKind::Unpushed, why.message)
             .on(done.relic.clone());
         raise(args, body).await?;
@@ -322,11 +328,7 @@ async fn vouch(
     head: Oid,
 ) -> Result<Handled, Refusal> {
     let world = &args.world;
-    let human = world
-        .city
-        .rig(&args.rig)
-        .is_some_and(|rig| rig.forge.review_human);
-    let wanted = human || done.gate.is_some();
+    let needed = needed(args, &done, &head).await?;
     let (from, to) = (message::witness(&args.rig), message::forge(&args.rig));
     let forge = to.clone();
     let sent = world.store.run(move |txn| {
@@ -339,8 +341,11 @@ async fn vouch(
         }
         // An approval is of the head that was shown.
         let is_approved = mr.review == Review::Approved && mr.head == head;
-        if (wanted || mr.review == Review::Approved) && !is_approved {
-            return hold(txn, mr, &head);
+        let was_approved = mr.review == Review::Approved;
+        if (needed.is_some() || was_approved || done.gate.is_some()) && !is_approved {
+            let why = needed.as_ref().and_then(|needed| needed.why.as_deref());
+            land::hold_for_review(txn, mr, &head, why)?;
+            return Ok(Handled::AtPatrol);
         }
         land::take(txn, &mut mr, &Step::Ready(head.clone()))?;
         if txn.handled(id)? {
@@ -361,29 +366,19 @@ async fn vouch(
     Ok(sent)
 }
 
-/// Notes, once, that a review is needed.
-fn hold(txn: &mut dyn Txn, mut mr: MergeRequest, head: &Oid) -> Result<Handled, StoreError> {
-    let first = !mr.awaits_person();
-    let id = &mr.id;
-    let note = match mr.review {
-        // A script that repeats its approval must not approve what was not shown to a person.
-        Review::Approved => format!(
-            "its branch was changed after the approval; needs a review: hd mq approve {id} --head {} or hd mq reject {id}",
-            head.short()
-        ),
-        Review::None | Review::Wanted => {
-            format!("needs a review: hd mq approve {id} or hd mq reject {id}")
-        }
-    };
-    let head = head.clone();
-    land::take(txn, &mut mr, &Step::Verified { head, note })?;
-    if first {
-        land::record_mr(txn, EventType::MrHeld, &mr, Cause::Done)?;
-        let data = serde_json::json!({ "question": mr.note, "mr": mr.id, "relic": mr.relic });
-        let event = NewEvent::new(EventType::RaiderNeedsInput, &mr.raider, Cause::Done);
-        txn.record(&event.with(data))?;
+/// Returns the review that the head needs; none where the head would not land.
+async fn needed(
+    args: &WitnessArgs,
+    done: &RaiderDone,
+    head: &Oid,
+) -> Result<Option<review::Needed>, Refusal> {
+    let key = (done.relic.clone(), done.raider.clone(), done.incarnation);
+    let read = move |txn: &mut dyn Txn| txn.mr_of(&key.0, &key.1, key.2);
+    let mr = args.world.store.run(read).await?;
+    match mr.filter(|mr| mr.state == MrState::Reviewing && mr.review != Review::Approved) {
+        Some(mr) => review::needed(&args.world, &args.rig, head, &mr.target).await,
+        None => Ok(None),
     }
-    Ok(Handled::AtPatrol)
 }
 
 fn ready(done: &RaiderDone, mr: &RelicId, head: &Oid) -> MergeReady {

@@ -70,6 +70,23 @@ pub(super) fn sum_of_commit(
     .sum())
 }
 
+/// Returns the paths that a commit of ours changes.
+///
+/// # Errors
+/// When git cannot read it, or takes long.
+pub(super) fn paths_of_commit(
+    repo: &GitRepo,
+    head: &Oid,
+    target: &str,
+) -> Result<Vec<String>, RepoError> {
+    let base = merge_base(repo, head, repo.target_tip(target)?.as_ref())?;
+    let from = origin(repo, base.as_ref())?;
+    let how = ["--name-only", "--no-renames", "-z"];
+    let listed = compared(repo.git(), &how, [&from, head.as_str()]).limit(LIMIT);
+    let listed = listed.run()?;
+    Ok(bytes::split(&listed.stdout).map(bytes::lossy).collect())
+}
+
 /// Returns what is in a sandbox, committed or not.
 ///
 /// # Errors

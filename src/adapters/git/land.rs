@@ -125,6 +125,38 @@ pub(super) fn landed(repo: &GitRepo, target: &str, commit: &Oid) -> Result<bool,
     repo.is_ancestor(commit, &tip)
 }
 
+/// Returns true if a merge that takes the work from `began` to `head` back gives the tree of `tip`. The trees decide; no
+/// message of a commit does.
+///
+/// # Errors
+/// When git cannot merge: it is older than 2.40, or a commit is missing.
+pub(super) fn is_reverted(
+    repo: &GitRepo,
+    began: &Oid,
+    head: &Oid,
+    tip: &Oid,
+) -> Result<bool, RepoError> {
+    let back = repo
+        .git()
+        .args(["merge-tree", "--write-tree", "--no-messages"])
+        .arg(format!("--merge-base={head}"))
+        .args([tip.as_str(), began.as_str()])
+        .output()?;
+    match back.code {
+        Some(0) => {
+            let tree = repo.git().args(["rev-parse", "--verify"]);
+            let tree = tree.arg(format!("{tip}^{{tree}}")).run()?;
+            Ok(tree.text().trim() == back.text().trim())
+        }
+        // Parts of it were changed since, and the rest is there.
+        Some(1) => Ok(false),
+        _ => Err(RepoError::Failed(format!(
+            "{head} cannot be compared with {tip}: {}",
+            back.stderr.trim()
+        ))),
+    }
+}
+
 /// Returns true if every commit of `head` is on the target or default branch of a remote, as an ancestor or as an
 /// equal patch.
 ///

@@ -118,6 +118,10 @@ impl Repo for GitRepo {
         diff::sum_of_commit(self, head, target)
     }
 
+    fn changed_paths(&self, head: &Oid, target: &str) -> Result<Vec<String>, RepoError> {
+        diff::paths_of_commit(self, head, target)
+    }
+
     fn progress(&self, sandbox: &Path) -> Result<String, RepoError> {
         progress::progress(self, sandbox)
     }
@@ -275,6 +279,10 @@ impl Repo for GitRepo {
 
     fn landed(&self, target: &str, commit: &Oid) -> Result<bool, RepoError> {
         land::landed(self, target, commit)
+    }
+
+    fn is_reverted(&self, began: &Oid, head: &Oid, tip: &Oid) -> Result<bool, RepoError> {
+        land::is_reverted(self, began, head, tip)
     }
 
     fn on_main(&self, head: &Oid, target: &str) -> Result<bool, RepoError> {

@@ -35,6 +35,7 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<MergeRequest> {
         held_since: row.get::<_, Option<Time>>("held_since")?.map(|at| at.0),
         settled_at: row.get::<_, Option<Time>>("settled_at")?.map(|at| at.0),
         review: row.get::<_, Word<_>>("review")?.0,
+        pr: row.get("pr")?,
     })
 }
 
@@ -45,10 +46,10 @@ pub(super) fn put(conn: &Connection, mr: &MergeRequest) -> Result<(), StoreError
         "INSERT OR REPLACE INTO merge_requests
              (id, rig, relic, raider, incarnation, branch, head, target, state, open, priority,
               queued_at, attempts, not_before, gates, conflict_files, merge_commit, note, began,
-              hold, held_since, settled_at, review)
+              hold, held_since, settled_at, review, pr)
          VALUES (:id, :rig, :relic, :raider, :incarnation, :branch, :head, :target, :state, :open,
                  :priority, :queued_at, :attempts, :not_before, :gates, :conflict_files,
-                 :merge_commit, :note, :began, :hold, :held_since, :settled_at, :review)",
+                 :merge_commit, :note, :began, :hold, :held_since, :settled_at, :review, :pr)",
     )?
     .execute(named_params! {
         ":id": mr.id.as_str(),
@@ -74,6 +75,7 @@ pub(super) fn put(conn: &Connection, mr: &MergeRequest) -> Result<(), StoreError
         ":held_since": mr.held_since.map(Time),
         ":settled_at": mr.settled_at.map(Time),
         ":review": Word(mr.review),
+        ":pr": mr.pr,
     })?;
     Ok(())
 }

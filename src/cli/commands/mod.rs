@@ -145,6 +145,7 @@ fn mq(verb: MqVerb, context: &mut Context) -> Result<(), CliError> {
             args.yes = true;
             context.show(&Op::MqReject(args), outcome_lines::merge_request)
         }
+        MqVerb::Pr(args) => context.show(&Op::MqPr(args), outcome_lines::pull_request),
     }
 }
 

@@ -215,10 +215,25 @@ pub(in crate::cli) fn merge_request(told: &Value, _: Style) -> String {
         at(told, "/relic"),
         at(told, "/state")
     );
-    match at(told, "/note").as_str() {
+    let said = match at(told, "/note").as_str() {
         "-" => said,
         note => format!("{said}: {note}"),
+    };
+    let back_to = at(told, "/back_to");
+    match at(told, "/delivery/state").as_str() {
+        "-" => said,
+        "delivered" => format!("{said}\n{back_to} has the note and works on"),
+        _ => format!(
+            "{said}\n{back_to} works on; its session could not be told yet: {}; `hd rally` and its next session have \
+             the note",
+            at(told, "/delivery/why")
+        ),
     }
+}
+
+/// Tells the address of a pull request.
+pub(in crate::cli) fn pull_request(told: &Value, _: Style) -> String {
+    at(told, "/url")
 }
 
 /// Tells that an automation was enabled or disabled.
@@ -293,6 +308,13 @@ pub(in crate::cli) fn done(told: &Value, style: Style) -> String {
         at(told, "/exit"),
         at(told, "/branch")
     );
+    let said = match told.get("may_be_reviewed") == Some(&Value::Bool(true)) {
+        true => format!(
+            "{said}; end your turn now: if a person reviews it, this session stays, a rejection arrives as a drum, and \
+            later commits are submitted by another `hd done`"
+        ),
+        false => said,
+    };
     with_note(said, told)
 }
 

@@ -1,13 +1,17 @@
 //! `[rigs.forge]` and its gates.
 
 use crate::config::diagnostics::Diagnostic;
+use crate::config::document::Node;
 use crate::config::reader::Reader;
 use crate::config::values::{
-    branch, choice, complain, filled, flag, integer, list, optional, some_duration, variable,
+    Parsed, branch, choice, command, complain, filled, flag, integer, list, optional,
+    some_duration, variable,
 };
 use crate::domain::city::{ForgePolicy, Gate};
 use crate::domain::ids::check_name;
 use crate::domain::merge::LandStyle;
+use crate::domain::pull_request::PrCommand;
+use crate::domain::review_paths::ReviewPaths;
 
 /// `[rigs.forge]`.
 pub fn policy(mut reader: Reader<'_>) -> Option<ForgePolicy> {
@@ -19,6 +23,14 @@ pub fn policy(mut reader: Reader<'_>) -> Option<ForgePolicy> {
     let rework_attempts = reader.get("rework_attempts", integer(0));
     let gate_env_pass = reader.get("gate_env_pass", list(variable));
     let review_human = reader.get("review", choice(&[("none", false), ("human", true)], &[]));
+    let human_review_paths = reader.get("human_review_paths", |node| {
+        let patterns = list(review_path)(node)?;
+        ReviewPaths::new(patterns).or_else(|error| complain(node, error))
+    });
+    let pr = reader.get("pr", |node| {
+        let words = command(node)?;
+        PrCommand::new(words).or_else(|error| complain(node, error))
+    });
     reader.finish();
     Some(ForgePolicy {
         target: target?,
@@ -28,7 +40,18 @@ pub fn policy(mut reader: Reader<'_>) -> Option<ForgePolicy> {
         rework_attempts: rework_attempts?,
         gate_env_pass: gate_env_pass?,
         review_human: review_human?,
+        human_review_paths: human_review_paths?,
+        pr: pr?.into_some(),
     })
+}
+
+/// Reads a pattern of paths; the place of an error is that of the pattern.
+fn review_path(node: &Node) -> Parsed<String> {
+    let pattern = filled(node)?;
+    match ReviewPaths::new(vec![pattern.clone()]) {
+        Ok(_) => Ok(pattern),
+        Err(error) => complain(node, error),
+    }
 }
 
 fn gates(reader: &mut Reader<'_>) -> Option<Vec<Gate>> {

@@ -8,6 +8,7 @@ mod party;
 use serde_json::Value;
 
 pub(super) use self::address::unknown_note;
+pub(super) use self::live::{deliver, waits};
 use self::party::Party;
 pub(super) use self::party::mailboxes_of;
 use super::to_json;

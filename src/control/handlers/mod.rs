@@ -181,7 +181,7 @@ async fn dispatch(
         Op::HarnessResume(args) => accounts::resume(world, &args.name),
         #[rustfmt::skip]
         op @ (Op::MqList(_) | Op::MqShow(_) | Op::MqRetry(_) | Op::MqApprove(_) | Op::MqReject(_)
-        | Op::Diff(_)) => of_review(world, &caller, op).await,
+        | Op::MqPr(_) | Op::Diff(_)) => of_review(world, &caller, op).await,
         Op::Doctor(args) => doctor::doctor(world, &caller, args).await,
         Op::AutoList(_) => auto::list(world).await,
         Op::AutoRun(args) => auto::run(world, &args.name).await,
@@ -219,6 +219,7 @@ async fn of_review(world: &World, caller: &Caller, op: Op) -> Result<Value, Cont
         Op::MqRetry(args) => mq::retry(world, asker().await, &args.mr).await,
         Op::MqApprove(args) => mq::approve(world, asker().await, args).await,
         Op::MqReject(args) => mq::reject(world, asker().await, args).await,
+        Op::MqPr(args) => mq::pull_request(world, asker().await, &args.mr).await,
         _ => Err(ControlError::internal("this operation is served elsewhere")),
     }
 }

@@ -3,14 +3,15 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{diff, names, to_json};
+use super::{diff, drums, names, to_json};
 use crate::actors::effects;
 use crate::actors::records::escalations;
 use crate::actors::records::rework;
-use crate::actors::sagas::land;
+use crate::actors::refusal::Refusal;
+use crate::actors::sagas::{land, pull_request, rejection};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
-use crate::control::protocol::answers::{Decided, MrDetails, MrRow};
+use crate::control::protocol::answers::{Decided, MrDetails, MrRow, PullRequest};
 use crate::control::protocol::args::{self, InRig, MqReject};
 use crate::domain::asker::Asker;
 use crate::domain::event::EventType;
@@ -20,6 +21,8 @@ use crate::domain::message;
 use crate::domain::queue::Step;
 use crate::ports::relics::{StoreError, Txn};
 
+/// The longest note of a rejection, in bytes.
+const NOTE_MAX: usize = 12 * 1024;
 /// The smallest number of digits that names a commit.
 const COMMIT_MIN: usize = 7;
 
@@ -44,7 +47,7 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
     let (mr, reviews) = world
         .store
         .run(move |txn| {
-            let mr = txn.mr(&id)?;
+            let mr = named(txn, &id)?;
             let reviews = txn.self_reviews(&mr.relic, &mr.raider, mr.incarnation)?;
             Ok((mr, reviews))
         })
@@ -53,6 +56,14 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
     let mut details = MrDetails::of(mr, reviews, world.clock.now());
     details.changes = changes;
     to_json(&details)
+}
+
+/// Returns the merge request of this id, or the newest of the relic of this id.
+fn named(txn: &mut dyn Txn, id: &RelicId) -> Result<MergeRequest, StoreError> {
+    match txn.mr(id) {
+        Err(error @ StoreError::NotFound { .. }) => txn.mrs_of(id)?.pop().ok_or(error),
+        found => found,
+    }
 }
 
 /// Retries a parked merge request at once, or a failed one that blocked its relic.
@@ -86,6 +97,9 @@ pub(super) async fn approve(
     args: args::MqApprove,
 ) -> Result<Value, ControlError> {
     let (id, now) = (names::relic(&args.mr)?, world.clock.now());
+    if args.head.is_none() {
+        submitted(world, &id).await?;
+    }
     let mr = world
         .store
         .run(move |txn| {
@@ -117,10 +131,51 @@ pub(super) async fn approve(
     decided(world, &mr, "approved")
 }
 
+/// Refuses the approval of a merge request whose raider has committed since and not submitted that: the person may mean
+/// these commits, too. A sandbox that cannot be read now is no reason to refuse.
+async fn submitted(world: &World, id: &RelicId) -> Result<(), ControlError> {
+    let id = id.clone();
+    let read = move |txn: &mut dyn Txn| {
+        let mr = txn.mr(&id)?;
+        let hook = txn.hook(&mr.raider)?;
+        Ok((mr, hook))
+    };
+    let (mr, hook) = world.store.run(read).await?;
+    let own = hook.filter(|hook| hook.incarnation == mr.incarnation && mr.awaits_person());
+    let Some(hook) = own else {
+        return Ok(());
+    };
+    let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
+    let facts = effects::repo_for(world, &mr.rig, effects::WorkKind::Sandbox, move |repo| {
+        repo.facts(&sandbox, &target)
+    });
+    match facts.await.map_err(Refusal::from) {
+        Ok(facts) if facts.head != mr.head => {
+            let (id, head) = (&mr.id, mr.head.short());
+            let message = format!(
+                "{} has committed since: its sandbox is at {}, and {id} has {head}",
+                hook.raider, facts.head
+            );
+            let hint = format!(
+                "have it run `hd done`, which submits that to {id}; or approve what was submitted: hd mq approve {id} \
+                 --head {head}"
+            );
+            Err(ControlError::conflict(message).hint(hint))
+        }
+        Ok(_) => Ok(()),
+        Err(why) => {
+            tracing::debug!(mr = %mr.id, %why, "the sandbox of a merge request that is approved cannot be read");
+            Ok(())
+        }
+    }
+}
+
 /// Returns the merge request, with the person's decision first.
 fn decided(world: &World, mr: &MergeRequest, decision: &str) -> Result<Value, ControlError> {
     to_json(&Decided {
         decision: decision.to_owned(),
+        back_to: None,
+        delivery: None,
         mr: MrRow::of(mr, world.clock.now()),
     })
 }
@@ -138,51 +193,77 @@ fn unverified(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<StoreError, StoreE
     Ok(StoreError::Conflict(message))
 }
 
-/// Rejects a merge request: a fresh raider gets the work with the note. Not counted as a rework (`contract.md`,
-/// `rework_attempts`).
+/// Rejects a merge request: its live session, or else a fresh raider, gets the work with the note.
 pub(super) async fn reject(
     world: &World,
     asker: Asker,
     args: MqReject,
 ) -> Result<Value, ControlError> {
-    let (id, now) = (names::relic(&args.mr)?, world.clock.now());
-    let note = args.note;
-    keep(world, &id).await?;
-    let mr = world
-        .store
-        .run(move |txn| {
-            let mut mr = txn.mr(&id)?;
-            waits(&mr, now)?;
-            land::withdraw(txn, &mut mr, note.as_deref(), &asker)?;
-            rework::reject(txn, &mr, note.as_deref(), &asker)?;
-            Ok(mr)
-        })
-        .await?;
-    world.nudge(&message::witness(&mr.rig));
-    decided(world, &mr, "rejected")
-}
-
-/// Pins the head of a merge request that is about to be rejected, as the forge pins a queued one: the next raider is told
-/// of it, and its branch may be gone. A failure is logged and no error.
-async fn keep(world: &World, id: &RelicId) -> Result<(), ControlError> {
-    let (id, now) = (id.clone(), world.clock.now());
-    let read = move |txn: &mut dyn Txn| {
-        let mr = txn.mr(&id)?;
-        waits(&mr, now).map(|()| mr)
-    };
-    let mr = world.store.run(read).await?;
-    let (id, head) = (mr.id.clone(), mr.head.clone());
-    if let Err(why) = effects::repo_for(world, &mr.rig, effects::WorkKind::Landing, move |repo| {
-        repo.pin(&id, &head)
-    })
-    .await
-    {
-        tracing::warn!(mr = %mr.id, %why, "the head of a rejected attempt cannot be pinned");
+    let id = names::relic(&args.mr)?;
+    let note = args.note.as_deref().map_or("", str::trim).to_owned();
+    if note.is_empty() {
+        let hint = format!("hd mq reject {id} --note \"what is wrong with it\"");
+        let error =
+            ControlError::bad_request("a rejection needs a note: it is all that the raider learns");
+        return Err(error.hint(hint));
     }
-    Ok(())
+    if note.len() > NOTE_MAX {
+        let message = format!(
+            "the note has {} bytes, and {NOTE_MAX} are allowed",
+            note.len()
+        );
+        return Err(ControlError::bad_request(message));
+    }
+    let rejected = rejection::reject(world, id, note, asker.clone()).await?;
+    let delivery = match rejected.told {
+        None => None,
+        Some(Err(full)) => Some(drums::waits(Some(full))),
+        Some(Ok(drum)) => Some(drums::deliver(world, drum, &asker).await?.1),
+    };
+    to_json(&Decided {
+        decision: "rejected".to_owned(),
+        back_to: rejected.back_to.map(|hook| hook.raider),
+        delivery,
+        mr: MrRow::of(&rejected.mr, world.clock.now()),
+    })
 }
 
-/// Checks that the merge request waits for a person: no other can be approved or rejected.
+/// Opens a pull request for a merge request, or for the newest one of a relic or a raider. The command is run to its end
+/// if the caller leaves.
+pub(super) async fn pull_request(
+    world: &World,
+    asker: Asker,
+    name: &str,
+) -> Result<Value, ControlError> {
+    let mr = match RelicId::new(name) {
+        Ok(id) => world.store.run(move |txn| named(txn, &id)).await?,
+        Err(_) => of_raider(world, name).await?,
+    };
+    let own = std::sync::Arc::new(world.clone());
+    let opening = tokio::spawn(async move { pull_request::open(&own, mr, &asker).await });
+    let opened = opening.await;
+    let opened = opened.map_err(|panic| ControlError::internal(panic.to_string()))??;
+    to_json(&PullRequest {
+        url: opened.mr.pr.clone(),
+        already: opened.already,
+        output: opened.output,
+        mr: MrRow::of(&opened.mr, world.clock.now()),
+    })
+}
+
+/// Returns the newest merge request of the work on a raider's hook.
+async fn of_raider(world: &World, name: &str) -> Result<MergeRequest, ControlError> {
+    let hook = names::raider(world, name).await?;
+    let raider = hook.raider.clone();
+    let read = move |txn: &mut dyn Txn| txn.mr_of(&hook.relic, &hook.raider, hook.incarnation);
+    let found = world.store.run(read).await?;
+    found.ok_or_else(|| {
+        let message = format!("the work of {raider} has no merge request yet");
+        ControlError::conflict(message).hint("`hd done` in its session submits it")
+    })
+}
+
+/// Checks that the merge request waits for a person: no other can be approved.
 fn waits(mr: &MergeRequest, now: Timestamp) -> Result<(), StoreError> {
     if mr.state == MrState::Reviewing {
         return Ok(());

@@ -11,6 +11,7 @@ mod drums;
 mod fuzz;
 mod imports;
 mod parked;
+mod pull_request;
 mod relics;
 mod resume;
 mod shown;
@@ -257,6 +258,41 @@ async fn head_of_an_attempt_that_a_person_rejects_is_pinned() {
     ask(&city, "mq.reject", reject.clone()).await.unwrap();
     assert_eq!(city.parts.repo.pins(), std::slice::from_ref(&mr.id));
     ask(&city, "mq.reject", reject).await.unwrap_err();
+}
+
+/// A note is all that the raider learns.
+#[tokio::test(start_paused = true)]
+async fn rejection_without_a_note_is_refused_with_a_hint() {
+    let human = |rig: &mut crate::domain::city::Rig| rig.forge.review_human = true;
+    let city = Scenario::new().rig(human).start().await;
+    let relic = submitted(&city).await;
+    let mr = city.mr(&relic).await.unwrap();
+    for note in [json!(null), json!(" \n")] {
+        let reject = json!({ "mr": mr.id, "note": note, "yes": true });
+        let refused = ask(&city, "mq.reject", reject).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::BadRequest);
+        assert!(refused.hint.unwrap().contains("--note"));
+    }
+    assert!(city.mr(&relic).await.unwrap().awaits_person());
+    let shown = ask(&city, "mq.show", json!({ "mr": relic })).await.unwrap();
+    assert_eq!(shown["id"], mr.id.as_str(), "found by its relic");
+}
+
+/// A person may mean commits that the raider has not submitted.
+#[tokio::test(start_paused = true)]
+async fn approval_while_commits_are_not_submitted_names_the_head() {
+    let human = |rig: &mut crate::domain::city::Rig| rig.forge.review_human = true;
+    let city = Scenario::new().rig(human).start().await;
+    let relic = submitted(&city).await;
+    let mr = city.mr(&relic).await.unwrap();
+    let later = city.parts.repo.commit(&mr.raider.name);
+    let approve = ask(&city, "mq.approve", json!({ "mr": mr.id }));
+    let refused = approve.await.unwrap_err();
+    assert!(refused.message.contains(later.as_str()), "{refused}");
+    let named = json!({ "mr": mr.id, "head": mr.head });
+    ask(&city, "mq.approve", named).await.unwrap();
+    city.pass(PATROL).await;
+    assert!(city.parts.repo.has_landed(&mr.head));
 }
 
 #[tokio::test(start_paused = true)]

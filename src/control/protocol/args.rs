@@ -350,7 +350,7 @@ pub struct MqReject {
     /// The merge request
     #[serde(alias = "id")]
     pub mr: String,
-    /// A note for the next raider
+    /// Required: the reason, for the raider that goes on with the work
     #[arg(long, value_name = "TEXT")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,

@@ -23,7 +23,7 @@ impl FakeRepo {
 
     /// Has the remote name another default branch.
     pub fn change_default(&self, change: Change) {
-        self.inner().changed = Some(change);
+        self.inner().default_changed = Some(change);
     }
 
     pub(super) fn branch_at(&self, branch: &str) -> Result<BranchAt, RepoError> {
@@ -48,7 +48,7 @@ impl FakeRepo {
     pub(super) fn changed_default(&self) -> Result<Option<Change>, RepoError> {
         let inner = self.enter("default_change", "")?;
         let known = inner.default.as_deref().unwrap_or("main");
-        Ok(inner.changed.clone().filter(|change| change.to != known))
+        Ok(inner.default_changed.clone().filter(|change| change.to != known))
     }
 
     pub(super) fn provenance_of(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError> {

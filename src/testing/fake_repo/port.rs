@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::diff::{diff_of, diff_of_head};
-use super::{FakeRepo, Sandbox, gate_run};
+use super::{FakeRepo, Sandbox, gate_run, moved};
 use crate::domain::default_branch::Change;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
@@ -165,6 +165,11 @@ impl Repo for FakeRepo {
     fn sum_of_commit(&self, head: &Oid, _target: &str) -> Result<DiffSum, RepoError> {
         let own = self.enter("sum", head.as_str());
         own.map(|_| DiffSum::default())
+    }
+
+    fn changed_paths(&self, head: &Oid, _target: &str) -> Result<Vec<String>, RepoError> {
+        let inner = self.enter("changed_paths", head.as_str())?;
+        Ok(inner.changed.get(head).cloned().unwrap_or_default())
     }
 
     fn glance(&self, sandbox: &Path, _target: &str) -> Result<(u64, u64, u64), RepoError> {
@@ -483,17 +488,13 @@ impl Repo for FakeRepo {
         Ok(inner.target.contains(commit))
     }
 
+    fn is_reverted(&self, _began: &Oid, head: &Oid, _tip: &Oid) -> Result<bool, RepoError> {
+        let inner = self.enter("is_reverted", head.as_str())?;
+        Ok(inner.reverted.contains(head))
+    }
+
     fn on_main(&self, head: &Oid, _target: &str) -> Result<bool, RepoError> {
         let inner = self.enter("on_main", head.as_str())?;
         Ok(inner.landed.contains(head) || inner.target.contains(head))
-    }
-}
-
-fn moved(name: &str, expected: Option<&Oid>, found: Option<&Oid>) -> RepoError {
-    let text = |oid: Option<&Oid>| oid.map_or_else(|| "absent".to_owned(), ToString::to_string);
-    RepoError::Moved {
-        name: name.to_owned(),
-        expected: text(expected),
-        found: text(found),
     }
 }

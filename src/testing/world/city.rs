@@ -8,6 +8,7 @@ use super::*;
 use crate::domain::city::OnCompact;
 use crate::domain::condition::Patterns;
 use crate::domain::harness::hooks::Hooks;
+use crate::domain::review_paths::ReviewPaths;
 use crate::domain::usage::price::Prices;
 
 /// Returns a city with one rig and no agents.
@@ -172,6 +173,8 @@ fn the_rig(harness: HarnessName) -> Rig {
             rework_attempts: 3,
             gate_env_pass: Vec::new(),
             review_human: false,
+            human_review_paths: ReviewPaths::default(),
+            pr: None,
         },
     }
 }

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::support::git::git;
 use crate::support::live::{City, until};
 use crate::support::plan::Plan;
 
@@ -19,6 +20,14 @@ fn waits_for_a_person(city: &City, relic: &str) -> String {
         mr(city, relic).is_some_and(|mr| mr["note"].as_str().unwrap_or("").contains("approve"))
     });
     mr(city, relic).unwrap()["id"].as_str().unwrap().to_owned()
+}
+
+/// Returns the session of Toast, as `hd status` shows it.
+fn session(city: &City) -> Value {
+    let status = city.hd(&["status"]).json();
+    let raiders = status["rigs"][0]["raiders"].as_array().unwrap();
+    let toast = raiders.iter().find(|raider| raider["name"] == "Toast");
+    toast.map_or(Value::Null, |toast| toast["session"].clone())
 }
 
 /// Nothing lands before a person approves; sandbox and slot stay until then.
@@ -75,6 +84,10 @@ fn rejected_work_goes_to_a_fresh_raider_with_the_reason() {
         ],
     );
     let first = waits_for_a_person(&city, &relic);
+    until("its session has ended", || session(&city).is_null());
+    let silent = city.hd(&["--yes", "mq", "reject", &first]);
+    assert_eq!(silent.code, 2, "{}", silent.err);
+    assert!(silent.err.contains("--note"), "{}", silent.err);
     let asked = city.hd(&["mq", "reject", &first, "--note", "wrong name"]);
     assert_eq!(asked.code, 2, "it needs consent");
     let said = city.hd(&["--yes", "mq", "reject", &first, "--note", "wrong name"]);
@@ -115,4 +128,147 @@ fn unreviewed_merge_request_waits_on_without_its_raider() {
     assert_eq!(city.hd(&["mq", "approve", &id]).code, 0);
     city.wait_status(&relic, "closed");
     assert!(city.landed().contains(&"a.txt".to_owned()));
+}
+
+/// `contract.md`, `human_review_paths`: only a change of such a path waits for a person.
+#[test]
+fn change_of_a_review_path_waits_for_a_person() {
+    let paths = r#"["migrations/"]"#;
+    let plan = Plan::new().set("forge", "human_review_paths", paths);
+    let mut city = City::made(&plan);
+    city.start();
+    let plain = city.work("the code", &["commit a.txt", "hd done"]);
+    city.wait_status(&plain, "closed");
+    let relic = city.work(
+        "the schema",
+        &[
+            "mkdir -p db/migrations",
+            "commit db/migrations/1.sql",
+            "hd done",
+            "forever",
+        ],
+    );
+    let id = waits_for_a_person(&city, &relic);
+    let shown = city.hd(&["mq", "show", &relic]).json();
+    assert_eq!(shown["id"], id.as_str(), "a relic names its merge request");
+    let note = shown["note"].as_str().unwrap();
+    assert!(note.contains("it changes db/migrations/1.sql"), "{note}");
+    assert_eq!(city.hd(&["mq", "approve", &id]).code, 0);
+    city.wait_status(&relic, "closed");
+    assert!(city.landed().contains(&"db/migrations/1.sql".to_owned()));
+}
+
+/// The session stays while a person reviews, works on after a rejection, and ends with the approval.
+#[test]
+fn session_stays_for_its_reviewer_and_works_on_after_a_rejection() {
+    let plan = Plan::new().set("forge", "review", r#""human""#);
+    let mut city = City::made(&plan);
+    city.start();
+    let relic = city.work(
+        "talk to me",
+        &[
+            "commit a.txt",
+            "hd done",
+            "await go",
+            "commit b.txt",
+            "try second hd done",
+            "await more",
+            "commit c.txt",
+            "try third hd done",
+            "forever",
+        ],
+    );
+    let first = waits_for_a_person(&city, &relic);
+    let before = session(&city);
+    assert!(!before.is_null(), "it can be attached to");
+    let reject = ["--yes", "mq", "reject", &first, "--note", "b is missing"];
+    let said = city.hd(&reject).json();
+    assert_eq!(said["back_to"], "horde/raiders/Toast", "{said}");
+    let inbox = city.hd(&["drums", "inbox", "Toast"]).json();
+    assert_eq!(inbox["waiting"], 1, "{inbox}");
+    city.sign("go");
+    assert_eq!(city.wait_tried("second").code, 0);
+    let second = waits_for_a_person(&city, &relic);
+    assert_ne!(first, second);
+    // Later commits of its own accord: the same merge request.
+    let head = mr(&city, &relic).unwrap()["head"].clone();
+    city.sign("more");
+    assert_eq!(city.wait_tried("third").code, 0);
+    until("it is submitted", || {
+        mr(&city, &relic).is_some_and(|mr| mr["head"] != head && mr["needs_person"] == true)
+    });
+    assert_eq!(mr(&city, &relic).unwrap()["id"], second.as_str());
+    assert_eq!(session(&city), before, "the same session");
+    assert_eq!(city.hd(&["mq", "approve", &second]).code, 0);
+    city.wait_status(&relic, "closed");
+    city.wait_no_raiders();
+    assert_eq!(city.sessions_of(&relic), 1);
+    for file in ["a.txt", "b.txt", "c.txt"] {
+        assert!(city.landed().contains(&file.to_owned()), "{file}");
+    }
+}
+
+/// Merges the branch of the merge request as a host does.
+fn merge_on_host(city: &City, branch: &str, how: &[&str]) {
+    let clone = city.root().join("host-clone");
+    let (origin, to) = (city.origin(), clone.display().to_string());
+    git(
+        city.root(),
+        &["clone", "--quiet", &origin.display().to_string(), &to],
+    );
+    for (key, value) in [
+        ("user.name", "host"),
+        ("user.email", "host@example.invalid"),
+    ] {
+        git(&clone, &["config", key, value]);
+    }
+    let name = format!("origin/{branch}");
+    git(
+        &clone,
+        &[&["merge", "--quiet", "--no-edit"], how, &[&name]].concat(),
+    );
+    if how.contains(&"--squash") {
+        git(&clone, &["commit", "--quiet", "-m", "squashed (#7)"]);
+    }
+    git(&clone, &["push", "--quiet", "origin", "HEAD:main"]);
+    std::fs::remove_dir_all(&clone).unwrap();
+}
+
+/// A pull request is opened by the rig's command, and merged on the host; with its commits, then squashed.
+#[test]
+fn pull_request_that_is_merged_on_the_host_is_cleaned_up_as_merged() {
+    let script = r#"printf '%s' "$1" > "$HD_CITY/title"; cp "$2" "$HD_CITY/body"; echo see https://host/pr/$3"#;
+    let pr = serde_json::json!(["sh", "-c", script, "sh", "{title}", "{body_file}", "{mr}"]);
+    let plan = Plan::new()
+        .set("forge", "review", r#""human""#)
+        .set("forge", "pr", &pr.to_string())
+        .set("daemon", "patrol_interval", r#""1s""#);
+    let mut city = City::made(&plan);
+    city.start();
+    for (file, how) in [("a.txt", "--no-ff"), ("b.txt", "--squash")] {
+        let title = format!("add {file}; $(touch pwned) `touch pwned` \"'");
+        let commit = format!("commit {file}");
+        let relic = city.work(&title, &[&commit, "hd done", "forever"]);
+        let id = waits_for_a_person(&city, &relic);
+        let opened = city.hd(&["mq", "pr", &relic]).json();
+        let url = format!("https://host/pr/{id}");
+        assert_eq!(opened["url"], url.as_str(), "{opened}");
+        let read = |name: &str| std::fs::read_to_string(city.root().join(name)).unwrap();
+        assert_eq!(read("title"), title);
+        assert!(read("body").contains(&relic), "{}", read("body"));
+        assert!(!city.checkout().join("pwned").exists() && !city.root().join("pwned").exists());
+        assert_eq!(city.hd(&["mq", "show", &id]).json()["pr"], url.as_str());
+        let branch = mr(&city, &relic).unwrap()["branch"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        merge_on_host(&city, &branch, &[how]);
+        city.wait_status(&relic, "closed");
+        city.wait_no_raiders();
+        assert_eq!(city.happened("mr.merged_elsewhere", &id).len(), 1);
+        assert_eq!(mr(&city, &relic).unwrap()["state"], "merged");
+        until("its branch is deleted", || {
+            !git(&city.origin(), &["branch", "--list"]).contains(&branch)
+        });
+    }
 }

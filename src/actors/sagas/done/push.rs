@@ -30,11 +30,18 @@ pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Res
     let mut called = false;
     while world.store.run(move |txn| txn.saga(id)).await?.is_some() {
         let (branch, head) = (plan.branch.clone(), plan.head.clone());
+        let replaces = plan.replaces.clone();
         let pushed = effects::repo_for(
             world,
             &plan.raider.rig,
             effects::WorkKind::Network,
-            move |repo| repo.push_branch(&branch, &head, None),
+            // The reviewed commits may have been amended.
+            move |repo| match replaces.filter(|old| *old != head) {
+                Some(old) if repo.remote_head(&branch)?.as_ref() == Some(&old) => {
+                    repo.push_branch(&branch, &head, Some(&old))
+                }
+                _ => repo.push_branch(&branch, &head, None),
+            },
         );
         let Err(error) = pushed.await else {
             if plan.blocked.take().is_some() {

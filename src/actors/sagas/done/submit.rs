@@ -2,31 +2,34 @@
 
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
-use super::super::pack;
+use super::super::{land, pack};
 use super::Plan;
+use crate::actors::declared::review;
 use crate::domain::merge::{MergeRequest, MrState, Review};
 use crate::domain::message::{self, Body, RaiderDone};
 use crate::domain::relic::{Exit, RelicKind};
 use crate::domain::saga::Saga;
 use crate::ports::relics::{NewRelic, StoreError, Txn};
 
-/// Writes the merge request (for completed work with commits) and POLECAT_DONE, in one transaction.
-pub(super) async fn submit(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal> {
+/// Writes the merge request (for completed work with commits) and POLECAT_DONE, in one transaction. A merge request that
+/// needs a review is held for it there: what was pushed is what a person reviews, whatever the session writes later.
+pub(super) async fn submit(world: &World, saga: &mut Saga, plan: &mut Plan) -> Result<(), Refusal> {
+    let needed = review_of(world, plan).await?;
+    let rig = plan.raider.rig.clone();
+    let hold = world.city.rig(&rig).map(|rig| rig.witness.review_hold);
+    plan.keeps_session = needed.is_some() && hold.is_some_and(|hold| !hold.is_zero());
     let (id, data) = (saga.id, pack(plan));
     let city = std::sync::Arc::clone(&world.city);
     let (plan, stored) = (plan.clone(), data.clone());
-    let rig = plan.raider.rig.clone();
     world
         .store
         .run(move |txn| {
-            let lands = plan.exit == Exit::Completed && !plan.no_change;
-            if lands
-                && txn
-                    .mr_of(&plan.relic, &plan.raider, plan.incarnation)?
-                    .is_none()
-            {
+            if lands(&plan) {
                 let prefix = city.rig(&plan.raider.rig).map(|rig| rig.prefix.clone());
-                make_mr(txn, &plan, prefix.unwrap_or_else(|| "mr".into()))?;
+                let mr = request_of(txn, &plan, prefix.unwrap_or_else(|| "mr".into()))?;
+                if let Some(review::Needed { why }) = &needed {
+                    land::hold_for_review(txn, mr, &plan.head, why.as_deref())?;
+                }
             }
             let done = RaiderDone {
                 raider: plan.raider.clone(),
@@ -37,9 +40,11 @@ pub(super) async fn submit(world: &World, saga: &mut Saga, plan: &Plan) -> Resul
                 head: plan.head.clone(),
                 exit: plan.exit,
                 cleanup_status: plan.cleanup_status,
-                gate: plan.wants_review.then(|| "human".to_owned()),
+                gate: needed.as_ref().map(|_| "human".to_owned()),
             };
             let (from, to) = (plan.raider.to_string(), message::witness(&plan.raider.rig));
+            // The one about an earlier head has no receiver any more.
+            land::forget_done(txn, &plan.raider, plan.incarnation)?;
             txn.send(&from, &to, Body::RaiderDone(done))?;
             txn.step_saga(id, "submit", &stored)
         })
@@ -50,7 +55,31 @@ pub(super) async fn submit(world: &World, saga: &mut Saga, plan: &Plan) -> Resul
     Ok(())
 }
 
-fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<(), StoreError> {
+fn lands(plan: &Plan) -> bool {
+    plan.exit == Exit::Completed && !plan.no_change
+}
+
+/// Returns the review that the pushed head needs.
+async fn review_of(world: &World, plan: &Plan) -> Result<Option<review::Needed>, Refusal> {
+    if !lands(plan) {
+        return Ok(None);
+    }
+    let needed = review::needed(world, &plan.raider.rig, &plan.head, &plan.target).await?;
+    // What a person has begun to review stays with them.
+    let asked = plan.wants_review || plan.replaces.is_some();
+    Ok(needed.or(asked.then_some(review::Needed { why: None })))
+}
+
+/// Returns the merge request of this incarnation that is open; makes it when there is none.
+fn request_of(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<MergeRequest, StoreError> {
+    let open = txn.mr_of(&plan.relic, &plan.raider, plan.incarnation)?;
+    match open.filter(|mr| !mr.is_final()) {
+        Some(mr) => Ok(mr),
+        None => make_mr(txn, plan, prefix),
+    }
+}
+
+fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<MergeRequest, StoreError> {
     let work = txn.relic(&plan.relic)?;
     let new = NewRelic {
         prefix,
@@ -74,7 +103,7 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<(), StoreEr
     let went_on = |mr: &&MergeRequest| work.branch.as_ref() == Some(&mr.branch);
     let began = hook.map(|hook| hook.base);
     let began = began.or_else(|| earlier.iter().rfind(went_on)?.began.clone());
-    txn.put_mr(&MergeRequest {
+    let mr = MergeRequest {
         id,
         rig: plan.raider.rig.clone(),
         relic: plan.relic.clone(),
@@ -96,10 +125,9 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<(), StoreEr
         hold: None,
         held_since: None,
         settled_at: None,
-        review: if plan.wants_review {
-            Review::Wanted
-        } else {
-            Review::None
-        },
-    })
+        review: Review::None,
+        pr: None,
+    };
+    txn.put_mr(&mr)?;
+    Ok(mr)
 }

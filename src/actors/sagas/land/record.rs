@@ -12,7 +12,7 @@ use crate::actors::mail::Attempt;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
-use crate::domain::ids::{Oid, RelicId};
+use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId};
 use crate::domain::merge::{
     FailureType, GateVerdict, HoldReason, MergeRequest, MrState, PARKED_MAX,
 };
@@ -99,34 +99,75 @@ pub(super) async fn record_merged(
     noop: bool,
 ) -> Result<Attempt, Refusal> {
     let witness = message::witness(&mr.rig);
-    let to = witness.clone();
     let recorded = world.store.run(move |txn| {
         let mut mr = txn.mr(&mr.id)?;
         if let Some(id) = saga {
             txn.close_saga(id)?;
         }
-        if !take(txn, &mut mr, &Step::Landed(commit.clone()))? {
-            return Ok(());
-        }
-        forget(txn, &mr.id)?;
-        let body = Body::Merged(Merged {
-            merge_commit: commit.clone(),
-            merged_at: txn.now(),
-            noop,
-            rig: mr.rig.clone(),
-            mr: mr.id,
-            raider: mr.raider,
-            incarnation: mr.incarnation,
-            relic: mr.relic,
-            branch: mr.branch,
-            head: mr.head,
-            target: mr.target,
-        });
-        txn.send(&message::forge(&mr.rig), &to, body).map(|_| ())
+        settle(txn, &mut mr, &commit, noop).map(drop)
     });
     recorded.await?;
     world.nudge(&witness);
     Ok(Attempt::Landed)
+}
+
+/// Records a landing that the forge did not make, with what shows it, and sends MERGED. Returns false when the merge
+/// request left its state meanwhile.
+pub(super) async fn record_elsewhere(
+    world: &World,
+    mr: MergeRequest,
+    tip: Oid,
+    how: &'static str,
+) -> Result<bool, Refusal> {
+    let witness = message::witness(&mr.rig);
+    let recorded = world.store.run(move |txn| {
+        let reviewed = mr.head.clone();
+        let mut mr = txn.mr(&mr.id)?;
+        // Later commits may have been submitted, or a person has decided.
+        if !mr.awaits_person() || mr.head != reviewed || !settle(txn, &mut mr, &tip, true)? {
+            return Ok(false);
+        }
+        let data = serde_json::json!({
+            "mr": mr.id, "relic": mr.relic, "raider": mr.raider, "head": mr.head, "target": mr.target,
+            "merge_commit": tip, "how": how, "pr": mr.pr,
+        });
+        let event = NewEvent::new(EventType::MrMergedElsewhere, &mr.id, Cause::Merged);
+        txn.record(&event.with(data))?;
+        Ok(true)
+    });
+    let recorded = recorded.await?;
+    world.nudge(&witness);
+    Ok(recorded)
+}
+
+/// Takes the step of a landing, and sends MERGED. Returns false when it has landed already.
+fn settle(
+    txn: &mut dyn Txn,
+    mr: &mut MergeRequest,
+    commit: &Oid,
+    noop: bool,
+) -> Result<bool, StoreError> {
+    if !take(txn, mr, &Step::Landed(commit.clone()))? {
+        return Ok(false);
+    }
+    forget(txn, &mr.id)?;
+    let mr = mr.clone();
+    let body = Body::Merged(Merged {
+        merge_commit: commit.clone(),
+        merged_at: txn.now(),
+        noop,
+        rig: mr.rig.clone(),
+        mr: mr.id,
+        raider: mr.raider,
+        incarnation: mr.incarnation,
+        relic: mr.relic,
+        branch: mr.branch,
+        head: mr.head,
+        target: mr.target,
+    });
+    let to = message::witness(&mr.rig);
+    txn.send(&message::forge(&mr.rig), &to, body)?;
+    Ok(true)
 }
 
 /// Records that the merge request cannot land as it is, and tells the witness, which decides what follows.
@@ -328,14 +369,27 @@ pub fn withdraw(
     take(txn, mr, &Step::Withdrawn { note })?;
     record_mr(txn, EventType::MrRejected, mr, origin)?;
     // The raider's POLECAT_DONE has no receiver any more.
-    for message in txn.inbox(&message::witness(&mr.rig))? {
+    forget_done(txn, &mr.raider, mr.incarnation)?;
+    Ok(true)
+}
+
+/// Marks the POLECAT_DONE of an incarnation as handled.
+///
+/// # Errors
+/// The store's.
+pub fn forget_done(
+    txn: &mut dyn Txn,
+    raider: &RaiderId,
+    incarnation: Incarnation,
+) -> Result<(), StoreError> {
+    for message in txn.inbox(&message::witness(&raider.rig))? {
         let about = matches!(&message.body, Body::RaiderDone(done)
-            if done.raider == mr.raider && done.incarnation == mr.incarnation);
+            if done.raider == *raider && done.incarnation == incarnation);
         if about {
             txn.handled(message.id)?;
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Stores the step of a merge request. Returns false when the step is not possible in its state: it left that state

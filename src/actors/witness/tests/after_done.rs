@@ -1,15 +1,15 @@
 //! Commits that are made after `done`, or after an approval: they are checked and reviewed like the others.
 
 use super::PATROL;
-use crate::actors::mail::Charged;
+use crate::actors::mail::{Charged, DoneRequest};
 use crate::domain::event::EventType;
 use crate::domain::merge::{MrState, Review};
 use crate::domain::message;
 use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::queue::Step;
-use crate::domain::relic::{Relic, RelicStatus};
+use crate::domain::relic::{Exit, Relic, RelicStatus};
 use crate::ports::repo::RepoError;
-use crate::testing::world::{Scenario, TestCity, rig};
+use crate::testing::world::{Scenario, TestCity, completion, rig};
 
 async fn waiting() -> (TestCity, Charged) {
     let city = Scenario::new().rig(|rig| rig.forge.review_human = true);
@@ -31,45 +31,85 @@ async fn approve(city: &TestCity, charged: &Charged) {
     city.pass(PATROL).await;
 }
 
-/// A head that is pushed is checked; that of `done` is not the only one.
+/// Only the submitted and reviewed commit lands; later work stays, and a person is told.
 #[tokio::test(start_paused = true)]
-async fn commits_after_done_that_a_remote_may_refuse_are_kept_and_told() {
+async fn commits_after_the_submission_do_not_land_with_its_approval_and_are_told() {
     let (city, charged) = waiting().await;
-    let head = city.parts.repo.commit(&charged.raider.name);
-    let broken = RepoError::Rejected("1234abcd: .git in a tree".into());
-    city.parts.repo.break_op("fit", broken);
+    let shown = city.mr(&charged.relic).await.unwrap().head;
+    let later = city.parts.repo.commit(&charged.raider.name);
+    city.parts.repo.dirty(&charged.raider.name, "tried.txt");
     approve(&city, &charged).await;
-    assert_eq!(city.parts.repo.landings(), 0);
-    let mr = city.mr(&charged.relic).await.unwrap();
-    assert_ne!(city.parts.repo.remote(&mr.branch), Some(head));
+    assert!(city.parts.repo.has_landed(&shown));
+    assert!(!city.parts.repo.has_landed(&later));
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
     assert_eq!(city.parts.repo.names(), ["Toast"], "it is kept");
+    assert!(!city.runs(&charged.session), "its session has ended");
     let calls: Vec<Relic> = city.escalations().await;
     let open = calls.iter().find(|it| it.status != RelicStatus::Closed);
     let open = open.unwrap();
-    assert_eq!(
-        Problem::stored(&open.labels, &open.title).kind(),
-        ProblemKind::Unpushed
-    );
-    assert!(open.body.contains(".git in a tree"), "{}", open.body);
+    let problem = Problem::stored(&open.labels, &open.title).kind();
+    assert_eq!(problem, ProblemKind::FinishedUnsaved);
+    assert!(open.body.contains("tried.txt"), "{}", open.body);
 }
 
 /// An approval is of the head that a person was shown.
 #[tokio::test(start_paused = true)]
-async fn commits_after_a_review_are_reviewed_before_they_land() {
+async fn later_commits_that_are_submitted_are_reviewed_in_the_same_merge_request() {
     let (city, charged) = waiting().await;
-    let shown = city.mr(&charged.relic).await.unwrap().head;
+    let shown = city.mr(&charged.relic).await.unwrap();
+    let again = city.completed(&charged.raider).await.unwrap();
+    assert!(again.already, "nothing new");
     let later = city.parts.repo.commit(&charged.raider.name);
-    approve(&city, &charged).await;
-    assert_eq!(city.parts.repo.landings(), 0);
+    let again = city.completed(&charged.raider).await.unwrap();
+    assert!(!again.already);
+    city.settle().await;
     let mr = city.mr(&charged.relic).await.unwrap();
+    assert_eq!((&mr.id, &mr.head), (&shown.id, &later));
     assert!(mr.awaits_person(), "{mr:?}");
-    assert_eq!((mr.review, &mr.head), (Review::Wanted, &later));
-    assert_ne!(shown, later);
-    let note = mr.note.unwrap();
-    assert!(note.contains("changed after the approval"), "{note}");
+    assert_eq!(city.parts.repo.remote(&mr.branch), Some(later.clone()));
     assert_eq!(city.events(EventType::MrHeld).await.len(), 2, "told again");
+    assert!(city.runs(&charged.session));
     approve(&city, &charged).await;
     assert!(city.parts.repo.has_landed(&later));
     let mr = city.mr(&charged.relic).await.unwrap();
     assert_eq!(mr.state, MrState::Merged);
+}
+
+/// The approval was of the commits before.
+#[tokio::test(start_paused = true)]
+async fn submission_that_crosses_an_approval_is_reviewed_again() {
+    let (city, charged) = waiting().await;
+    let later = city.parts.repo.commit(&charged.raider.name);
+    let held = RepoError::Remote("the remote is away".into());
+    city.parts.repo.break_op("push_branch", held);
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    approve(&city, &charged).await;
+    assert_eq!(city.parts.repo.landings(), 0);
+    city.parts.repo.mend("push_branch");
+    city.pass(PATROL * 4).await;
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert!(mr.awaits_person(), "{mr:?}");
+    assert_eq!((mr.review, &mr.head), (Review::Wanted, &later));
+    let note = mr.note.unwrap();
+    assert!(note.contains("changed after the approval"), "{note}");
+}
+
+/// The agent cannot take back what a person reviews, except by saying so.
+#[tokio::test(start_paused = true)]
+async fn work_in_review_is_not_declared_stuck() {
+    let (city, charged) = waiting().await;
+    city.parts.repo.commit(&charged.raider.name);
+    let refused = city
+        .done(DoneRequest {
+            exit: Exit::Escalated,
+            reason: Some("no".into()),
+            ..completion(&charged.raider)
+        })
+        .await
+        .unwrap_err();
+    assert!(
+        refused.message.contains("waits for the review"),
+        "{refused}"
+    );
 }

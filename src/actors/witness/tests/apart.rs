@@ -1,12 +1,15 @@
 //! Slow or broken work delays nothing but itself.
 
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use crate::actors::sagas::land;
+use crate::actors::world::World;
 use crate::domain::event::EventType;
+use crate::domain::queue::Step;
 use crate::domain::relic::{Exit, RelicStatus};
-use crate::domain::saga::SagaKind;
+use crate::domain::saga::{FaultPoint, SagaKind};
 use crate::ports::repo::RepoError;
 use crate::testing::fake_repo::FakeRepo;
 use crate::testing::world::{Scenario, TestCity, completion, raider, rig};
@@ -73,35 +76,34 @@ async fn a_sandbox_that_goes_slowly_holds_up_no_other() {
     assert!(repo.names().is_empty());
 }
 
-/// An approval during the handling of a message counts at once, not at the next patrol.
+/// An approval right after the submission counts at once, not at the next patrol.
 #[tokio::test(start_paused = true)]
-async fn change_during_the_handling_of_a_message_is_not_missed() {
-    let city = Scenario::new().start().await;
-    let repo = Arc::clone(&city.parts.repo);
+async fn approval_at_the_moment_of_the_submission_is_not_missed() {
+    let world: Arc<OnceLock<Arc<World>>> = Arc::default();
+    let own = Arc::clone(&world);
+    let fault = move |at: FaultPoint| {
+        let Some(world) = own
+            .get()
+            .cloned()
+            .filter(|_| at == FaultPoint::DoneSubmitAfter)
+        else {
+            return;
+        };
+        tokio::spawn(async move {
+            let approve = world.store.run(move |txn| {
+                let mut mr = txn.mrs(None, true)?.remove(0);
+                let note = "approved".to_owned();
+                land::take(txn, &mut mr, &Step::Approved { note }).map(drop)
+            });
+            approve.await.unwrap();
+            world.nudge(&crate::domain::message::witness(&rig()));
+        });
+    };
+    let city = Scenario::new().fault(Arc::new(fault)).start().await;
+    let _first = world.set(Arc::clone(&city.world));
     let charged = city.worker("a").await;
-    repo.dirty(&charged.raider.name, "late.txt");
-    repo.change(&charged.raider.name, |facts| facts.dirty.clear());
     let mut request = completion(&charged.raider);
     request.wants_review = true;
-    let (world, id) = (Arc::clone(&city.world), charged.relic.clone());
-    let runtime = tokio::runtime::Handle::current();
-    let once = Mutex::new(true);
-    repo.interlude("remote_head", move || {
-        if !std::mem::take(&mut *once.lock().unwrap()) {
-            return;
-        }
-        // Approved before the message is seen to wait for that: the resulting look comes while the message is being
-        // handled.
-        let id = id.clone();
-        let approve = world.store.run(move |txn| {
-            let all = txn.mrs(None, true)?;
-            let mut mr = all.into_iter().find(|mr| mr.relic == id).unwrap();
-            mr.review = crate::domain::merge::Review::Approved;
-            txn.put_mr(&mr)
-        });
-        runtime.block_on(approve).unwrap();
-        world.nudge(&crate::domain::message::witness(&rig()));
-    });
     city.done(request).await.unwrap();
     city.settle().await;
     assert!(closed(&city, &charged.relic).await);

@@ -54,10 +54,10 @@ async fn work_that_waits_for_a_person_waits_since_it_was_held() {
     test_city
         .parts
         .repo
-        .break_op("remote_head", RepoError::Remote("away".into()));
+        .break_op("push_branch", RepoError::Remote("away".into()));
     test_city.completed(&charged.raider).await.unwrap();
     test_city.pass_hours(2 * HOUR).await;
-    test_city.parts.repo.mend("remote_head");
+    test_city.parts.repo.mend("push_branch");
     test_city.pass(PATROL * 2).await;
     let mr = test_city.mr(&charged.relic).await.unwrap();
     let held = test_city.events(EventType::MrHeld).await;

@@ -16,6 +16,7 @@ mod intruder;
 mod journal;
 mod kept;
 mod lingers;
+mod live_review;
 mod looks;
 mod measured;
 mod merged;

@@ -8,6 +8,8 @@ use crate::domain::event::EventType;
 use crate::domain::merge::{MrState, Review};
 use crate::domain::message;
 use crate::domain::relic::RelicStatus;
+use crate::domain::review_paths::ReviewPaths;
+use crate::ports::repo::RepoError;
 use crate::testing::jumpy_clock::JumpyClock;
 use crate::testing::world::{Scenario, TestCity, rig};
 
@@ -113,4 +115,47 @@ async fn a_person_is_told_once_that_work_waits_for_them() {
     let way = format!("hd mq approve {}", mr.id);
     let question = events[0].data["question"].as_str().unwrap();
     assert!(question.contains(&way), "{question}");
+}
+
+/// `contract.md`, `human_review_paths`: a diff that touches one waits for a person whatever `review` says.
+#[tokio::test(start_paused = true)]
+async fn change_of_a_review_path_waits_for_a_person_and_any_other_lands() {
+    let scenario = Scenario::new().rig(|rig| {
+        let patterns = vec!["migrations/".to_owned()];
+        rig.forge.human_review_paths = ReviewPaths::new(patterns).unwrap();
+    });
+    let city = scenario.start().await;
+    let charged = city.charged("a").await;
+    (city.parts.repo).commit_path(&charged.raider.name, "db/migrations/1.sql");
+    let plain = city.charged("b").await;
+    city.parts.repo.commit_path(&plain.raider.name, "src/a.rs");
+    for work in [&charged, &plain] {
+        city.completed(&work.raider).await.unwrap();
+    }
+    city.settle().await;
+    assert_eq!(city.status(&plain.relic).await, RelicStatus::Closed);
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert!(mr.awaits_person(), "{mr:?}");
+    let note = mr.note.clone().unwrap();
+    assert!(
+        note.contains("it changes db/migrations/1.sql (human_review_paths)"),
+        "{note}"
+    );
+    approve(&city, &charged).await;
+    assert!(city.parts.repo.has_landed(&mr.head));
+}
+
+/// A change must not land unseen because git fails.
+#[tokio::test(start_paused = true)]
+async fn change_whose_paths_cannot_be_read_waits_for_a_person() {
+    let scenario = Scenario::new().rig(|rig| {
+        let patterns = vec!["migrations/".to_owned()];
+        rig.forge.human_review_paths = ReviewPaths::new(patterns).unwrap();
+    });
+    let city = scenario.start().await;
+    let broken = RepoError::Rejected("a damaged tree".into());
+    city.parts.repo.break_op("changed_paths", broken);
+    let charged = finished(&city).await;
+    let note = city.mr(&charged.relic).await.unwrap().note.unwrap();
+    assert!(note.contains("a damaged tree"), "{note}");
 }

@@ -159,6 +159,7 @@ fn merge_request(id: RelicId, relic: RelicId) -> MergeRequest {
         held_since: None,
         settled_at: None,
         review: Review::Wanted,
+        pr: None,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::domain::drum::{DrumHead, Mailbox, notice};
 use crate::domain::ids::ChildId;
 
 /// Returns the delivery of a drum that waits.
-pub(super) fn waits(why: Option<String>) -> Delivery {
+pub(in crate::control::handlers) fn waits(why: Option<String>) -> Delivery {
     Delivery {
         state: DeliveryState::Waits,
         why,
@@ -27,7 +27,7 @@ pub(super) fn waits(why: Option<String>) -> Delivery {
 ///
 /// # Errors
 /// The delivery cannot be stored.
-pub(super) async fn deliver(
+pub(in crate::control::handlers) async fn deliver(
     world: &World,
     head: DrumHead,
     asker: &Asker,

@@ -172,8 +172,9 @@ async fn a_parked_merge_request_is_shown_as_held() {
         ask(&city, "mq.show", mr.clone()).await.unwrap()["state"],
         "held"
     );
-    for op in ["mq.reject", "mq.approve"] {
-        let refused = ask(&city, op, mr.clone()).await.unwrap_err();
+    let rejection = json!({ "mr": listed[0]["id"], "note": "no", "yes": true });
+    for (op, args) in [("mq.reject", &rejection), ("mq.approve", &mr)] {
+        let refused = ask(&city, op, args.clone()).await.unwrap_err();
         assert!(refused.message.ends_with("it is held"), "{refused:?}");
     }
     city.parts.repo.mend("merge");

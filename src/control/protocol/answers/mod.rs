@@ -16,7 +16,7 @@ pub use self::drums::{
     Delivery, DeliveryState, Drum, DrumHead, Inbox, RalliedDrum, RalliedDrums, SentDrum,
 };
 pub use self::events::{Event, Story};
-pub use self::mq::{Decided, MrDetails, MrRow};
+pub use self::mq::{Decided, MrDetails, MrRow, PullRequest};
 pub use self::raider::{Git, OpenEscalation, Raider, RaiderUsage, SelfReview, Session};
 pub use self::relic::{
     Cancelled, Change, Charging, Deps, EditedRelic, Escalation, Imported, ReadyRelic, Relic,

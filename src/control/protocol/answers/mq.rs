@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::drums::Delivery;
 use crate::domain::ids::{Oid, RaiderId, RelicId, RigName};
 use crate::domain::merge::{GateVerdict, MergeRequest, MrState, Review};
 use crate::domain::self_review::Round;
@@ -75,7 +76,28 @@ impl MrRow {
 pub struct Decided {
     /// `approved` or `rejected`.
     pub decision: String,
+    /// The raider whose live session goes on with rejected work; none where a fresh raider gets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub back_to: Option<RaiderId>,
+    /// The delivery of the note to that session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<Delivery>,
     /// The merge request afterwards.
+    #[serde(flatten)]
+    pub mr: MrRow,
+}
+
+/// A pull request: `mq.pr`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PullRequest {
+    /// Its address.
+    pub url: Option<String>,
+    /// Set when it had been opened before.
+    pub already: bool,
+    /// The end of the output of the command.
+    pub output: String,
+    /// The merge request.
     #[serde(flatten)]
     pub mr: MrRow,
 }
@@ -123,6 +145,8 @@ pub struct MrDetails {
     pub merge_commit: Option<Oid>,
     /// The reason why it is held or failed.
     pub note: Option<String>,
+    /// The address of its pull request, if `hd mq pr` opened one.
+    pub pr: Option<String>,
     /// The raider's rounds of self-review.
     pub self_reviews: Vec<Round>,
     /// The sum of what it changes; none when it has ended, or its commit cannot be read now.
@@ -152,6 +176,7 @@ impl MrDetails {
             conflict_files: mr.conflict_files,
             merge_commit: mr.merge_commit,
             note: mr.note,
+            pr: mr.pr,
             self_reviews,
             changes: None,
         }

@@ -5,8 +5,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
     Agent, Automation, Cancelled, Charging, Decided, Deps, Drum, DrumHead, EditedRelic, Event,
-    Imported, Inbox, MrDetails, MrRow, Raider, ReadyRelic, Relic, Ritual, RitualRow, SelfReview,
-    SentDrum, Shown, Status, StepDone, Story, Totem,
+    Imported, Inbox, MrDetails, MrRow, PullRequest, Raider, ReadyRelic, Relic, Ritual, RitualRow,
+    SelfReview, SentDrum, Shown, Status, StepDone, Story, Totem,
 };
 use crate::control::protocol::OpName;
 use crate::domain::work_diff::Diff;
@@ -36,6 +36,7 @@ pub fn schemas() -> Vec<Answer> {
         of::<MrRow>(OpName::MqRetry),
         of::<Decided>(OpName::MqApprove),
         of::<Decided>(OpName::MqReject),
+        of::<PullRequest>(OpName::MqPr),
         of::<Relic>(OpName::RelicCreate),
         of::<Shown>(OpName::RelicShow),
         of::<Vec<Relic>>(OpName::RelicList),

@@ -1,0 +1,62 @@
+//! The decision whether finished work needs a person's review before it is queued (`contract.md`, `review` and
+//! `human_review_paths`).
+
+use super::super::effects;
+use super::super::refusal::Refusal;
+use super::super::world::World;
+use crate::actors::mail::DoneRequest;
+use crate::domain::ids::{Oid, RigName};
+use crate::domain::relic::Exit;
+
+/// A review that is needed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Needed {
+    /// The reason, for people; none when each merge request of the rig is reviewed.
+    pub why: Option<String>,
+}
+
+/// Returns true when a person may have to review the work: its paths are known only when it is pushed.
+#[must_use]
+pub fn is_possible(world: &World, request: &DoneRequest) -> bool {
+    let rig = world.city.rig(&request.raider.rig);
+    let configured = rig.is_some_and(|rig| {
+        let forge = &rig.forge;
+        forge.review_human || !forge.human_review_paths.is_empty()
+    });
+    let lands = request.exit == Exit::Completed && !request.no_change;
+    lands && (configured || request.wants_review)
+}
+
+/// Returns the review that a pushed head needs by the configuration of its rig. Paths that cannot be compared need one:
+/// a change must not land unseen because git fails.
+///
+/// # Errors
+/// The repository is not available at present.
+pub async fn needed(
+    world: &World,
+    rig: &RigName,
+    head: &Oid,
+    target: &str,
+) -> Result<Option<Needed>, Refusal> {
+    let Some(policy) = world.city.rig(rig).map(|rig| &rig.forge) else {
+        return Ok(None);
+    };
+    if policy.review_human {
+        return Ok(Some(Needed { why: None }));
+    }
+    if policy.human_review_paths.is_empty() {
+        return Ok(None);
+    }
+    let (head, target) = (head.clone(), target.to_owned());
+    let changed = effects::repo_for(world, rig, effects::WorkKind::Sandbox, move |repo| {
+        repo.changed_paths(&head, &target)
+    });
+    let why = match changed.await.map_err(Refusal::from) {
+        Ok(changed) => policy.human_review_paths.reason(&changed),
+        Err(error) if error.is_passing() => return Err(error),
+        Err(error) => Some(format!(
+            "its paths cannot be compared with human_review_paths ({error})"
+        )),
+    };
+    Ok(why.map(|why| Needed { why: Some(why) }))
+}

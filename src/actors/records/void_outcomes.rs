@@ -1,0 +1,47 @@
+//! Outcome files that count no longer: a person rejected the work that they declared, and its session works on. The file
+//! is the agent's and stays as it is; only a later writing of it counts.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::facts;
+use crate::domain::ids::{Incarnation, RaiderId};
+use crate::domain::relic::Hook;
+use crate::ports::relics::{StoreError, Txn};
+
+/// An outcome file that does not count.
+#[derive(Debug, Serialize, Deserialize)]
+struct Void {
+    incarnation: Incarnation,
+    /// When it was last written; tells two writings apart.
+    written: Option<Timestamp>,
+}
+
+fn key(raider: &RaiderId) -> String {
+    format!("outcome.void/{raider}")
+}
+
+/// Notes that the outcome file which was written at this time counts no longer.
+///
+/// # Errors
+/// The store's.
+pub fn void(txn: &mut dyn Txn, hook: &Hook, written: Option<Timestamp>) -> Result<(), StoreError> {
+    let void = Void {
+        incarnation: hook.incarnation,
+        written,
+    };
+    facts::write(txn, &key(&hook.raider), &void)
+}
+
+/// Returns true when the outcome file, as it was written at this time, counts no longer.
+///
+/// # Errors
+/// The store's.
+pub fn is_void(
+    txn: &mut dyn Txn,
+    hook: &Hook,
+    written: Option<Timestamp>,
+) -> Result<bool, StoreError> {
+    let void = facts::read::<Void>(txn, &key(&hook.raider))?;
+    Ok(void.is_some_and(|void| void.incarnation == hook.incarnation && void.written == written))
+}

@@ -1,0 +1,195 @@
+//! A person's rejection of a merge request: back to the session that did the work, if it still runs, else to a fresh
+//! raider (`product.md`, human review). Rejections by people are not counted as reworks (`contract.md`,
+//! `rework_attempts`).
+
+use super::land;
+use crate::actors::records::{drums, rework, void_outcomes};
+use crate::actors::refusal::{Refusal, RefusalKind};
+use crate::actors::world::World;
+use crate::actors::{ask, briefs, effects};
+use crate::domain::asker::{Asker, AskerKind};
+use crate::domain::drum::{DrumHead, Mailbox, NewDrum, PEOPLE};
+use crate::domain::ids::{ChildId, RelicId};
+use crate::domain::merge::{MergeRequest, MrState};
+use crate::domain::message;
+use crate::domain::phase::Phase;
+use crate::domain::prompt;
+use crate::domain::relic::Hook;
+use crate::domain::saga::SagaKind;
+use crate::ports::relics::{StoreError, Txn};
+
+/// A merge request that was rejected.
+#[derive(Debug)]
+pub struct Rejected {
+    /// The merge request.
+    pub mr: MergeRequest,
+    /// The hook of the raider that works on; none where a fresh one is charged.
+    pub back_to: Option<Hook>,
+    /// The drum that tells its session, or why the mailbox takes none.
+    pub told: Option<Result<DrumHead, String>>,
+}
+
+/// Rejects a merge request that waits for a person.
+///
+/// # Errors
+/// [`RefusalKind::Conflict`] when it does not wait for a person.
+pub async fn reject(
+    world: &World,
+    id: RelicId,
+    note: String,
+    asker: Asker,
+) -> Result<Rejected, Refusal> {
+    keep(world, &id).await?;
+    let live = live_hook(world, &id).await?;
+    let written = match &live {
+        Some(hook) => outcome_written(world, hook).await?,
+        None => None,
+    };
+    let rejected = world.store.run(move |txn| {
+        let mut mr = txn.mr(&id)?;
+        waits(txn, &mr)?;
+        if is_submitted_again(txn, &mr)? {
+            let why = format!("{id} is submitted again at this moment; try again");
+            return Err(StoreError::Conflict(why));
+        }
+        // It may have ended its review since it was looked for.
+        let live = live.as_ref().filter(|_| mr.awaits_person());
+        land::withdraw(txn, &mut mr, Some(&note), &asker)?;
+        let Some(hook) = live else {
+            rework::reject(txn, &mr, Some(&note), &asker)?;
+            return Ok(Rejected {
+                mr,
+                back_to: None,
+                told: None,
+            });
+        };
+        let Some(hook) = rework::give_back(txn, &mr, hook, &note, &asker)? else {
+            let why = format!("{id} is submitted again at this moment; try again");
+            return Err(StoreError::Conflict(why));
+        };
+        void_outcomes::void(txn, &hook, written)?;
+        let told = tell(txn, &mr, &hook, &note, &asker)?;
+        Ok(Rejected {
+            mr,
+            back_to: Some(hook),
+            told: Some(told),
+        })
+    });
+    let rejected = rejected.await?;
+    if let Some(hook) = &rejected.back_to {
+        or_warn!(
+            briefs::refresh_task(world, hook).await,
+            raider = %hook.raider,
+            "the task file could not be written again; `hd rally` prints the note of the rejection"
+        );
+    }
+    world.nudge(&message::witness(&rejected.mr.rig));
+    Ok(rejected)
+}
+
+/// Returns true while the raider of the merge request submits later commits to it.
+fn is_submitted_again(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<bool, StoreError> {
+    let hook = txn.hook(&mr.raider)?;
+    let own = hook.is_some_and(|hook| hook.incarnation == mr.incarnation);
+    Ok(own
+        && txn
+            .saga_of(SagaKind::Done, &mr.raider.to_string())?
+            .is_some())
+}
+
+/// Checks that the merge request waits for a person: no other can be rejected.
+fn waits(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<(), StoreError> {
+    if mr.state == MrState::Reviewing {
+        return Ok(());
+    }
+    let state = serde_json::to_value(mr.shown(txn.now())).unwrap_or_default();
+    let state = state.as_str().unwrap_or_default().to_owned();
+    let why = format!("{} does not wait for a person: it is {state}", mr.id);
+    Err(StoreError::Conflict(why))
+}
+
+/// Pins the head of a merge request that is about to be rejected, as the forge pins a queued one: the next raider is told
+/// of it, and its branch may be gone. A failure is logged and no error.
+async fn keep(world: &World, id: &RelicId) -> Result<(), Refusal> {
+    let id = id.clone();
+    let read = move |txn: &mut dyn Txn| {
+        let mr = txn.mr(&id)?;
+        waits(txn, &mr).map(|()| mr)
+    };
+    let mr = world.store.run(read).await?;
+    let (id, head) = (mr.id.clone(), mr.head.clone());
+    let pinned = effects::repo_for(world, &mr.rig, effects::WorkKind::Landing, move |repo| {
+        repo.pin(&id, &head)
+    });
+    if let Err(why) = pinned.await {
+        tracing::warn!(mr = %mr.id, %why, "the head of a rejected attempt cannot be pinned");
+    }
+    Ok(())
+}
+
+/// Returns the hook of the raider that waits for the review with its session up.
+async fn live_hook(world: &World, id: &RelicId) -> Result<Option<Hook>, Refusal> {
+    let id = id.clone();
+    let read = move |txn: &mut dyn Txn| {
+        let mr = txn.mr(&id)?;
+        let record = txn.raider(&mr.raider)?;
+        let own = record.filter(|record| {
+            record.hook.incarnation == mr.incarnation
+                && matches!(Phase::of(record), Phase::InReview { .. })
+        });
+        Ok(own.map(|record| record.hook))
+    };
+    let Some(hook) = world.store.run(read).await? else {
+        return Ok(None);
+    };
+    let child = ChildId::Raider(hook.raider.clone());
+    let views = ask::views(world).await?;
+    let runs = views
+        .iter()
+        .any(|view| view.spec.id == child && view.session.is_some());
+    Ok(runs.then_some(hook))
+}
+
+/// Returns when the outcome file was last written.
+async fn outcome_written(world: &World, hook: &Hook) -> Result<Option<jiff::Timestamp>, Refusal> {
+    let dir = world
+        .city
+        .task_dir(&hook.raider, &hook.relic, hook.incarnation);
+    let sandbox = world.city.sandbox(&hook.raider);
+    let owner = effects::Owner::Rig(hook.raider.rig.clone());
+    let read = effects::tasks(world, owner, move |tasks| tasks.outcome(&dir, &sandbox));
+    let unread = |error| {
+        let message = format!("the outcome file of the raider cannot be read: {error}");
+        Refusal::new(RefusalKind::Unavailable, message)
+    };
+    Ok(read.await.map_err(unread)?.written)
+}
+
+/// Sends the note to the mailbox of the work.
+fn tell(
+    txn: &mut dyn Txn,
+    mr: &MergeRequest,
+    hook: &Hook,
+    note: &str,
+    asker: &Asker,
+) -> Result<Result<DrumHead, String>, StoreError> {
+    let (from, reply_to) = match asker.kind() {
+        AskerKind::Person => (PEOPLE.to_owned(), Some(Mailbox::People)),
+        AskerKind::Agent | AskerKind::Automation => (asker.name.clone(), None),
+    };
+    let new = NewDrum {
+        mailbox: Mailbox::Work(mr.relic.clone()),
+        to: hook.raider.to_string(),
+        from,
+        reply_to,
+        subject: format!("{} is rejected", mr.id),
+        body: prompt::returned(mr, note),
+        answers: None,
+    };
+    match drums::send(txn, &new, asker) {
+        Ok(drum) => Ok(Ok(drum.head)),
+        // The rejection stands: the note is in the task, too.
+        Err(StoreError::Conflict(full)) => Ok(Err(full)),
+        Err(error) => Err(error),
+    }
+}

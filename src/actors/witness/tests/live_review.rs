@@ -1,0 +1,199 @@
+//! The session of a raider whose work a person reviews: it stays until the review is over, and is neither a zombie nor
+//! stalled (issue 17, human review).
+
+use std::time::Duration;
+
+use super::PATROL;
+use crate::actors::mail::Charged;
+use crate::actors::sagas::rejection::{self, Rejected};
+use crate::domain::asker::Asker;
+use crate::domain::drum::Mailbox;
+use crate::domain::event::EventType;
+use crate::domain::ids::ChildId;
+use crate::domain::merge::MrState;
+use crate::domain::relic::RelicStatus;
+use crate::ports::repo::RepoError;
+use crate::testing::world::{Scenario, TestCity};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn reviewed() -> Scenario {
+    Scenario::new().rig(|rig| {
+        rig.forge.review_human = true;
+        rig.witness.review_hold = 3 * HOUR;
+        rig.raiders.stall_after = Some(Duration::from_secs(600));
+    })
+}
+
+async fn waiting(city: &TestCity) -> Charged {
+    let charged = city.worker("a").await;
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert!(mr.awaits_person(), "{mr:?}");
+    charged
+}
+
+async fn reject(city: &TestCity, charged: &Charged) -> Rejected {
+    let id = city.mr(&charged.relic).await.unwrap().id;
+    let note = "the flag must be --json".to_owned();
+    let rejected = rejection::reject(&city.world, id, note, Asker::person());
+    let rejected = rejected.await.unwrap();
+    city.settle().await;
+    rejected
+}
+
+/// Idle for longer than any limit for raiders at work, or for completions.
+#[tokio::test(start_paused = true)]
+async fn session_stays_untouched_while_a_person_reviews() {
+    let city = reviewed().start().await;
+    let charged = waiting(&city).await;
+    city.pass_hours(3 * HOUR - 2 * PATROL).await;
+    assert!(city.runs(&charged.session));
+    assert_eq!(city.starts(&charged.session), 1);
+    for kind in [
+        EventType::RaiderZombie,
+        EventType::RaiderStalled,
+        EventType::RaiderNudged,
+        EventType::AgentCrashed,
+    ] {
+        assert!(city.events(kind).await.is_empty(), "{kind:?}");
+    }
+    assert!(city.escalations().await.is_empty());
+    // The review has lasted for `review_hold`, and the sandbox is written to.
+    city.parts.repo.dirty(&charged.raider.name, "tried.txt");
+    city.pass(4 * PATROL).await;
+    assert!(!city.runs(&charged.session), "review_hold ends it");
+}
+
+/// Its work is pushed: nothing is lost, and a fresh session would cost tokens for a wait.
+#[tokio::test(start_paused = true)]
+async fn session_that_ends_during_its_review_is_not_started_again() {
+    let city = reviewed().start().await;
+    let charged = waiting(&city).await;
+    city.parts.sessions.crash(&charged.session, 9);
+    city.pass(10 * PATROL).await;
+    assert_eq!(city.starts(&charged.session), 1);
+    assert!(
+        city.events(EventType::AgentCrashed).await.is_empty(),
+        "no death"
+    );
+    assert_eq!(city.parts.repo.names(), ["Toast"], "its sandbox stays");
+    // A rejection goes to a fresh raider then.
+    let rejected = reject(&city, &charged).await;
+    assert!(rejected.back_to.is_none() && rejected.told.is_none());
+    city.pass(2 * PATROL).await;
+    let hook = city.hook(&charged.raider).await;
+    assert!(hook.is_none_or(|hook| hook.incarnation != charged.incarnation));
+}
+
+/// `kill -9` of the supervisor: sessions run on, and are adopted.
+#[tokio::test(start_paused = true)]
+async fn session_in_review_is_adopted_by_the_next_supervisor() {
+    let city = reviewed().start().await;
+    let charged = waiting(&city).await;
+    let clock = city.world.clock.clone();
+    let city = reviewed().start_on(city.crash().await, clock).await;
+    city.pass(2 * PATROL).await;
+    assert!(city.runs(&charged.session));
+    assert_eq!(city.starts(&charged.session), 1);
+    let child = city.view(&ChildId::Raider(charged.raider.clone())).await;
+    assert!(child.unwrap().session.is_some(), "it can be attached to");
+    let rejected = reject(&city, &charged).await;
+    assert!(rejected.back_to.is_some());
+}
+
+/// A rejection goes to the live session, which works on and submits again.
+#[tokio::test(start_paused = true)]
+async fn rejected_work_goes_back_to_the_live_session() {
+    let city = reviewed().start().await;
+    let charged = waiting(&city).await;
+    let first = city.mr(&charged.relic).await.unwrap();
+    let rejected = reject(&city, &charged).await;
+    assert_eq!(rejected.back_to.unwrap().raider, charged.raider);
+    let drum = rejected.told.unwrap().unwrap();
+    assert_eq!(drum.mailbox, Mailbox::Work(charged.relic.clone()));
+    let id = drum.id;
+    let drum = city.store(move |txn| txn.drum(id)).await;
+    assert!(
+        drum.body.contains("> the flag must be --json"),
+        "{}",
+        drum.body
+    );
+    city.pass(4 * PATROL).await;
+    assert_eq!(
+        city.mr(&charged.relic).await.unwrap().state,
+        MrState::Rejected
+    );
+    let relic = city.relic_now(&charged.relic).await;
+    assert_eq!((relic.status, relic.reworks), (RelicStatus::Hooked, 0));
+    assert!(relic.context.unwrap().contains("the flag must be --json"));
+    assert!(city.runs(&charged.session));
+    assert_eq!(city.starts(&charged.session), 1, "the same session");
+    let head = city.parts.repo.commit(&charged.raider.name);
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    let second = city.mr(&charged.relic).await.unwrap();
+    assert_ne!(second.id, first.id);
+    assert_eq!((second.awaits_person(), second.head), (true, head));
+}
+
+/// The outcome file still says `passed`: it counts again when it is written again.
+#[tokio::test(start_paused = true)]
+async fn outcome_file_of_rejected_work_counts_no_longer() {
+    let city = reviewed().start().await;
+    let charged = city.worker("a").await;
+    let dir = (city.world.city).task_dir(&charged.raider, &charged.relic, charged.incarnation);
+    let outcome = format!(r#"{{"id":"{}","outcome":"passed"}}"#, charged.relic);
+    let at = city.world.clock.now();
+    city.parts.tasks.stamp(&dir, at);
+    city.parts.tasks.write_outcome(&dir, &outcome);
+    city.settle().await;
+    assert!(city.mr(&charged.relic).await.unwrap().awaits_person());
+    reject(&city, &charged).await;
+    city.pass(4 * PATROL).await;
+    assert_eq!(
+        city.mr(&charged.relic).await.unwrap().state,
+        MrState::Rejected
+    );
+    assert!(city.hook(&charged.raider).await.unwrap().done.is_none());
+    assert!(city.runs(&charged.session));
+    city.parts.repo.commit(&charged.raider.name);
+    city.parts.tasks.stamp(&dir, at + HOUR);
+    city.parts.tasks.write_outcome(&dir, &outcome);
+    city.settle().await;
+    assert!(city.mr(&charged.relic).await.unwrap().awaits_person());
+}
+
+/// A raider that died of the rejection is respawned with the note: its hook is open.
+#[tokio::test(start_paused = true)]
+async fn session_that_ends_after_a_rejection_is_respawned_with_the_note() {
+    let city = reviewed().start().await;
+    let charged = waiting(&city).await;
+    reject(&city, &charged).await;
+    city.parts.sessions.crash(&charged.session, 9);
+    city.pass(4 * PATROL).await;
+    assert_eq!(city.starts(&charged.session), 2);
+    let prompts = city.parts.tasks.prompts();
+    assert!(prompts.last().unwrap().contains("the flag must be --json"));
+}
+
+/// Two merge requests of one relic would race.
+#[tokio::test(start_paused = true)]
+async fn rejection_while_later_commits_are_submitted_is_refused() {
+    let city = reviewed().start().await;
+    let charged = waiting(&city).await;
+    let later = city.parts.repo.commit(&charged.raider.name);
+    let away = RepoError::Remote("away".into());
+    city.parts.repo.break_op("push_branch", away);
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    let id = city.mr(&charged.relic).await.unwrap().id;
+    let rejected = rejection::reject(&city.world, id, "no".to_owned(), Asker::person());
+    let refused = rejected.await.unwrap_err();
+    assert!(refused.message.contains("submitted again"), "{refused}");
+    city.parts.repo.mend("push_branch");
+    city.pass(2 * PATROL).await;
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert_eq!((mr.awaits_person(), mr.head), (true, later));
+}
