@@ -3,6 +3,7 @@
 
 mod drums;
 mod harness;
+mod mq;
 mod relic;
 mod rig;
 mod totem;
@@ -14,6 +15,7 @@ use clap_complete::Shell;
 
 pub(super) use self::drums::DrumsVerb;
 pub(super) use self::harness::{HarnessSetup, HarnessTest, HarnessVerb};
+pub(super) use self::mq::MqVerb;
 pub(super) use self::relic::{DepVerb, RelicEditing, RelicFile, RelicTo, RelicVerb};
 pub(super) use self::rig::{RigAdd, RigRemove, RigVerb};
 pub(super) use self::totem::{RitualVerb, StepVerb, TotemVerb};
@@ -345,23 +347,6 @@ pub(super) enum AgentVerb {
     Unquarantine(args::Named),
 }
 
-/// Verbs of `hd mq`.
-#[derive(Debug, Subcommand)]
-pub(super) enum MqVerb {
-    /// Merge requests in the order they land
-    List(MqList),
-    /// A merge request, with the results of its gates
-    Show(args::MrRef),
-    /// Retry one now
-    Retry(args::MrRef),
-    /// Let one that waits for a person land
-    Approve(args::MqApprove),
-    /// Reject one that waits for a person: its live session, or a fresh raider, gets the work with your note
-    Reject(args::MqReject),
-    /// Open a pull request for one, its relic or its raider, by the command `pr` of the rig
-    Pr(args::MrRef),
-}
-
 /// Verbs of `hd auto`.
 #[derive(Debug, Subcommand)]
 pub(super) enum AutoVerb {
@@ -386,17 +371,6 @@ pub(super) struct AutoRun {
     /// Wait for its end and print its output; exit code 1 when it failed
     #[arg(short, long)]
     pub wait: bool,
-}
-
-/// `hd mq list`.
-#[derive(Debug, Args)]
-#[group(skip)]
-pub(super) struct MqList {
-    #[command(flatten)]
-    pub rig: args::InRig,
-    /// The finished ones, too; --json always has them
-    #[arg(long)]
-    pub all: bool,
 }
 
 /// Verbs of `hd salvage`.

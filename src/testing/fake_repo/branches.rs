@@ -48,7 +48,10 @@ impl FakeRepo {
     pub(super) fn changed_default(&self) -> Result<Option<Change>, RepoError> {
         let inner = self.enter("default_change", "")?;
         let known = inner.default.as_deref().unwrap_or("main");
-        Ok(inner.default_changed.clone().filter(|change| change.to != known))
+        Ok(inner
+            .default_changed
+            .clone()
+            .filter(|change| change.to != known))
     }
 
     pub(super) fn provenance_of(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError> {

@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::domain::ids::{Incarnation, Oid};
+use crate::domain::merge::FailureType;
+use crate::domain::message::MergeFailed;
+use crate::domain::saved_work::SavedWork;
 
 fn with_brief(test: impl FnOnce(Brief<'_>)) {
     let raider: RaiderId = "horde/raiders/Toast".parse().unwrap();
