@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::ops::Range;
 use std::path::Path;
 
 use tempfile::NamedTempFile;
-use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
+use super::document::{Node, Value, parse};
 use super::{Diagnostics, Env, Loaded, load};
 use crate::domain::city::RigSource;
 use crate::regular;
@@ -24,57 +25,141 @@ pub struct NewRig {
     pub harness: Option<String>,
 }
 
+impl NewRig {
+    fn text(&self) -> Result<String, String> {
+        let quoted = |text: &str| toml::Value::from(text).to_string();
+        let source = match &self.source {
+            RigSource::Path(path) => {
+                let path = path.to_str().ok_or("the path is no UTF-8 text")?;
+                format!("path = {}", quoted(path))
+            }
+            RigSource::Remote(remote) => format!("remote = {}", quoted(remote)),
+        };
+        let mut text = format!("[[rigs]]\nname = {}\n{source}\n", quoted(&self.name));
+        if let Some(prefix) = &self.prefix {
+            text.push_str(&format!("prefix = {}\n", quoted(prefix)));
+        }
+        if let Some(harness) = &self.harness {
+            text.push_str(&format!(
+                "\n[rigs.raiders]\nharness = {}\n",
+                quoted(harness)
+            ));
+        }
+        Ok(text)
+    }
+}
+
 /// Returns the text with one more rig at its end.
 ///
 /// # Errors
 /// Why the text cannot be edited.
 pub fn with_rig(text: &str, rig: &NewRig) -> Result<String, String> {
-    let mut document = parsed(text)?;
-    let mut table = Table::new();
-    table.insert("name", value(&rig.name));
-    match &rig.source {
-        RigSource::Path(path) => {
-            let path = path.to_str().ok_or("the path is no UTF-8 text")?;
-            table.insert("path", value(path))
-        }
-        RigSource::Remote(remote) => table.insert("remote", value(remote)),
+    let own = rig.text()?;
+    let after = match text.trim_end() {
+        "" => own.clone(),
+        before => format!("{before}\n\n{own}"),
     };
-    if let Some(prefix) = &rig.prefix {
-        table.insert("prefix", value(prefix));
-    }
-    if let Some(harness) = &rig.harness {
-        let mut raiders = Table::new();
-        raiders.insert("harness", value(harness));
-        table.insert("raiders", Item::Table(raiders));
-    }
-    let all = document.entry("rigs");
-    let all = all.or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
-    rigs(all)?.push(table);
-    Ok(document.to_string())
+    let mut expected = table(text)?;
+    rigs(&mut expected)?.extend(rigs(&mut table(&own)?)?.clone());
+    checked(after, &expected)
 }
 
-/// Returns the text without a rig, its tables and the comments of these.
+/// Returns the text without a rig, its tables and the comments right above these.
 ///
 /// # Errors
 /// Why the text cannot be edited.
 pub fn without_rig(text: &str, name: &str) -> Result<String, String> {
-    let mut document = parsed(text)?;
+    let mut expected = table(text)?;
+    let all = rigs(&mut expected)?;
+    let is_it = |rig: &toml::Value| rig.get("name").and_then(toml::Value::as_str) == Some(name);
     let absent = || format!("the rig {name} is not in this file; it may be in an included one");
-    let all = rigs(document.get_mut("rigs").ok_or_else(absent)?)?;
-    let is_it = |table: &Table| table.get("name").and_then(Item::as_str) == Some(name);
     let at = all.iter().position(is_it).ok_or_else(absent)?;
     all.remove(at);
-    Ok(document.to_string())
+    if all.is_empty() {
+        expected.remove("rigs");
+    }
+    let root = parse(text, 0).map_err(|_| "the file cannot be read".to_owned())?;
+    let node = match root
+        .table()
+        .and_then(|root| root.get("rigs"))
+        .map(|it| &it.node.value)
+    {
+        Some(Value::Array(all)) => all.get(at).ok_or_else(absent)?,
+        _ => return Err(absent()),
+    };
+    let (mut every, mut own) = (Vec::new(), Vec::new());
+    headers(&root, text, &mut every);
+    headers(node, text, &mut own);
+    every.sort_unstable();
+    let mut after = text.to_owned();
+    own.sort_unstable();
+    for header in own.into_iter().rev() {
+        let next = every.iter().find(|start| **start > header);
+        after.replace_range(lines(text, header, next.copied()), "");
+    }
+    checked(after, &expected)
 }
 
-fn parsed(text: &str) -> Result<DocumentMut, String> {
-    let read: Result<DocumentMut, _> = text.parse();
-    read.map_err(|error| error.to_string())
+/// Collects where the headers of the tables begin.
+fn headers(node: &Node, text: &str, found: &mut Vec<usize>) {
+    match &node.value {
+        Value::Table(table) => {
+            let start = node.place.start;
+            if node.place.end > start && text[start..].starts_with('[') {
+                found.push(start);
+            }
+            table
+                .values()
+                .for_each(|entry| headers(&entry.node, text, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| headers(item, text, found)),
+        _ => {}
+    }
 }
 
-fn rigs(item: &mut Item) -> Result<&mut ArrayOfTables, String> {
-    let all = item.as_array_of_tables_mut();
-    all.ok_or_else(|| "`rigs` is not written as [[rigs]] tables".to_owned())
+/// Returns the lines of a table: its header with the comments right above it, up to its last key. What follows that is
+/// about the next table, or about nothing.
+fn lines(text: &str, header: usize, next: Option<usize>) -> Range<usize> {
+    let is_comment = |line: &str| line.trim_start().starts_with('#');
+    let mut start = header;
+    for line in text[..header].split_inclusive('\n').rev() {
+        if !is_comment(line) {
+            break;
+        }
+        start -= line.len();
+    }
+    let mut end = next.unwrap_or(text.len());
+    for line in text[header..end].split_inclusive('\n').rev() {
+        if !is_comment(line) && !line.trim().is_empty() {
+            break;
+        }
+        end -= line.len();
+    }
+    // One of the two gaps around it.
+    let gap = text[end..].split_inclusive('\n').next();
+    end += gap
+        .filter(|line| line.trim().is_empty())
+        .map_or(0, str::len);
+    start..end
+}
+
+fn table(text: &str) -> Result<toml::Table, String> {
+    text.parse()
+        .map_err(|error: toml::de::Error| error.to_string())
+}
+
+fn rigs(table: &mut toml::Table) -> Result<&mut Vec<toml::Value>, String> {
+    let none = || toml::Value::Array(Vec::new());
+    let all = table.entry("rigs").or_insert_with(none).as_array_mut();
+    all.ok_or_else(|| "`rigs` is no array".to_owned())
+}
+
+/// Returns the text if it says what is expected, and nothing else.
+fn checked(text: String, expected: &toml::Table) -> Result<String, String> {
+    match table(&text) {
+        Ok(found) if found == *expected => Ok(text),
+        _ => Err("`rigs` is not written as [[rigs]] tables: edit it by hand".to_owned()),
+    }
 }
 
 /// The reason why an edit was not made.
@@ -176,6 +261,20 @@ mod tests {
     fn rig_of_another_file_or_another_form_is_refused() {
         let elsewhere = without_rig(CITY, "three").unwrap_err();
         assert!(elsewhere.contains("included"), "{elsewhere}");
+        // Tables of a rig in another order than that of their names, and one of another rig between them.
+        let mixed = "[[rigs]]\nname = \"one\"\npath = \"one\"\n[rigs.forge]\nstyle = \"squash\"\n[rigs.raiders]\nmax = 2\n\
+            [daemon]\nmax_restarts = 3\n[[rigs.forge.gates]]\nname = \"t\"\nrun = \"t\"\n\n# last words\n";
+        let added = with_rig(mixed, &rig("two")).unwrap();
+        assert!(added.starts_with(mixed.trim_end()), "{added}");
+        assert_eq!(
+            without_rig(&added, "two").unwrap().trim_end(),
+            mixed.trim_end()
+        );
+        let left = without_rig(&added, "one").unwrap();
+        assert!(
+            left.starts_with("[daemon]\nmax_restarts = 3\n# last words\n"),
+            "{left}"
+        );
         let inline = "rigs = [{ name = \"one\", path = \"one\" }]\n";
         assert!(
             with_rig(inline, &rig("two"))

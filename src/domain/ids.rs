@@ -56,8 +56,9 @@ pub fn is_branch_name(text: &str) -> bool {
     let bad_part = |part: &str| {
         part.is_empty() || part.starts_with('.') || part.ends_with(".lock") || part.ends_with('.')
     };
+    // `refs/remotes/origin/HEAD` leads to another branch.
     let bad = text.starts_with('-')
-        || text == "@"
+        || matches!(text, "@" | "HEAD")
         || text.contains("..")
         || text.contains("@{")
         || text.contains(bad_char)

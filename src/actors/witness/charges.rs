@@ -41,6 +41,7 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
     }
     // A full rig is not worth a fetch per relic; a freed slot makes the witness look again.
     let mut free = charge::free_slots(world, rig).await?;
+    let mut unavailable = None;
     for relic in waiting {
         if free == 0 {
             break;
@@ -50,6 +51,7 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
             continue;
         };
         let id = relic.id.clone();
+        let has_own_branch = relic.starts_on.is_some();
         let rework = relic.labels.iter().any(|label| label == REWORK);
         let request = ChargeRequest {
             relic: relic.id,
@@ -70,6 +72,8 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
             Err(refused) if refused.kind == RefusalKind::Conflict => {}
             // It is charged when its account is open again, or by a later patrol.
             Err(refused) if refused.kind == RefusalKind::Parked => {}
+            // That branch cannot be fetched, which need not concern the others.
+            Err(error) if error.is_passing() && has_own_branch => unavailable = Some(error),
             // The remote or the store is away: the other relics need it as well.
             Err(error) if error.is_passing() => return Err(error),
             Err(error) => {
@@ -89,7 +93,10 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
             }
         }
     }
-    Ok(Handled::AtPatrol)
+    match unavailable {
+        Some(error) => Err(error),
+        None => Ok(Handled::AtPatrol),
+    }
 }
 
 /// Returns the relics that wait for a slot, by priority, then age; none while automatic charging is paused.

@@ -70,6 +70,8 @@ fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreE
             relic.status = RelicStatus::Closed;
             relic.closed = Some(txn.now());
             relic.context = None;
+            // What was on that branch has landed: a reopened relic begins on the target.
+            relic.starts_on = None;
             txn.put_relic(&relic)?;
         }
         let data = serde_json::json!({

@@ -57,7 +57,9 @@ fn at_remote(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, RepoError> {
         // Without a remote, the branches of raiders are kept in ours.
         Err(RepoError::NotFound(_)) if !repo.pushes() => remote::remote_head(repo, branch),
         Err(RepoError::NotFound(_)) => {
-            repo.git().args(["update-ref", "-d", &tracking]).run()?;
+            repo.git()
+                .args(["update-ref", "--no-deref", "-d", &tracking])
+                .run()?;
             share::withdraw(repo, &tracking);
             Ok(None)
         }
@@ -85,7 +87,9 @@ fn in_checkout(repo: &GitRepo, checkout: &Path, branch: &str) -> Result<Option<O
         .limit(super::command::NETWORK)
         .output()?;
     let tip = repo.resolve(&copied)?;
-    repo.git().args(["update-ref", "-d", &copied]).run()?;
+    repo.git()
+        .args(["update-ref", "--no-deref", "-d", &copied])
+        .run()?;
     match tip {
         Some(tip) if output.ok() => Ok(Some(tip)),
         _ => Err(RepoError::Failed(format!(

@@ -113,11 +113,20 @@ fn edit(
     config::edit(&file, &config::Env::of_process(), change)
         .map_err(|error| failure(error, context))?;
     let effect = match runs {
-        true => context.ask(&Op::Reload(args::Reload::default()))?,
+        true => context
+            .ask(&Op::Reload(args::Reload::default()))
+            .map_err(|error| error.hint("city.toml is edited already; `hd reload` applies it"))?,
         false => Value::Null,
     };
+    let errors = effect["errors"].as_array().map_or(0, Vec::len);
     let result = json!({ "action": action, "rig": rig, "file": file, "reload": effect });
-    context.print(&result, edited)
+    context.print(&result, edited)?;
+    match errors {
+        0 => Ok(()),
+        _ => Err(CliError::usage(
+            "city.toml is edited, but the supervisor does not apply it; the previous configuration stays in force",
+        )),
+    }
 }
 
 fn edited(result: &Value, style: Style) -> String {

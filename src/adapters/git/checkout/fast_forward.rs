@@ -183,6 +183,10 @@ fn with_worktree(
     (old, new): (&Oid, &Oid),
 ) -> Result<Answer, RepoError> {
     let filtered = rehearsed(repo, worktree, (old, new))?;
+    if !filtered.is_empty() {
+        // A person may have begun something during the filters.
+        free(repo, target, Some((old, new)))?;
+    }
     let unfinished = Unfinished::begin(repo, worktree, target, (old, new))?;
     match step_by_step(repo, &unfinished, target, &filtered) {
         Ok(Answer::Done) => {

@@ -10,7 +10,7 @@ use super::super::bytes;
 use super::super::command::Git;
 use super::super::object_copy::borrowing;
 use super::super::rig::GitRepo;
-use super::changed::raw;
+use super::changed::{Raw, raw};
 use super::fast_forward::git;
 use super::parts::STEP;
 use super::unfinished::lock_of;
@@ -89,9 +89,12 @@ pub(super) fn rehearsed(
     (old, new): (&Oid, &Oid),
 ) -> Result<Filtered, RepoError> {
     let changed = raw(repo.git(), old, new)?;
+    // A link has no filter; `cat-file` would take it for a file.
+    let is_file = |it: &&Raw| it.modes.1.starts_with("100");
     let written = changed
         .iter()
-        .filter(|it| it.is_file_after() && !it.is_attributes());
+        .filter(is_file)
+        .filter(|it| !it.is_attributes());
     let contents: HashMap<&[u8], &Oid> = written.map(|it| (&it.path[..], &it.ids.1)).collect();
     let scratch = scratch(repo)?;
     let objects = repo.repo_dir().join("objects");
@@ -124,9 +127,10 @@ pub(super) fn rehearsed(
             rehearse(git, list, deadline).map_err(|why| failed(paths, &why))
         };
         let all = rehearse(batch)?;
+        let is_slow = all > STEP && batch.len() > 1 && now() + REHEARSAL / 2 < deadline;
         for path in batch {
-            // Now that all is downloaded, each is measured.
-            let one = match all > STEP && batch.len() > 1 {
+            // Now that all is downloaded, each is measured, unless there are very many.
+            let one = match is_slow {
                 true => rehearse(std::slice::from_ref(path))?,
                 false => all,
             };

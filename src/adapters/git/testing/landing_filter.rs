@@ -7,6 +7,7 @@ use super::checkout::{lands, text};
 use super::landing_recovery::{half_landed, half_landed_from, record};
 use crate::adapters::git::checkout::recover;
 use crate::adapters::git::land::land;
+use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 use crate::testing::program;
 
@@ -147,4 +148,26 @@ fn file_that_a_person_put_in_the_place_of_a_directory_stays_in_a_taking_back() {
     recover(&rig.repo).unwrap();
     assert_eq!(text(rig.origin().join("d")), "mine\n");
     assert_eq!(text(rig.origin().join("a.slow")), "1\n");
+}
+
+/// git gives a link to no filter.
+#[test]
+fn link_that_a_filter_pattern_matches_lands() {
+    let rig = Rigged::local();
+    filter(&rig, "exit 1");
+    rig.in_origin(&["config", "filter.slow.required", "true"]);
+    let old = rig.base.clone();
+    std::os::unix::fs::symlink("file", rig.origin().join("a.slow")).unwrap();
+    rig.in_origin(&["add", "a.slow"]);
+    let tree = rig.in_origin(&["write-tree"]);
+    let who = ["-c", "user.name=P", "-c", "user.email=p@x"];
+    let commit = ["commit-tree", "-m", "link", "-p", old.as_str(), tree.trim()];
+    let new = rig.in_origin(&[&who[..], &commit[..]].concat());
+    rig.in_origin(&["reset", "-q", "--hard"]);
+    rig.in_origin(&["update-ref", "refs/heads/brought", new.trim()]);
+    let fetch = ["fetch", "-q", "origin", "brought"];
+    rig.repo.git().args(fetch).run().unwrap();
+    let new = Oid::new(new.trim()).unwrap();
+    land(&rig.repo, "main", &old, &new).unwrap();
+    assert!(rig.origin().join("a.slow").is_symlink());
 }

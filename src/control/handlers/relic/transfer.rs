@@ -376,7 +376,8 @@ impl Import<'_> {
         let same = before.title == after.title
             && before.body == after.body
             && before.parent == after.parent
-            && before.deps == after.deps;
+            && before.deps == after.deps
+            && before.starts_on == after.starts_on;
         if same {
             return Ok(());
         }
