@@ -84,12 +84,7 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
                     "a waiting relic could not be charged; the failure is counted, and the relic \
                     waits before a retry"
                 );
-                let (failed, rig, why) = (id.clone(), args.rig.clone(), error.to_string());
-                let count = move |txn: &mut dyn Txn| failures::count(txn, &failed, &rig, &why);
-                world.store.run(count).await?;
-                world.nudge(message::SHAMAN);
-                let args = args.clone();
-                tokio::spawn(async move { rest(&args, id, alone).await });
+                pause(args, id, alone, &error).await?;
             }
         }
     }
@@ -97,6 +92,22 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
         Some(error) => Err(error),
         None => Ok(Handled::AtPatrol),
     }
+}
+
+/// Counts a failed charge, and holds the relic's claim through the pause after it.
+async fn pause(
+    args: &WitnessArgs,
+    relic: RelicId,
+    alone: Claim,
+    error: &Refusal,
+) -> Result<(), Refusal> {
+    let (failed, rig, why) = (relic.clone(), args.rig.clone(), error.to_string());
+    let count = move |txn: &mut dyn Txn| failures::count(txn, &failed, &rig, &why);
+    args.world.store.run(count).await?;
+    args.world.nudge(message::SHAMAN);
+    let args = args.clone();
+    tokio::spawn(async move { rest(&args, relic, alone).await });
+    Ok(())
 }
 
 /// Returns the relics that wait for a slot, by priority, then age; none while automatic charging is paused.

@@ -1,4 +1,4 @@
-//! What a prompt tells of earlier attempts at the same task.
+//! Texts of a prompt about earlier attempts at the same task.
 
 use super::{file_list, quoted};
 use crate::domain::ids::Oid;

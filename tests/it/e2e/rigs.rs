@@ -75,7 +75,7 @@ fn rig_is_added_to_a_city_that_does_not_run() {
     assert_eq!(city.hd(&["config", "check"]).code, 0);
 }
 
-/// `3-architecture.md`: an agent does not change the city.
+/// Reloads need the right `operate`, and so does every edit of city.toml by `hd`.
 #[test]
 fn agent_adds_no_rig() {
     let city = City::new();

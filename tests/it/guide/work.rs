@@ -51,6 +51,14 @@ fn page_on_relics() {
         page.run(&city, &format!("hd relic {command}"), &[]);
     }
     page.run(&city, "hd cancel", &[]);
+    for command in [
+        "hd charge pause",
+        "hd relic ready",
+        "hd why gt-2",
+        "hd charge resume",
+    ] {
+        page.run(&city, command, &[]);
+    }
     run(&city, city.root(), "hd relic export backup.jsonl");
     page.run(&city, "hd relic import backup.jsonl", &[]);
     let issue = r#"[{"number": 7, "title": "t", "body": "b", "labels": [], "state": "OPEN", "assignees": [],

@@ -73,10 +73,24 @@ pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
         // A file that the person had removed from the index is in no commit of theirs.
         .filter(|change| change.before.0 == Kind::File && known.contains(&change.path));
     let restored: Vec<&Change> = before.filter(is_restored).collect();
+    let failure = write_back(landing, restored, &seen);
+    match unknown.or(failure) {
+        Some(why) => Err(why),
+        None => landing.use_index(),
+    }
+}
+
+/// Writes files as they were, in parts. Returns the first failure: a filter that fails stops only its part.
+fn write_back(
+    landing: &Unfinished,
+    restored: Vec<&Change>,
+    seen: &BTreeMap<&[u8], Stamp>,
+) -> Option<RepoError> {
+    let worktree = landing.worktree();
     let (attributes, others): (Vec<_>, _) = restored
         .into_iter()
         .partition(|change| change.path.ends_with(b".gitattributes"));
-    let mut failure = unknown;
+    let mut failure = None;
     let (quick, filtered) = parts(landing, others);
     let quick = std::iter::once(attributes)
         .chain(quick)
@@ -89,24 +103,21 @@ pub(super) fn files(landing: &Unfinished) -> Result<(), RepoError> {
             continue;
         }
         let is_as_seen = |change: &&&Change| {
-            let now = stamp(&place(change));
+            let place = worktree.join(bytes::path(&change.path));
+            let now = stamp(&place);
             match now {
                 // The person may have made a file or a link in the place of a directory.
-                None => !is_elsewhere(worktree, &place(change)),
+                None => !is_elsewhere(worktree, &place),
                 Some(_) => now == seen.get(&change.path[..]).copied(),
             }
         };
         let files: Vec<&Change> = files.iter().filter(is_as_seen).copied().collect();
-        // A filter that fails stops only its part.
         if let Err(why) = check_out(landing, &files) {
             hangs |= matches!(why, RepoError::Timeout { .. });
             failure.get_or_insert(why);
         }
     }
-    match failure {
-        Some(why) => Err(why),
-        None => landing.use_index(),
-    }
+    failure
 }
 
 /// Divides files into parts, because a large file may be slow and a person may save one meanwhile. Returns those with a filter, which may
@@ -325,14 +336,19 @@ fn landed<'c>(landing: &Unfinished, changes: &'c [Change]) -> Result<Landed<'c>,
         };
     }
     let ended = landing.writing().end();
-    parts.retain(|(_, seen)| match ended {
+    parts.retain(|(_, seen)| may_be_of_git(*seen, ended, last));
+    found.extend(parts);
+    Ok((found, unknown))
+}
+
+/// Returns true if git may have written a beginning of a file at that time: it ended then, or was killed after its last whole file.
+fn may_be_of_git(seen: Stamp, ended: Option<(i64, i64)>, last: i64) -> bool {
+    match ended {
         Some(ended) => (seen.3, seen.4) <= ended,
         // git was killed, perhaps in a large file.
         None if seen.2 > LARGE => seen.3 <= last + SECONDS_AFTER_LARGE,
         None => seen.3 <= last + SECONDS_AFTER,
-    });
-    found.extend(parts);
-    Ok((found, unknown))
+    }
 }
 
 /// The origin of what is in a file that a landing changes.
