@@ -127,6 +127,8 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<MergeReques
         settled_at: None,
         review: Review::None,
         pr: None,
+        replaced: false,
+        decided_at: None,
     };
     txn.put_mr(&mr)?;
     Ok(mr)
