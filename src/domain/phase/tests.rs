@@ -133,14 +133,19 @@ fn phase_follows_sagas_then_completion_then_relic() {
         ]
     };
     assert_eq!(of(&|one| one.sagas = nuke()), Phase::Removing { is_done });
-    for (data, is_blocked) in [
-        (none.clone(), false),
-        (serde_json::json!({ "blocked": "no route" }), true),
+    for (data, is_blocked, keeps_session) in [
+        (none.clone(), false, false),
+        (serde_json::json!({ "blocked": "no route" }), true, false),
+        (serde_json::json!({ "may_be_reviewed": true }), false, true),
     ] {
         let since = at(3);
         assert_eq!(
             of(&|one| one.sagas = vec![saga(SagaKind::Done, data.clone())]),
-            Phase::Submitting { since, is_blocked }
+            Phase::Submitting {
+                since,
+                is_blocked,
+                keeps_session
+            }
         );
     }
     let since = at(4);
@@ -155,6 +160,17 @@ fn phase_follows_sagas_then_completion_then_relic() {
     };
     assert_eq!(with(MrState::Reviewing, None), Phase::Validating { since });
     assert_eq!(with(MrState::Queued, None), Phase::Over { since });
+    // A session that stayed for its review is late only after the decision.
+    for (state, since) in [
+        (MrState::Reviewing, at(9)),
+        (MrState::Queued, at(9)),
+        (MrState::Merged, at(9)),
+    ] {
+        let mut mr = mr(state, None);
+        mr.decided_at = Some(since);
+        let phase = of(&|one| (one.hook.done, one.mr) = (Some(done()), Some(mr.clone())));
+        assert_eq!(phase.done_since(), Some(since), "{phase:?}");
+    }
     assert_eq!(
         with(MrState::Reviewing, Some(HoldReason::Review)),
         Phase::InReview {
