@@ -93,16 +93,7 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
     let hook = world.store.run(move |txn| txn.hook(&raider)).await?;
     let hook = hook
         .ok_or_else(|| Refusal::not_found(format!("{} has no work on its hook", request.raider)))?;
-    if request
-        .incarnation
-        .is_some_and(|said| said != hook.incarnation)
-    {
-        let message = format!(
-            "{} is in incarnation {} now",
-            request.raider, hook.incarnation
-        );
-        return Err(Refusal::conflict(message));
-    }
+    current(&request, &hook)?;
     let (git, replaces, rejected) = match again::of(world, &request, &hook).await? {
         Again::First(rejected) => (declared::measure(world, &hook).await?, None, rejected),
         Again::Same(intent) => return Ok(already(&hook, &intent)),
@@ -159,6 +150,17 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
         // The same completion was declared meanwhile: by the file, the outbox, or the same call.
         Err(intent) => Ok(already(&hook, &intent)),
     }
+}
+
+/// Checks that a declaration is of the present incarnation.
+fn current(request: &DoneRequest, hook: &Hook) -> Result<(), Refusal> {
+    let said = request.incarnation.unwrap_or(hook.incarnation);
+    if said == hook.incarnation {
+        return Ok(());
+    }
+    let (raider, now) = (&request.raider, hook.incarnation);
+    let message = format!("{raider} is in incarnation {now} now");
+    Err(Refusal::conflict(message))
 }
 
 /// Returns true when a completion lands commits.

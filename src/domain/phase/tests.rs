@@ -160,17 +160,6 @@ fn phase_follows_sagas_then_completion_then_relic() {
     };
     assert_eq!(with(MrState::Reviewing, None), Phase::Validating { since });
     assert_eq!(with(MrState::Queued, None), Phase::Over { since });
-    // A session that stayed for its review is late only after the decision.
-    for (state, since) in [
-        (MrState::Reviewing, at(9)),
-        (MrState::Queued, at(9)),
-        (MrState::Merged, at(9)),
-    ] {
-        let mut mr = mr(state, None);
-        mr.decided_at = Some(since);
-        let phase = of(&|one| (one.hook.done, one.mr) = (Some(done()), Some(mr.clone())));
-        assert_eq!(phase.done_since(), Some(since), "{phase:?}");
-    }
     assert_eq!(
         with(MrState::Reviewing, Some(HoldReason::Review)),
         Phase::InReview {
@@ -178,6 +167,19 @@ fn phase_follows_sagas_then_completion_then_relic() {
             asked: at(6)
         }
     );
+}
+
+/// A session that stayed for its review is late only after the decision.
+#[test]
+fn completion_that_was_reviewed_has_the_time_of_the_decision() {
+    for state in [MrState::Reviewing, MrState::Queued, MrState::Merged] {
+        let mut mr = mr(state, None);
+        mr.decided_at = Some(at(9));
+        let mut one = combinations().remove(0);
+        (one.sagas, one.hook.done, one.mr) = (Vec::new(), Some(done()), Some(mr));
+        let phase = Phase::of(&one);
+        assert_eq!(phase.done_since(), Some(at(9)), "{phase:?}");
+    }
 }
 
 /// A session ends with the completion, or before its sandbox is removed, and for nothing else.
