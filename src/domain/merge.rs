@@ -216,6 +216,12 @@ pub struct MergeRequest {
     /// The address of the pull request that was opened for it.
     #[serde(default)]
     pub pr: Option<String>,
+    /// Set when its head was replaced while a person reviewed it, or after its approval.
+    #[serde(default)]
+    pub replaced: bool,
+    /// When its review last ended.
+    #[serde(default)]
+    pub decided_at: Option<Timestamp>,
 }
 
 /// Ends every note that tells a person how to free their checkout.
@@ -318,6 +324,13 @@ impl MergeRequest {
     pub fn awaits_person(&self) -> bool {
         let wanted = self.state == MrState::Reviewing && self.review == Review::Wanted;
         wanted && self.hold == Some(HoldReason::Review)
+    }
+
+    /// Returns true when a person may have been shown another head than this one.
+    #[must_use]
+    pub fn was_shown_before(&self, head: &Oid) -> bool {
+        let is_shown = self.awaits_person() || self.review == Review::Approved;
+        self.replaced || is_shown && self.head != *head
     }
 
     /// Returns true when it goes on only after a person acts: reviews it, or frees their checkout.

@@ -64,10 +64,12 @@ pub enum Phase {
         since: Timestamp,
         /// Set while the push does not succeed.
         is_blocked: bool,
+        /// Set while its session may have to stay for a person's review.
+        keeps_session: bool,
     },
     /// Its completion waits for the witness.
     Validating {
-        /// When it was declared.
+        /// When it was declared, or its review ended.
         since: Timestamp,
     },
     /// Its merge request waits for a person.
@@ -79,7 +81,7 @@ pub enum Phase {
     },
     /// Nothing needs its sandbox any more, except for what is unsaved in it.
     Over {
-        /// When its completion was declared.
+        /// When its completion was declared, or its review ended.
         since: Timestamp,
     },
 }
@@ -101,6 +103,7 @@ impl Phase {
             return Self::Submitting {
                 since: saga.progress_at,
                 is_blocked: saga.push_error().is_some(),
+                keeps_session: saga.keeps_session(),
             };
         }
         let Some(done) = done else {
@@ -112,12 +115,16 @@ impl Phase {
                 },
             };
         };
-        let since = done.at;
+        if let Some(mr) = record.mr.as_ref().filter(|mr| mr.awaits_person()) {
+            return Self::InReview {
+                since: done.at,
+                asked: mr.held_since.unwrap_or(done.at),
+            };
+        }
+        // A session that stayed for its review is not late before the review ends.
+        let decided = record.mr.as_ref().and_then(|mr| mr.decided_at);
+        let since = decided.map_or(done.at, |decided| done.at.max(decided));
         match &record.mr {
-            Some(mr) if mr.awaits_person() => Self::InReview {
-                since,
-                asked: mr.held_since.unwrap_or(since),
-            },
             // MERGE_READY may be on its way later: the forge pins the head before it accepts the message.
             Some(mr) if mr.state == MrState::Reviewing => Self::Validating { since },
             Some(_) | None if record.is_unhandled => Self::Validating { since },

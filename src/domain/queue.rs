@@ -153,9 +153,20 @@ impl MergeRequest {
     /// # Errors
     /// The step is not possible in its state; nothing is changed.
     pub fn step(&mut self, step: &Step, now: Timestamp) -> Result<(), NotPossible> {
-        self.state = step.after(self.state).ok_or(NotPossible(self.state))?;
+        let after = step.after(self.state).ok_or(NotPossible(self.state))?;
+        let waited = self.awaits_person();
+        self.state = after;
+        self.apply(step, now);
+        if waited && !self.awaits_person() {
+            self.decided_at = Some(now);
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, step: &Step, now: Timestamp) {
         match step {
             Step::Verified { head, note } => {
+                self.replaced = self.was_shown_before(head);
                 self.head = head.clone();
                 self.review = Review::Wanted;
                 self.hold_for(HoldReason::Review, note.clone(), now);
@@ -219,7 +230,6 @@ impl MergeRequest {
                 self.release(None);
             }
         }
-        Ok(())
     }
 
     /// Holds it for this reason, with a note for people.

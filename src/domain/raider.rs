@@ -105,6 +105,7 @@ mod tests {
         let submitting = Phase::Submitting {
             since: AT,
             is_blocked: false,
+            keeps_session: false,
         };
         let in_review = Phase::InReview {
             since: AT,

@@ -59,6 +59,16 @@ impl Saga {
     pub fn push_error(&self) -> Option<&str> {
         self.data.get("blocked")?.as_str()
     }
+
+    /// Returns true while the session of a `done` saga may have to stay for a person's review.
+    #[must_use]
+    pub fn keeps_session(&self) -> bool {
+        let key = match self.step.as_str() {
+            "submit" => "keeps_session",
+            _ => "may_be_reviewed",
+        };
+        self.data.get(key).and_then(serde_json::Value::as_bool) == Some(true)
+    }
 }
 
 words! {

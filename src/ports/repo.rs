@@ -177,8 +177,8 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`].
     fn sum_of_commit(&self, head: &Oid, target: &str) -> Result<DiffSum, RepoError>;
 
-    /// Returns the paths that a pushed commit changes since it left the target, old and new names of renamed files
-    /// alike.
+    /// Returns the paths that a pushed commit changes since it left the target, as it was fetched last, old and new names of
+    /// renamed files alike.
     ///
     /// # Errors
     /// [`RepoError`].
@@ -422,12 +422,13 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`].
     fn landed(&self, target: &str, commit: &Oid) -> Result<bool, RepoError>;
 
-    /// Returns true when the work from `began` to `head`, whose commits `tip` has, was reverted there: to revert it once
-    /// more would change nothing.
+    /// Returns true when the work of `head`, whose commits `tip` has, was reverted there: to revert it once more would change
+    /// nothing. The work is what `head` changed of the target before its merge; of `began`, where no merge is found. None when
+    /// it cannot be told, because parts of it were changed since.
     ///
     /// # Errors
     /// [`RepoError`]: it cannot be told.
-    fn is_reverted(&self, began: &Oid, head: &Oid, tip: &Oid) -> Result<bool, RepoError>;
+    fn is_reverted(&self, began: &Oid, head: &Oid, tip: &Oid) -> Result<Option<bool>, RepoError>;
 
     /// Returns true when every commit of `head` is on some remote's default branch, as ancestor or as an equal patch
     /// (`witness-patrol.md`, verifyCommitOnMain; white space counts), and was not reverted there. That is no reason to

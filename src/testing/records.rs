@@ -159,6 +159,8 @@ pub fn mr(id: &str, hook: Hook, state: MrState) -> MergeRequest {
         settled_at: None,
         review: Review::None,
         pr: None,
+        replaced: false,
+        decided_at: None,
     }
 }
 

@@ -5,6 +5,7 @@ use super::super::effects;
 use super::super::refusal::Refusal;
 use super::super::world::World;
 use crate::actors::mail::DoneRequest;
+use crate::domain::city::ForgePolicy;
 use crate::domain::ids::{Oid, RigName};
 use crate::domain::relic::Exit;
 
@@ -27,12 +28,39 @@ pub fn is_possible(world: &World, request: &DoneRequest) -> bool {
     lands && (configured || request.wants_review)
 }
 
-/// Returns the review that a pushed head needs by the configuration of its rig. Paths that cannot be compared need one:
-/// a change must not land unseen because git fails.
+/// Returns the review that a pushed head needs by the configuration of its rig. The paths are those that the head changes since
+/// it left the target. The target is fetched before: work that was rebased would else have the changes of the target as its own.
+/// With a remote that is away, the tip that was fetched last counts: older, it can only add paths.
 ///
 /// # Errors
 /// The repository is not available at present.
 pub async fn needed(
+    world: &World,
+    rig: &RigName,
+    head: &Oid,
+    target: &str,
+) -> Result<Option<Needed>, Refusal> {
+    let paths = world.city.rig(rig).map(|rig| &rig.forge);
+    let compares =
+        |forge: &&ForgePolicy| !forge.review_human && !forge.human_review_paths.is_empty();
+    if paths.filter(compares).is_some() {
+        let branch = target.to_owned();
+        let fetched = effects::repo_for(world, rig, effects::WorkKind::Network, move |repo| {
+            repo.fetch_target(&branch)
+        });
+        if let Err(why) = fetched.await {
+            tracing::debug!(%rig, target, %why, "the target of a review cannot be fetched; its known tip counts");
+        }
+    }
+    by_known_tip(world, rig, head, target).await
+}
+
+/// Returns the review that a pushed head needs, compared with the tip of the target that was fetched last. Paths that cannot be
+/// compared need one: a change must not land unseen because git fails.
+///
+/// # Errors
+/// The repository is not available at present.
+pub async fn by_known_tip(
     world: &World,
     rig: &RigName,
     head: &Oid,

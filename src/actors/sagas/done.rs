@@ -62,6 +62,12 @@ pub(super) struct Plan {
     /// The head that this submission replaces while a person reviews it.
     #[serde(default)]
     replaces: Option<Oid>,
+    /// The rejected head of this incarnation that the branch of the remote may have.
+    #[serde(default)]
+    rejected: Option<Oid>,
+    /// Set while it is not known whether a person is to review it.
+    #[serde(default)]
+    may_be_reviewed: bool,
     /// Set when the session stays for the reviewer.
     #[serde(default)]
     keeps_session: bool,
@@ -87,21 +93,16 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
     let hook = world.store.run(move |txn| txn.hook(&raider)).await?;
     let hook = hook
         .ok_or_else(|| Refusal::not_found(format!("{} has no work on its hook", request.raider)))?;
-    if request
-        .incarnation
-        .is_some_and(|said| said != hook.incarnation)
-    {
-        let message = format!(
-            "{} is in incarnation {} now",
-            request.raider, hook.incarnation
-        );
-        return Err(Refusal::conflict(message));
-    }
-    let (git, replaces) = match again::of(world, &request, &hook).await? {
-        Again::First => (declared::measure(world, &hook).await?, None),
+    current(&request, &hook)?;
+    let (git, replaces, rejected) = match again::of(world, &request, &hook).await? {
+        Again::First(rejected) => (declared::measure(world, &hook).await?, None, rejected),
         Again::Same(intent) => return Ok(already(&hook, &intent)),
-        Again::Replaces(git, head) => (git, Some(head)),
+        Again::Replaces(git, head) => (git, Some(head), None),
     };
+    again::changed(&request, &hook, &git, rejected.as_deref())?;
+    let may_be_reviewed = review::is_possible(world, &request)
+        || replaces.is_some()
+        || rejected.is_some() && lands(request.exit, request.no_change);
     let mismatch = report::compare(world, &request, &git);
     declared::check(world, &request, &hook, &git).await?;
     let plan = Plan {
@@ -117,12 +118,14 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
         wants_review: request.wants_review,
         push: git.ahead > 0,
         replaces,
+        rejected: rejected.map(|mr| mr.head),
+        may_be_reviewed,
         keeps_session: false,
         blocked: None,
     };
     world.at(FaultPoint::DoneIntentBefore);
     let accepted = Accepted {
-        may_be_reviewed: review::is_possible(world, &request),
+        may_be_reviewed,
         ..accepted(&hook, git.head, request.exit, false)
     };
     let claims = world.claims.clone();
@@ -147,6 +150,22 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
         // The same completion was declared meanwhile: by the file, the outbox, or the same call.
         Err(intent) => Ok(already(&hook, &intent)),
     }
+}
+
+/// Checks that a declaration is of the present incarnation.
+fn current(request: &DoneRequest, hook: &Hook) -> Result<(), Refusal> {
+    let said = request.incarnation.unwrap_or(hook.incarnation);
+    if said == hook.incarnation {
+        return Ok(());
+    }
+    let (raider, now) = (&request.raider, hook.incarnation);
+    let message = format!("{raider} is in incarnation {now} now");
+    Err(Refusal::conflict(message))
+}
+
+/// Returns true when a completion lands commits.
+fn lands(exit: Exit, no_change: bool) -> bool {
+    exit == Exit::Completed && !no_change
 }
 
 fn already(hook: &Hook, intent: &DoneIntent) -> Begun {

@@ -166,8 +166,12 @@ fn hooked(
             Phase::Orphaned { since } => StoredWork::Closed(since),
             Phase::Submitting {
                 since,
-                is_blocked: excused,
-            } => StoredWork::Done { since, excused },
+                is_blocked,
+                keeps_session,
+            } => {
+                let excused = is_blocked || keeps_session;
+                StoredWork::Done { since, excused }
+            }
             Phase::Validating { since } | Phase::Over { since } => {
                 let excused = false;
                 StoredWork::Done { since, excused }

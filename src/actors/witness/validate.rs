@@ -376,6 +376,10 @@ async fn needed(
     let read = move |txn: &mut dyn Txn| txn.mr_of(&key.0, &key.1, key.2);
     let mr = args.world.store.run(read).await?;
     match mr.filter(|mr| mr.state == MrState::Reviewing && mr.review != Review::Approved) {
+        // What waits already was compared with the target when it was submitted.
+        Some(mr) if mr.awaits_person() && mr.head == *head => {
+            review::by_known_tip(&args.world, &args.rig, head, &mr.target).await
+        }
         Some(mr) => review::needed(&args.world, &args.rig, head, &mr.target).await,
         None => Ok(None),
     }

@@ -1,6 +1,9 @@
 //! Moves the target, and checks what is on it.
 
+use std::collections::HashSet;
+
 use super::checkout;
+use super::facts::merge_base;
 use super::fetch::head_of;
 use super::patch_equivalence;
 use super::push::{Answer, Push};
@@ -125,8 +128,8 @@ pub(super) fn landed(repo: &GitRepo, target: &str, commit: &Oid) -> Result<bool,
     repo.is_ancestor(commit, &tip)
 }
 
-/// Returns true if a merge that takes the work from `began` to `head` back gives the tree of `tip`. The trees decide; no
-/// message of a commit does.
+/// Returns true if a merge that takes the work of `head` back gives the tree of `tip`; none if that merge conflicts, because
+/// parts of the work were changed since. The trees decide; no message of a commit does.
 ///
 /// # Errors
 /// When git cannot merge: it is older than 2.40, or a commit is missing.
@@ -135,26 +138,47 @@ pub(super) fn is_reverted(
     began: &Oid,
     head: &Oid,
     tip: &Oid,
-) -> Result<bool, RepoError> {
+) -> Result<Option<bool>, RepoError> {
+    let base = base_before(repo, head, tip)?;
+    let base = base.as_ref().unwrap_or(began);
     let back = repo
         .git()
         .args(["merge-tree", "--write-tree", "--no-messages"])
         .arg(format!("--merge-base={head}"))
-        .args([tip.as_str(), began.as_str()])
+        .args([tip.as_str(), base.as_str()])
         .output()?;
     match back.code {
         Some(0) => {
             let tree = repo.git().args(["rev-parse", "--verify"]);
             let tree = tree.arg(format!("{tip}^{{tree}}")).run()?;
-            Ok(tree.text().trim() == back.text().trim())
+            Ok(Some(tree.text().trim() == back.text().trim()))
         }
-        // Parts of it were changed since, and the rest is there.
-        Some(1) => Ok(false),
+        Some(1) => Ok(None),
         _ => Err(RepoError::Failed(format!(
             "{head} cannot be compared with {tip}: {}",
             back.stderr.trim()
         ))),
     }
+}
+
+/// Returns the commit at which `head` left the target, as the target was before the merge of `head`: the work may have merged
+/// the target meanwhile. None where no merge is found, or the target was fast-forwarded to `head`.
+fn base_before(repo: &GitRepo, head: &Oid, tip: &Oid) -> Result<Option<Oid>, RepoError> {
+    let since = format!("{head}..{tip}");
+    let list = |how: &str| -> Result<String, RepoError> {
+        let listed = repo.git().args(["rev-list", "--topo-order", how, &since]);
+        Ok(listed.run()?.text())
+    };
+    let (with_head, line) = (list("--ancestry-path")?, list("--first-parent")?);
+    let with_head: HashSet<&str> = with_head.lines().collect();
+    let Some(merge) = line.lines().rfind(|commit| with_head.contains(commit)) else {
+        return Ok(None);
+    };
+    let Some(before) = repo.resolve(&format!("{merge}^1"))? else {
+        return Ok(None);
+    };
+    let base = merge_base(repo, head, Some(&before))?;
+    Ok(base.filter(|base| base != head))
 }
 
 /// Returns true if every commit of `head` is on the target or default branch of a remote, as an ancestor or as an

@@ -281,7 +281,7 @@ impl Repo for GitRepo {
         land::landed(self, target, commit)
     }
 
-    fn is_reverted(&self, began: &Oid, head: &Oid, tip: &Oid) -> Result<bool, RepoError> {
+    fn is_reverted(&self, began: &Oid, head: &Oid, tip: &Oid) -> Result<Option<bool>, RepoError> {
         land::is_reverted(self, began, head, tip)
     }
 

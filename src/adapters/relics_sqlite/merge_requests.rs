@@ -36,6 +36,8 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<MergeRequest> {
         settled_at: row.get::<_, Option<Time>>("settled_at")?.map(|at| at.0),
         review: row.get::<_, Word<_>>("review")?.0,
         pr: row.get("pr")?,
+        replaced: row.get("replaced")?,
+        decided_at: row.get::<_, Option<Time>>("decided_at")?.map(|at| at.0),
     })
 }
 
@@ -46,10 +48,11 @@ pub(super) fn put(conn: &Connection, mr: &MergeRequest) -> Result<(), StoreError
         "INSERT OR REPLACE INTO merge_requests
              (id, rig, relic, raider, incarnation, branch, head, target, state, open, priority,
               queued_at, attempts, not_before, gates, conflict_files, merge_commit, note, began,
-              hold, held_since, settled_at, review, pr)
+              hold, held_since, settled_at, review, pr, replaced, decided_at)
          VALUES (:id, :rig, :relic, :raider, :incarnation, :branch, :head, :target, :state, :open,
                  :priority, :queued_at, :attempts, :not_before, :gates, :conflict_files,
-                 :merge_commit, :note, :began, :hold, :held_since, :settled_at, :review, :pr)",
+                 :merge_commit, :note, :began, :hold, :held_since, :settled_at, :review, :pr, :replaced,
+                 :decided_at)",
     )?
     .execute(named_params! {
         ":id": mr.id.as_str(),
@@ -76,6 +79,8 @@ pub(super) fn put(conn: &Connection, mr: &MergeRequest) -> Result<(), StoreError
         ":settled_at": mr.settled_at.map(Time),
         ":review": Word(mr.review),
         ":pr": mr.pr,
+        ":replaced": mr.replaced,
+        ":decided_at": mr.decided_at.map(Time),
     })?;
     Ok(())
 }

@@ -26,6 +26,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0017.sql"),
     include_str!("schema/0018.sql"),
     include_str!("schema/0019.sql"),
+    include_str!("schema/0020.sql"),
 ];
 
 /// "hord": marks the file as a relic store (`file` and SQLite's own tools show it).

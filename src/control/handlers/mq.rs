@@ -115,20 +115,37 @@ pub(super) async fn approve(
                 MrState::Rejected | MrState::Failed | MrState::Conflict
             );
             if mr.review == Review::Approved && !is_refused {
-                return Ok(mr);
+                return Ok(Ok(mr));
             }
             waits(&mr, now)?;
             if mr.review != Review::Wanted {
                 return Err(unverified(txn, &mr)?);
             }
+            if mr.replaced && args.head.is_none() {
+                return Ok(Err(mr));
+            }
             let note = "approved: it is checked again, then queued".to_owned();
             land::take(txn, &mut mr, &Step::Approved { note })?;
             land::record_mr(txn, EventType::MrApproved, &mr, &asker)?;
-            Ok(mr)
+            Ok(Ok(mr))
         })
         .await?;
+    let mr = mr.map_err(|mr| unseen(&mr))?;
     world.nudge(&message::witness(&mr.rig));
     decided(world, &mr, "approved")
+}
+
+/// Returns the refusal of an approval that does not name the head, where the person may mean an earlier one.
+fn unseen(mr: &MergeRequest) -> ControlError {
+    let (id, head) = (&mr.id, mr.head.short());
+    let message = format!(
+        "the head of {id} was replaced during its review: it is {} now, and an approval must name it",
+        mr.head
+    );
+    let hint = format!(
+        "look at it with `hd diff {id}`, then approve it: hd mq approve {id} --head {head}"
+    );
+    ControlError::conflict(message).hint(hint)
 }
 
 /// Refuses the approval of a merge request whose raider has committed since and not submitted that: the person may mean

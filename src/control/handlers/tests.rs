@@ -2,6 +2,7 @@
 
 mod agent_hooks;
 mod agent_steps;
+mod approvals;
 mod branches;
 mod callers;
 mod charging;
@@ -276,39 +277,6 @@ async fn rejection_without_a_note_is_refused_with_a_hint() {
     assert!(city.mr(&relic).await.unwrap().awaits_person());
     let shown = ask(&city, "mq.show", json!({ "mr": relic })).await.unwrap();
     assert_eq!(shown["id"], mr.id.as_str(), "found by its relic");
-}
-
-/// A person may mean commits that the raider has not submitted.
-#[tokio::test(start_paused = true)]
-async fn approval_while_commits_are_not_submitted_names_the_head() {
-    let human = |rig: &mut crate::domain::city::Rig| rig.forge.review_human = true;
-    let city = Scenario::new().rig(human).start().await;
-    let relic = submitted(&city).await;
-    let mr = city.mr(&relic).await.unwrap();
-    let later = city.parts.repo.commit(&mr.raider.name);
-    let approve = ask(&city, "mq.approve", json!({ "mr": mr.id }));
-    let refused = approve.await.unwrap_err();
-    assert!(refused.message.contains(later.as_str()), "{refused}");
-    let named = json!({ "mr": mr.id, "head": mr.head });
-    ask(&city, "mq.approve", named).await.unwrap();
-    city.pass(PATROL).await;
-    assert!(city.parts.repo.has_landed(&mr.head));
-}
-
-#[tokio::test(start_paused = true)]
-async fn approve_answers_with_the_decision() {
-    let human = |rig: &mut crate::domain::city::Rig| rig.forge.review_human = true;
-    let city = Scenario::new().rig(human).start().await;
-    let relic = submitted(&city).await;
-    let mr = city.mr(&relic).await.unwrap();
-    let said = ask(&city, "mq.approve", json!({ "mr": mr.id })).await;
-    let said = said.unwrap();
-    assert_eq!(said["decision"], "approved");
-    let note = said["note"].as_str().unwrap();
-    assert!(!note.contains("needs a review"), "{note}");
-    city.pass(PATROL).await;
-    assert_eq!(city.relic_now(&relic).await.status, RelicStatus::Closed);
-    assert_eq!(city.mr(&relic).await.unwrap().note, None);
 }
 
 /// The log of a removed raider is read by its slot's name, as long as the log exists.

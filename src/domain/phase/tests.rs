@@ -133,14 +133,19 @@ fn phase_follows_sagas_then_completion_then_relic() {
         ]
     };
     assert_eq!(of(&|one| one.sagas = nuke()), Phase::Removing { is_done });
-    for (data, is_blocked) in [
-        (none.clone(), false),
-        (serde_json::json!({ "blocked": "no route" }), true),
+    for (data, is_blocked, keeps_session) in [
+        (none.clone(), false, false),
+        (serde_json::json!({ "blocked": "no route" }), true, false),
+        (serde_json::json!({ "may_be_reviewed": true }), false, true),
     ] {
         let since = at(3);
         assert_eq!(
             of(&|one| one.sagas = vec![saga(SagaKind::Done, data.clone())]),
-            Phase::Submitting { since, is_blocked }
+            Phase::Submitting {
+                since,
+                is_blocked,
+                keeps_session
+            }
         );
     }
     let since = at(4);
@@ -162,6 +167,19 @@ fn phase_follows_sagas_then_completion_then_relic() {
             asked: at(6)
         }
     );
+}
+
+/// A session that stayed for its review is late only after the decision.
+#[test]
+fn completion_that_was_reviewed_has_the_time_of_the_decision() {
+    for state in [MrState::Reviewing, MrState::Queued, MrState::Merged] {
+        let mut mr = mr(state, None);
+        mr.decided_at = Some(at(9));
+        let mut one = combinations().remove(0);
+        (one.sagas, one.hook.done, one.mr) = (Vec::new(), Some(done()), Some(mr));
+        let phase = Phase::of(&one);
+        assert_eq!(phase.done_since(), Some(at(9)), "{phase:?}");
+    }
 }
 
 /// A session ends with the completion, or before its sandbox is removed, and for nothing else.

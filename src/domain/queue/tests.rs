@@ -229,3 +229,37 @@ fn step_is_taken_by_every_member_or_by_none() {
     assert_eq!(refused, NotPossible(MrState::Rejected));
     assert_eq!(members, before);
 }
+
+/// A person may approve only what they were shown, and a session that stayed is late only after the decision.
+#[test]
+fn replaced_head_and_end_of_a_review_are_recorded() {
+    let verified = |head| Step::Verified {
+        head: oid(head),
+        note: "look".into(),
+    };
+    let mut mr = request(2, MrState::Reviewing);
+    mr.step(&verified('b'), at(1)).unwrap();
+    mr.step(&verified('b'), at(2)).unwrap();
+    assert!(!mr.replaced, "the first shown head");
+    let shown = mr.clone();
+    mr.step(&verified('c'), at(3)).unwrap();
+    mr.step(&verified('c'), at(4)).unwrap();
+    assert!(mr.replaced);
+    assert_eq!(mr.decided_at, None);
+    let approved = Step::Approved { note: "yes".into() };
+    let mut changed = shown.clone();
+    changed.step(&approved, at(5)).unwrap();
+    assert_eq!((changed.replaced, changed.decided_at), (false, Some(at(5))));
+    changed.step(&verified('d'), at(6)).unwrap();
+    assert!(changed.replaced, "changed after the approval");
+    for end in [
+        approved,
+        Step::Withdrawn { note: None },
+        Step::Landed(oid('e')),
+    ] {
+        let mut mr = shown.clone();
+        mr.step(&end, at(7)).unwrap();
+        assert_eq!(mr.decided_at, Some(at(7)), "{end:?}");
+        assert!(!mr.awaits_person());
+    }
+}

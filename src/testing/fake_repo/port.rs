@@ -488,9 +488,9 @@ impl Repo for FakeRepo {
         Ok(inner.target.contains(commit))
     }
 
-    fn is_reverted(&self, _began: &Oid, head: &Oid, _tip: &Oid) -> Result<bool, RepoError> {
+    fn is_reverted(&self, _began: &Oid, head: &Oid, _tip: &Oid) -> Result<Option<bool>, RepoError> {
         let inner = self.enter("is_reverted", head.as_str())?;
-        Ok(inner.reverted.contains(head))
+        Ok(Some(inner.reverted.contains(head)))
     }
 
     fn on_main(&self, head: &Oid, _target: &str) -> Result<bool, RepoError> {

@@ -199,12 +199,55 @@ fn session_stays_for_its_reviewer_and_works_on_after_a_rejection() {
     });
     assert_eq!(mr(&city, &relic).unwrap()["id"], second.as_str());
     assert_eq!(session(&city), before, "the same session");
-    assert_eq!(city.hd(&["mq", "approve", &second]).code, 0);
+    let unseen = city.hd(&["mq", "approve", &second]);
+    assert_eq!(unseen.code, 1, "{}", unseen.err);
+    assert!(unseen.err.contains("--head"), "{}", unseen.err);
+    let head = mr(&city, &relic).unwrap()["head"].as_str().unwrap()[..10].to_owned();
+    let approve = ["mq", "approve", &second, "--head", &head];
+    assert_eq!(city.hd(&approve).code, 0);
     city.wait_status(&relic, "closed");
     city.wait_no_raiders();
     assert_eq!(city.sessions_of(&relic), 1);
     for file in ["a.txt", "b.txt", "c.txt"] {
         assert!(city.landed().contains(&file.to_owned()), "{file}");
+    }
+}
+
+/// The rejected commit is on the remote, and the new one does not follow it.
+#[test]
+fn amended_work_is_submitted_after_a_rejection() {
+    for push in ["true", "false"] {
+        let plan = Plan::new()
+            .set("forge", "review", r#""human""#)
+            .set("forge", "push", push);
+        let mut city = City::made(&plan);
+        city.start();
+        let amend = "git add -A && git commit --quiet --amend -m amended";
+        let relic = city.work(
+            "amend it",
+            &[
+                "commit a.txt",
+                "hd done",
+                "await go",
+                "try same hd done",
+                "echo more > a.txt",
+                amend,
+                "try second hd done",
+                "forever",
+            ],
+        );
+        let first = waits_for_a_person(&city, &relic);
+        let reject = ["--yes", "mq", "reject", &first, "--note", "more"];
+        assert_eq!(city.hd(&reject).code, 0);
+        city.sign("go");
+        let same = city.wait_tried("same");
+        assert_ne!(same.code, 0, "the rejected head");
+        assert_eq!(city.wait_tried("second").code, 0);
+        let second = waits_for_a_person(&city, &relic);
+        assert_ne!(first, second);
+        assert_eq!(city.hd(&["mq", "approve", &second]).code, 0);
+        city.wait_status(&relic, "closed");
+        city.wait_no_raiders();
     }
 }
 

@@ -1,21 +1,22 @@
 //! A completion that is declared again: the same one, or later commits of work that a person is reviewing. These take
 //! the place of the reviewed ones in the same merge request.
 
-use super::Plan;
+use super::{Plan, lands};
 use crate::actors::declared;
 use crate::actors::mail::DoneRequest;
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
+use crate::domain::merge::{MergeRequest, MrState};
 use crate::domain::phase::Phase;
-use crate::domain::relic::{DoneIntent, Exit, Hook};
+use crate::domain::relic::{DoneIntent, Hook};
 use crate::ports::relics::{StoreError, Txn};
 
 /// The relation of a declaration to an earlier one.
 pub(super) enum Again {
-    /// There is no earlier one.
-    First,
+    /// There is no earlier one, except for one whose merge request was rejected.
+    First(Option<Box<MergeRequest>>),
     /// It is the same.
     Same(DoneIntent),
     /// It submits what git says here, in place of this head.
@@ -32,7 +33,7 @@ pub(super) async fn of(
     hook: &Hook,
 ) -> Result<Again, Refusal> {
     let Some(intent) = hook.done.clone() else {
-        return Ok(Again::First);
+        return Ok(Again::First(rejected(world, hook).await?.map(Box::new)));
     };
     let raider = hook.raider.clone();
     let record = world.store.run(move |txn| txn.raider(&raider)).await?;
@@ -44,15 +45,50 @@ pub(super) async fn of(
         return Ok(Again::Same(intent));
     }
     let git = declared::measure(world, hook).await?;
-    if git.head == intent.head && git.is_committed() {
+    let lands = lands(request.exit, request.no_change);
+    if lands && git.head == intent.head && git.is_committed() {
         return Ok(Again::Same(intent));
     }
-    if request.exit != Exit::Completed || request.no_change {
+    if !lands {
         let message = format!("{} waits for the review of a person", hook.relic);
         let hint = "tell them with `hd escalate`, or submit later commits with `hd done`";
         return Err(Refusal::conflict(message).hint(hint));
     }
     Ok(Again::Replaces(git, intent.head))
+}
+
+/// Returns the newest merge request of the work if it was rejected.
+async fn rejected(world: &World, hook: &Hook) -> Result<Option<MergeRequest>, Refusal> {
+    let (key, branch) = (
+        (hook.relic.clone(), hook.raider.clone(), hook.incarnation),
+        hook.branch.clone(),
+    );
+    let read = move |txn: &mut dyn Txn| txn.mr_of(&key.0, &key.1, key.2);
+    let mr = world.store.run(read).await?;
+    Ok(mr.filter(|mr| mr.state == MrState::Rejected && mr.branch == branch))
+}
+
+/// Checks that a declaration after a rejection submits something else than what was rejected.
+///
+/// # Errors
+/// The head is the rejected one.
+pub(super) fn changed(
+    request: &DoneRequest,
+    hook: &Hook,
+    git: &GitFacts,
+    rejected: Option<&MergeRequest>,
+) -> Result<(), Refusal> {
+    let same = rejected.filter(|mr| mr.head == git.head && git.is_committed());
+    let Some(mr) = same.filter(|_| lands(request.exit, request.no_change)) else {
+        return Ok(());
+    };
+    let message = format!(
+        "{} was rejected with the same head {}, and {} has no commit since",
+        mr.id, mr.head, hook.raider
+    );
+    let hint = "read the note with `hd rally`, commit what it asks for, then run `hd done`; or `hd done --status \
+        escalated --reason WHY`";
+    Err(Refusal::conflict(message).hint(hint))
 }
 
 /// Checks that the head that is to be replaced is still the reviewed one.

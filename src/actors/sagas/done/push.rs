@@ -30,12 +30,12 @@ pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Res
     let mut called = false;
     while world.store.run(move |txn| txn.saga(id)).await?.is_some() {
         let (branch, head) = (plan.branch.clone(), plan.head.clone());
-        let replaces = plan.replaces.clone();
+        let replaces = plan.replaces.clone().or_else(|| plan.rejected.clone());
         let pushed = effects::repo_for(
             world,
             &plan.raider.rig,
             effects::WorkKind::Network,
-            // The reviewed commits may have been amended.
+            // The reviewed or rejected commits may have been amended.
             move |repo| match replaces.filter(|old| *old != head) {
                 Some(old) if repo.remote_head(&branch)?.as_ref() == Some(&old) => {
                     repo.push_branch(&branch, &head, Some(&old))

@@ -3,11 +3,11 @@
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
 use super::super::{land, pack};
-use super::Plan;
+use super::{Plan, lands};
 use crate::actors::declared::review;
 use crate::domain::merge::{MergeRequest, MrState, Review};
 use crate::domain::message::{self, Body, RaiderDone};
-use crate::domain::relic::{Exit, RelicKind};
+use crate::domain::relic::RelicKind;
 use crate::domain::saga::Saga;
 use crate::ports::relics::{NewRelic, StoreError, Txn};
 
@@ -24,7 +24,7 @@ pub(super) async fn submit(world: &World, saga: &mut Saga, plan: &mut Plan) -> R
     world
         .store
         .run(move |txn| {
-            if lands(&plan) {
+            if lands(plan.exit, plan.no_change) {
                 let prefix = city.rig(&plan.raider.rig).map(|rig| rig.prefix.clone());
                 let mr = request_of(txn, &plan, prefix.unwrap_or_else(|| "mr".into()))?;
                 if let Some(review::Needed { why }) = &needed {
@@ -55,18 +55,14 @@ pub(super) async fn submit(world: &World, saga: &mut Saga, plan: &mut Plan) -> R
     Ok(())
 }
 
-fn lands(plan: &Plan) -> bool {
-    plan.exit == Exit::Completed && !plan.no_change
-}
-
 /// Returns the review that the pushed head needs.
 async fn review_of(world: &World, plan: &Plan) -> Result<Option<review::Needed>, Refusal> {
-    if !lands(plan) {
+    if !lands(plan.exit, plan.no_change) {
         return Ok(None);
     }
     let needed = review::needed(world, &plan.raider.rig, &plan.head, &plan.target).await?;
-    // What a person has begun to review stays with them.
-    let asked = plan.wants_review || plan.replaces.is_some();
+    // What a person has begun to review, or has rejected, stays with them.
+    let asked = plan.wants_review || plan.replaces.is_some() || plan.rejected.is_some();
     Ok(needed.or(asked.then_some(review::Needed { why: None })))
 }
 
@@ -127,6 +123,8 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<MergeReques
         settled_at: None,
         review: Review::None,
         pr: None,
+        replaced: false,
+        decided_at: None,
     };
     txn.put_mr(&mr)?;
     Ok(mr)

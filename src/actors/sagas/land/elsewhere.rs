@@ -54,7 +54,8 @@ async fn evidence(
             effects::repo_for(world, &rig.name, effects::WorkKind::Landing, move |repo| {
                 repo.is_reverted(&began, &head, &tip)
             });
-        return Ok((!reverted.await?).then_some("commits"));
+        // Where it cannot be told, a person decides.
+        return Ok((reverted.await? == Some(false)).then_some("commits"));
     }
     let (target, head) = (mr.target.clone(), mr.head.clone());
     let changed = effects::repo_for(world, &rig.name, effects::WorkKind::Landing, move |repo| {

@@ -21,19 +21,20 @@ pub fn hold_for_review(
 ) -> Result<(), StoreError> {
     let is_news = !mr.awaits_person() || mr.head != *head;
     let id = &mr.id;
-    let note = match (mr.review, why) {
-        // A script that repeats its approval must not approve what was not shown to a person.
-        (Review::Approved, _) => format!(
-            "its branch was changed after the approval; needs a review: hd mq approve {id} --head {} or hd mq reject {id}",
-            head.short()
-        ),
-        (Review::None | Review::Wanted, Some(why)) => {
-            format!("needs a review, because {why}: hd mq approve {id} or hd mq reject {id}")
-        }
-        (Review::None | Review::Wanted, None) => {
-            format!("needs a review: hd mq approve {id} or hd mq reject {id}")
-        }
+    let is_replaced = mr.was_shown_before(head);
+    let because = why.map_or_else(String::new, |why| format!(", because {why}"));
+    let which = match (mr.review, is_replaced) {
+        (Review::Approved, _) => "its branch was changed after the approval; ",
+        (Review::None | Review::Wanted, true) => "its head was replaced during the review; ",
+        (Review::None | Review::Wanted, false) => "",
     };
+    // A script that repeats its approval must not approve what was not shown to a person.
+    let named = match is_replaced || mr.review == Review::Approved {
+        true => format!(" --head {}", head.short()),
+        false => String::new(),
+    };
+    let note =
+        format!("{which}needs a review{because}: hd mq approve {id}{named} or hd mq reject {id}");
     let head = head.clone();
     take(txn, &mut mr, &Step::Verified { head, note })?;
     if is_news {

@@ -99,17 +99,21 @@ async fn submission_that_crosses_an_approval_is_reviewed_again() {
 #[tokio::test(start_paused = true)]
 async fn work_in_review_is_not_declared_stuck() {
     let (city, charged) = waiting().await;
-    city.parts.repo.commit(&charged.raider.name);
-    let refused = city
-        .done(DoneRequest {
-            exit: Exit::Escalated,
-            reason: Some("no".into()),
-            ..completion(&charged.raider)
-        })
-        .await
-        .unwrap_err();
-    assert!(
-        refused.message.contains("waits for the review"),
-        "{refused}"
-    );
+    for commits in [false, true] {
+        if commits {
+            city.parts.repo.commit(&charged.raider.name);
+        }
+        let refused = city
+            .done(DoneRequest {
+                exit: Exit::Escalated,
+                reason: Some("no".into()),
+                ..completion(&charged.raider)
+            })
+            .await
+            .unwrap_err();
+        assert!(
+            refused.message.contains("waits for the review"),
+            "{refused}"
+        );
+    }
 }

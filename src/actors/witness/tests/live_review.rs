@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::PATROL;
-use crate::actors::mail::Charged;
+use crate::actors::mail::{Charged, DoneRequest};
+use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::rejection::{self, Rejected};
 use crate::domain::asker::Asker;
 use crate::domain::drum::Mailbox;
@@ -12,8 +13,9 @@ use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
 use crate::domain::merge::MrState;
 use crate::domain::relic::RelicStatus;
+use crate::domain::review_paths::ReviewPaths;
 use crate::ports::repo::RepoError;
-use crate::testing::world::{Scenario, TestCity};
+use crate::testing::world::{Scenario, TestCity, completion};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -196,4 +198,56 @@ async fn rejection_while_later_commits_are_submitted_is_refused() {
     city.pass(2 * PATROL).await;
     let mr = city.mr(&charged.relic).await.unwrap();
     assert_eq!((mr.awaits_person(), mr.head), (true, later));
+}
+
+/// A rig that asks for no review: the agent asked for it, and a person rejected the work.
+#[tokio::test(start_paused = true)]
+async fn rejected_work_is_reviewed_again_and_its_rejected_head_is_refused() {
+    let scenario = Scenario::new().rig(|rig| rig.witness.review_hold = 3 * HOUR);
+    let city = scenario.start().await;
+    let charged = city.worker("a").await;
+    let asked = DoneRequest {
+        wants_review: true,
+        ..completion(&charged.raider)
+    };
+    city.done(asked).await.unwrap();
+    city.settle().await;
+    let first = city.mr(&charged.relic).await.unwrap();
+    assert!(first.awaits_person(), "{first:?}");
+    reject(&city, &charged).await;
+    let refused = city.completed(&charged.raider).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Conflict);
+    assert!(refused.message.contains("was rejected"), "{refused}");
+    assert!(city.hook(&charged.raider).await.unwrap().done.is_none());
+    let head = city.parts.repo.commit(&charged.raider.name);
+    let accepted = city.completed(&charged.raider).await.unwrap();
+    assert!(accepted.may_be_reviewed);
+    city.pass(4 * PATROL).await;
+    let second = city.mr(&charged.relic).await.unwrap();
+    assert_eq!((second.awaits_person(), &second.head), (true, &head));
+    assert!(!city.parts.repo.has_landed(&head));
+    assert!(city.runs(&charged.session), "it stays for its review");
+}
+
+/// Its paths cannot be compared for longer than `done_intent_timeout`.
+#[tokio::test(start_paused = true)]
+async fn session_whose_work_may_be_reviewed_is_not_stuck_in_done() {
+    let scenario = Scenario::new().rig(|rig| {
+        let patterns = vec!["migrations/".to_owned()];
+        rig.forge.human_review_paths = ReviewPaths::new(patterns).unwrap();
+        rig.witness.review_hold = 3 * HOUR;
+    });
+    let city = scenario.start().await;
+    let charged = city.charged("a").await;
+    (city.parts.repo).commit_path(&charged.raider.name, "db/migrations/1.sql");
+    let away = RepoError::Remote("away".into());
+    city.parts.repo.break_op("changed_paths", away);
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(10 * PATROL).await;
+    assert!(city.events(EventType::RaiderZombie).await.is_empty());
+    assert!(city.runs(&charged.session));
+    city.parts.repo.mend("changed_paths");
+    city.pass(4 * PATROL).await;
+    assert!(city.mr(&charged.relic).await.unwrap().awaits_person());
+    assert!(city.runs(&charged.session));
 }

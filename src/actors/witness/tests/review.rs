@@ -159,3 +159,28 @@ async fn change_whose_paths_cannot_be_read_waits_for_a_person() {
     let note = city.mr(&charged.relic).await.unwrap().note.unwrap();
     assert!(note.contains("a damaged tree"), "{note}");
 }
+
+/// Work that was rebased would else have the changes of the target as its own.
+#[tokio::test(start_paused = true)]
+async fn target_is_fetched_before_paths_are_compared_and_a_remote_that_is_away_is_tolerated() {
+    for is_away in [false, true] {
+        let scenario = Scenario::new().rig(|rig| {
+            let patterns = vec!["migrations/".to_owned()];
+            rig.forge.human_review_paths = ReviewPaths::new(patterns).unwrap();
+        });
+        let city = scenario.start().await;
+        let charged = city.charged("a").await;
+        (city.parts.repo).commit_path(&charged.raider.name, "db/migrations/1.sql");
+        if is_away {
+            let away = RepoError::Remote("away".into());
+            city.parts.repo.break_op("fetch_target", away);
+        }
+        let before = city.parts.repo.count("fetch_target");
+        city.completed(&charged.raider).await.unwrap();
+        city.settle().await;
+        let mr = city.mr(&charged.relic).await.unwrap();
+        assert!(mr.awaits_person(), "{mr:?}");
+        assert!(mr.note.unwrap().contains("it changes db/migrations/1.sql"));
+        assert!(city.parts.repo.count("fetch_target") > before);
+    }
+}

@@ -160,6 +160,8 @@ fn merge_request(id: RelicId, relic: RelicId) -> MergeRequest {
         settled_at: None,
         review: Review::Wanted,
         pr: None,
+        replaced: false,
+        decided_at: None,
     }
 }
 

@@ -1,0 +1,70 @@
+//! `hd mq approve`: an approval is of the head that a person was shown.
+
+use super::*;
+
+/// A person may mean commits that the raider has not submitted.
+#[tokio::test(start_paused = true)]
+async fn approval_while_commits_are_not_submitted_names_the_head() {
+    let human = |rig: &mut crate::domain::city::Rig| rig.forge.review_human = true;
+    let city = Scenario::new().rig(human).start().await;
+    let relic = submitted(&city).await;
+    let mr = city.mr(&relic).await.unwrap();
+    let later = city.parts.repo.commit(&mr.raider.name);
+    let approve = ask(&city, "mq.approve", json!({ "mr": mr.id }));
+    let refused = approve.await.unwrap_err();
+    assert!(refused.message.contains(later.as_str()), "{refused}");
+    let named = json!({ "mr": mr.id, "head": mr.head });
+    ask(&city, "mq.approve", named).await.unwrap();
+    city.pass(PATROL).await;
+    assert!(city.parts.repo.has_landed(&mr.head));
+}
+
+#[tokio::test(start_paused = true)]
+async fn approve_answers_with_the_decision() {
+    let human = |rig: &mut crate::domain::city::Rig| rig.forge.review_human = true;
+    let city = Scenario::new().rig(human).start().await;
+    let relic = submitted(&city).await;
+    let mr = city.mr(&relic).await.unwrap();
+    let said = ask(&city, "mq.approve", json!({ "mr": mr.id })).await;
+    let said = said.unwrap();
+    assert_eq!(said["decision"], "approved");
+    let note = said["note"].as_str().unwrap();
+    assert!(!note.contains("needs a review"), "{note}");
+    city.pass(PATROL).await;
+    assert_eq!(city.relic_now(&relic).await.status, RelicStatus::Closed);
+    assert_eq!(city.mr(&relic).await.unwrap().note, None);
+}
+
+/// A session that stays for its review submits later commits to the same merge request.
+#[tokio::test(start_paused = true)]
+async fn approval_of_a_replaced_head_must_name_it() {
+    let human = |rig: &mut crate::domain::city::Rig| {
+        rig.forge.review_human = true;
+        rig.witness.review_hold = Duration::from_secs(3600);
+    };
+    let city = Scenario::new().rig(human).start().await;
+    let relic = submitted(&city).await;
+    let shown = city.mr(&relic).await.unwrap();
+    city.parts.repo.commit(&shown.raider.name);
+    city.completed(&shown.raider).await.unwrap();
+    city.pass(PATROL * 4).await;
+    let mr = city.mr(&relic).await.unwrap();
+    assert_eq!(mr.id, shown.id);
+    assert_ne!(mr.head, shown.head);
+    let way = format!("hd mq approve {} --head {}", mr.id, mr.head.short());
+    let note = mr.note.unwrap();
+    assert!(note.contains(&way), "{note}");
+    let approve = ask(&city, "mq.approve", json!({ "mr": mr.id }));
+    let refused = approve.await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Conflict);
+    let hint = refused.hint.unwrap();
+    assert!(hint.contains(&way), "{hint}");
+    assert!(hint.contains(&format!("hd diff {}", mr.id)), "{hint}");
+    let stale = json!({ "mr": mr.id, "head": shown.head });
+    ask(&city, "mq.approve", stale).await.unwrap_err();
+    assert!(city.mr(&relic).await.unwrap().awaits_person());
+    let named = json!({ "mr": mr.id, "head": mr.head.short() });
+    ask(&city, "mq.approve", named).await.unwrap();
+    city.pass(PATROL).await;
+    assert!(city.parts.repo.has_landed(&mr.head));
+}
