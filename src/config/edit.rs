@@ -117,8 +117,8 @@ fn headers(node: &Node, text: &str, found: &mut Vec<usize>) {
     }
 }
 
-/// Returns the lines of a table: its header with the comments right above it, up to its last key. What follows that is
-/// about the next table, or about nothing.
+/// Returns the lines of a table: its header with the comments right above it, up to its last key. Later comments
+/// belong to the next table, or to none.
 fn lines(text: &str, header: usize, next: Option<usize>) -> Range<usize> {
     let is_comment = |line: &str| line.trim_start().starts_with('#');
     let mut start = header;

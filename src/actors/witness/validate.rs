@@ -135,8 +135,7 @@ async fn finished(
 }
 
 /// Handles an approval: ends the session that was kept for the review, and passes on the head that was reviewed, as far
-/// as the remote has it. What the session wrote after it does not land; the removal of the sandbox finds it and tells a
-/// person.
+/// as the remote has it. Later work of the session does not land: the removal of the sandbox finds it, and calls a person.
 async fn approved(
     args: &WitnessArgs,
     id: u64,
