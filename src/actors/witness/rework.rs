@@ -5,10 +5,12 @@
 use super::super::refusal::Refusal;
 use super::WitnessArgs;
 use super::inbox::Handled;
+use crate::actors::records::identities::{self, Ended};
+use crate::domain::attempt::{self, Outcome};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::Oid;
-use crate::domain::merge::FailureType;
+use crate::domain::merge::{FailureType, MrState};
 use crate::domain::message::{self, Body, Escalation, MergeFailed};
 use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::prompt;
@@ -57,8 +59,19 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
         &failed.raider,
         Cause::MergeFailed,
     );
-    txn.record(&event.with(data.clone()))?;
-    txn.append_cv(&failed.raider.to_string(), "merge_failed", &data)?;
+    txn.record(&event.with(data))?;
+    if txn.mr(&failed.mr)?.state != MrState::Merged {
+        let ended = Ended {
+            raider: &failed.raider,
+            incarnation: failed.incarnation,
+            relic: &failed.relic,
+            mr: Some(&failed.mr),
+            outcome: Outcome::MergeFailed,
+            failure: Some(attempt::word(failed.failure_type)),
+            declared: None,
+        };
+        identities::end(txn, &ended)?;
+    }
     let mut relic = txn.relic(&failed.relic)?;
     let theirs = relic.assignee.as_deref() == Some(failed.raider.to_string().as_str());
     let hook = txn.hook_of_relic(&failed.relic)?;

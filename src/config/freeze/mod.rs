@@ -9,6 +9,7 @@ mod daemon;
 mod forge;
 mod groups;
 mod harness;
+mod identities;
 mod notify;
 mod rigs;
 mod rituals;
@@ -109,6 +110,7 @@ pub fn freeze(
         .section("retention", "retention")
         .and_then(daemon::retention);
     let harnesses = harness::all(&mut reader, context);
+    let identities = identities::all(&mut reader, &harnesses);
     let rigs = rigs::all(&mut reader, context, &harnesses);
     let provider = session.as_ref().map(|session| session.provider);
     let agents = agents::all(
@@ -152,6 +154,7 @@ pub fn freeze(
             suspended,
             budget,
             automations,
+            identities: identities?,
             rituals,
         },
         prompt_files,
