@@ -56,9 +56,7 @@ impl Outcome {
             Self::MergeFailed | Self::Rejected | Self::Escalated | Self::Quarantined => Some(false),
             Self::Deferred => None,
             // A quarantine has its own entry; a person may remove any raider.
-            Self::Abandoned => {
-                (failure == Some(Cause::KeptLongEnough.as_str())).then_some(false)
-            }
+            Self::Abandoned => (failure == Some(Cause::KeptLongEnough.as_str())).then_some(false),
         }
     }
 
@@ -205,7 +203,11 @@ impl Used {
         let micros = (sum.usd * 1e6).round();
         Self {
             tokens: sum.tokens,
-            usd_micros: if micros.is_finite() && micros > 0.0 { micros as u64 } else { 0 },
+            usd_micros: if micros.is_finite() && micros > 0.0 {
+                micros as u64
+            } else {
+                0
+            },
             unpriced: sum.unpriced,
         }
     }
@@ -308,7 +310,9 @@ pub fn file_types<'a>(paths: impl IntoIterator<Item = &'a str>) -> BTreeMap<Stri
         let name = path.rsplit('/').next().unwrap_or(path);
         let extension = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty());
         let plain = |text: &str| {
-            let all = text.chars().all(|c| c.is_ascii_alphanumeric() || "-_+".contains(c));
+            let all = text
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_+".contains(c));
             !text.is_empty() && text.len() <= 16 && all
         };
         let kind = match extension {
@@ -320,7 +324,9 @@ pub fn file_types<'a>(paths: impl IntoIterator<Item = &'a str>) -> BTreeMap<Stri
     // The most frequent types stay.
     while types.len() > NAMED_MAX {
         let rarest = types.iter().min_by_key(|(_, count)| **count);
-        let Some(rarest) = rarest.map(|(kind, _)| kind.clone()) else { break };
+        let Some(rarest) = rarest.map(|(kind, _)| kind.clone()) else {
+            break;
+        };
         types.remove(&rarest);
     }
     types
@@ -351,10 +357,19 @@ mod tests {
             (Outcome::Deferred, None, None, false),
             (Outcome::Quarantined, None, Some(false), false),
             (Outcome::Abandoned, Some("operator"), None, false),
-            (Outcome::Abandoned, Some("kept_long_enough"), Some(false), false),
+            (
+                Outcome::Abandoned,
+                Some("kept_long_enough"),
+                Some(false),
+                false,
+            ),
         ];
         for (outcome, failure, succeeded, rework) in cases {
-            assert_eq!(outcome.succeeded(failure), succeeded, "{outcome} {failure:?}");
+            assert_eq!(
+                outcome.succeeded(failure),
+                succeeded,
+                "{outcome} {failure:?}"
+            );
             assert_eq!(outcome.is_rework(failure), rework, "{outcome} {failure:?}");
         }
     }
@@ -377,8 +392,15 @@ mod tests {
     #[test]
     fn files_are_counted_by_extension() {
         let paths = [
-            "src/a.rs", "src/b.RS", "Makefile", ".gitignore", "a/.hidden.toml", "x.\u{1b}[31m",
-            "archive.tar.gz", "dir.d/file", "trailing.",
+            "src/a.rs",
+            "src/b.RS",
+            "Makefile",
+            ".gitignore",
+            "a/.hidden.toml",
+            "x.\u{1b}[31m",
+            "archive.tar.gz",
+            "dir.d/file",
+            "trailing.",
         ];
         let types: Vec<_> = file_types(paths).into_iter().collect();
         let wanted = [("gz", 1), ("none", 5), ("rs", 2), ("toml", 1)];
@@ -391,7 +413,9 @@ mod tests {
 
     #[test]
     fn entry_names_no_more_than_its_limits() {
-        let many: Vec<String> = (0..100).map(|n| format!("{n}{}", "x".repeat(500))).collect();
+        let many: Vec<String> = (0..100)
+            .map(|n| format!("{n}{}", "x".repeat(500)))
+            .collect();
         let named = labels(&many);
         assert_eq!((named.len(), named[0].len()), (NAMED_MAX, WORD_MAX));
         assert_eq!(labels(&["rework".into(), "ui".into()]), ["ui"]);
@@ -401,7 +425,10 @@ mod tests {
     #[test]
     fn charge_names_the_party_that_asked_or_the_maker_of_the_relic() {
         let person = ChargedBy::new(Cause::Operator, Some("operator"), Some("clerk"));
-        assert_eq!((person.kind, person.name.as_deref()), (Charger::Person, Some("operator")));
+        assert_eq!(
+            (person.kind, person.name.as_deref()),
+            (Charger::Person, Some("operator"))
+        );
         assert_eq!(person.maker, None);
         let own = ChargedBy::new(Cause::Config, None, Some("automation/nightly"));
         assert_eq!((own.kind, own.name), (Charger::Supervisor, None));
@@ -410,11 +437,32 @@ mod tests {
 
     #[test]
     fn cost_is_known_only_where_a_token_has_a_price() {
-        let tokens = Tokens { input: 10, ..Tokens::default() };
-        let sum = Sum { tokens, usd: 0.25, unpriced: 0 };
+        let tokens = Tokens {
+            input: 10,
+            ..Tokens::default()
+        };
+        let sum = Sum {
+            tokens,
+            usd: 0.25,
+            unpriced: 0,
+        };
         assert_eq!(Used::of(&sum).known_cost(), Some(250_000));
-        assert_eq!(Used::of(&Sum { unpriced: 10, ..sum }).known_cost(), None);
-        let later = Used::of(&Sum { usd: 0.75, tokens: Tokens { input: 30, ..tokens }, ..sum });
+        assert_eq!(
+            Used::of(&Sum {
+                unpriced: 10,
+                ..sum
+            })
+            .known_cost(),
+            None
+        );
+        let later = Used::of(&Sum {
+            usd: 0.75,
+            tokens: Tokens {
+                input: 30,
+                ..tokens
+            },
+            ..sum
+        });
         let own = later.beyond(&Used::of(&sum));
         assert_eq!((own.tokens.input, own.usd_micros), (20, 500_000));
     }

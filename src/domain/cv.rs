@@ -10,7 +10,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// An entry of an identity chain.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CvEntry {
     /// 1 for the first.
     pub seq: u64,
@@ -45,8 +45,8 @@ words! {
         Changed => "changed",
         /// Its columns in the store are not those of its data.
         Columns => "columns",
-        /// It cannot be read.
-        Unreadable => "unreadable",
+        /// The noted end of the chain does not have it.
+        Unnoted => "unnoted",
     }
 }
 
@@ -59,7 +59,7 @@ impl Flaw {
             Self::Unlinked => "does not follow the entry before it",
             Self::Changed => "was changed: its hash is not that of its content",
             Self::Columns => "has columns in the store that differ from its data",
-            Self::Unreadable => "cannot be read",
+            Self::Unnoted => "is not what the noted end of the chain says",
         }
     }
 }

@@ -27,9 +27,6 @@ pub const CHAINS_MAX: usize = 256;
 pub const ENTRIES_MAX: u64 = 100_000;
 /// The most cities whose chains are kept.
 pub const CITIES_MAX: usize = 64;
-/// The most entries of one request, which must fit into a line of the socket.
-pub const BATCH: usize = 32;
-
 /// The city that a file comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -76,7 +73,7 @@ impl Header {
 }
 
 /// An entry of an export.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Line {
     /// The name of the chain.
     pub name: String,
@@ -134,7 +131,9 @@ impl Checked {
                 self.entries += 1;
                 Ok(())
             }
-            Err(Break { seq: due, flaw }) => at(format!("where entry {due} is due, it {}", flaw.says())),
+            Err(Break { seq: due, flaw }) => {
+                at(format!("where entry {due} is due, it {}", flaw.says()))
+            }
         }
     }
 }
@@ -162,7 +161,8 @@ pub fn read(text: &str) -> Result<(Header, Vec<Line>), String> {
     let mut all = Vec::new();
     for (number, text) in lines.filter(|(_, line)| !line.trim().is_empty()) {
         bounded(text).map_err(|why| at(number, why))?;
-        let line: Line = serde_json::from_str(text).map_err(|error| at(number, error.to_string()))?;
+        let line: Line =
+            serde_json::from_str(text).map_err(|error| at(number, error.to_string()))?;
         checked.add(&line).map_err(|why| at(number, why))?;
         all.push(line);
     }
@@ -179,7 +179,11 @@ mod tests {
         for name in names {
             let mut head = Head::default();
             for n in 0..entries {
-                let entry = head.next(name, "merged", &json!({ "city": "id-1", "relic": format!("gt-{n}") }));
+                let entry = head.next(
+                    name,
+                    "merged",
+                    &json!({ "city": "id-1", "relic": format!("gt-{n}") }),
+                );
                 head.follow(name, &entry).unwrap();
                 let name = (*name).to_owned();
                 lines.push(serde_json::to_string(&Line { name, entry }).unwrap());
@@ -204,7 +208,10 @@ mod tests {
             read(&lines.join("\n")).unwrap_err()
         };
         let cases = [
-            (with(2, "gt-1", "gt-9"), "line 3: entry 2 of claude: where entry 2 is due, it was changed"),
+            (
+                with(2, "gt-1", "gt-9"),
+                "line 3: entry 2 of claude: where entry 2 is due, it was changed",
+            ),
             (with(2, "\"id-1\"", "\"id-2\""), "another city"),
             (with(0, "id-1", "id-2"), "another city"),
             (with(0, "north", "n\\u001b[31m"), "invalid city name"),
@@ -220,7 +227,10 @@ mod tests {
         let mut gap = good.clone();
         gap.remove(2);
         let error = read(&gap.join("\n")).unwrap_err();
-        assert!(error.contains("where entry 2 is due, it is missing"), "{error}");
+        assert!(
+            error.contains("where entry 2 is due, it is missing"),
+            "{error}"
+        );
         assert!(read("").is_err());
         let mut long = good;
         long[1] = long[1].replace("gt-0", &"x".repeat(LINE_MAX));

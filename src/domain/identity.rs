@@ -30,9 +30,7 @@ impl Pattern {
         match (&self.model, model) {
             (None, _) => Some((0, false)),
             (Some(wanted), Some(model)) => match wanted.strip_suffix('*') {
-                Some(start) => model
-                    .starts_with(start)
-                    .then_some((start.len() + 1, false)),
+                Some(start) => model.starts_with(start).then_some((start.len() + 1, false)),
                 None => (wanted == model).then_some((wanted.len() + 1, true)),
             },
             (Some(_), None) => None,
@@ -116,7 +114,10 @@ mod tests {
             (&["claude"], "claude"),
             (&["claude", "--model", "opus-4.5"], "claude/opus-4.5"),
             (&["claude", "--model=opus"], "claude/opus"),
-            (&["/usr/bin/codex", "-m", "a/b:free[1m]"], "claude/a-b-free-1m-"),
+            (
+                &["/usr/bin/codex", "-m", "a/b:free[1m]"],
+                "claude/a-b-free-1m-",
+            ),
             (&["gemini", "-m", "one", "--model", "two"], "claude/two"),
             (&["aider", "-m", "a message"], "claude"),
             (&[], "claude"),
@@ -162,8 +163,21 @@ mod tests {
         }
         let long = "x".repeat(97);
         for bad in [
-            "", "/", "a/", "/a", "a//b", "-a", "a b", "a:b", "a\nb", "ä", "export", "import", &long,
-            "a\u{1b}[31m", "../x",
+            "",
+            "/",
+            "a/",
+            "/a",
+            "a//b",
+            "-a",
+            "a b",
+            "a:b",
+            "a\nb",
+            "ä",
+            "export",
+            "import",
+            &long,
+            "a\u{1b}[31m",
+            "../x",
         ] {
             assert!(IdentityName::new(bad).is_err(), "{bad:?}");
         }

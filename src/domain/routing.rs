@@ -150,17 +150,57 @@ mod tests {
     fn better_record_is_chosen_and_each_fourth_choice_is_a_trial() {
         type Row = (Vec<Candidate>, u64, &'static str, Reason);
         let cases: Vec<Row> = vec![
-            (vec![one("a", 1, 3, 0), one("b", 3, 4, 0)], 0, "b", Reason::Record),
+            (
+                vec![one("a", 1, 3, 0), one("b", 3, 4, 0)],
+                0,
+                "b",
+                Reason::Record,
+            ),
             // A newcomer has 1/2: more than a bad record, less than a good one.
-            (vec![one("a", 0, 1, 0), one("new", 0, 0, 0)], 0, "new", Reason::Record),
-            (vec![one("a", 9, 10, 0), one("new", 0, 0, 0)], 2, "a", Reason::Record),
-            (vec![one("a", 9, 10, 0), one("new", 0, 0, 0)], 3, "new", Reason::Trial),
-            (vec![one("a", 9, 10, 0), one("new", 0, 0, 0)], 7, "new", Reason::Trial),
+            (
+                vec![one("a", 0, 1, 0), one("new", 0, 0, 0)],
+                0,
+                "new",
+                Reason::Record,
+            ),
+            (
+                vec![one("a", 9, 10, 0), one("new", 0, 0, 0)],
+                2,
+                "a",
+                Reason::Record,
+            ),
+            (
+                vec![one("a", 9, 10, 0), one("new", 0, 0, 0)],
+                3,
+                "new",
+                Reason::Trial,
+            ),
+            (
+                vec![one("a", 9, 10, 0), one("new", 0, 0, 0)],
+                7,
+                "new",
+                Reason::Trial,
+            ),
             // A tie goes to the first of the configuration.
-            (vec![one("a", 0, 0, 0), one("b", 0, 0, 0)], 0, "a", Reason::Record),
-            (vec![one("a", 0, 0, 1), one("b", 0, 0, 0)], 3, "b", Reason::Trial),
+            (
+                vec![one("a", 0, 0, 0), one("b", 0, 0, 0)],
+                0,
+                "a",
+                Reason::Record,
+            ),
+            (
+                vec![one("a", 0, 0, 1), one("b", 0, 0, 0)],
+                3,
+                "b",
+                Reason::Trial,
+            ),
             // One success of one is worth less than nine of ten.
-            (vec![one("a", 1, 1, 0), one("b", 9, 10, 0)], 0, "b", Reason::Record),
+            (
+                vec![one("a", 1, 1, 0), one("b", 9, 10, 0)],
+                0,
+                "b",
+                Reason::Record,
+            ),
             (vec![one("a", 0, 50, 0)], 3, "a", Reason::Only),
         ];
         for (candidates, earlier, harness, reason) in cases {

@@ -142,9 +142,18 @@ mod tests {
                     "tokens": { "input": 5, "output": 5, "cache_read": 0, "cache_write": 0 }, "usd_micros": 10,
                 }),
             ),
-            entry("merge_failed", &json!({ "labels": ["ui", "db"], "failure": "tests" })),
-            entry("merge_failed", &json!({ "labels": ["ui"], "failure": "infra" })),
-            entry("merged", &json!({ "labels": ["db"], "files": { "rs": 1 }, "first_pass": false })),
+            entry(
+                "merge_failed",
+                &json!({ "labels": ["ui", "db"], "failure": "tests" }),
+            ),
+            entry(
+                "merge_failed",
+                &json!({ "labels": ["ui"], "failure": "infra" }),
+            ),
+            entry(
+                "merged",
+                &json!({ "labels": ["db"], "files": { "rs": 1 }, "first_pass": false }),
+            ),
             entry("promoted", &json!({ "labels": ["ui"] })),
             entry("merged", &json!("not an object")),
         ];

@@ -368,6 +368,8 @@ pub trait Txn {
         after: &str,
         limit: usize,
     ) -> Result<Vec<(String, Head)>, StoreError>;
+    /// Returns the end of a chain; none without such a chain.
+    fn chain_head(&mut self, of: &ChainOf, name: &str) -> Result<Option<Head>, StoreError>;
     /// Lists the first entries of a chain after this number. Reads entries that were changed from outside, too.
     fn chain_entries(
         &mut self,

@@ -130,8 +130,10 @@ impl<'a> Ended<'a> {
 pub fn end(txn: &mut dyn Txn, ended: &Ended<'_>) -> Result<(), StoreError> {
     let attempt = of(txn, ended.raider, ended.incarnation, ended.relic)?;
     let relic = txn.relic(ended.relic)?;
-    let declared = match ended.mr {
-        Some(mr) => Some(txn.relic(mr)?.created),
+    let requests = txn.mrs_of(ended.relic)?;
+    let request = requests.iter().find(|mr| Some(&mr.id) == ended.mr);
+    let declared = match request {
+        Some(mr) => Some(txn.relic(&mr.id)?.created),
         None => ended.declared,
     };
     let until = declared.unwrap_or_else(|| txn.now());

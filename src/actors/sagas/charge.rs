@@ -70,6 +70,9 @@ pub(super) struct Plan {
     #[serde(default)]
     start: Option<Start>,
     harness: HarnessName,
+    /// The identity of the work; an older version did not record it.
+    #[serde(default)]
+    identity: Option<String>,
     /// The choice of the harness among several, if there was one.
     #[serde(default)]
     choice: Option<Choice>,
@@ -160,6 +163,7 @@ pub async fn begin(
     let on_disk: BTreeSet<SlotName> = on_disk.into_iter().map(|(name, _)| name).collect();
     world.at(FaultPoint::ChargeSlotBefore);
     let (rig, claims) = (rig.clone(), world.claims.clone());
+    let city = std::sync::Arc::clone(&world.city);
     let begun = world
         .store
         .run(move |txn| {
@@ -183,6 +187,7 @@ pub async fn begin(
                 from_target,
                 target: target.clone(),
                 start: start.clone(),
+                identity: Some(city.identity(&harness)),
                 harness: harness.clone(),
                 choice: choice.clone(),
                 cause,
@@ -406,7 +411,8 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
     txn.put_relic(&relic)?;
     let data = serde_json::json!({
         "relic": plan.relic, "incarnation": plan.incarnation, "branch": plan.branch,
-        "base": plan.base, "harness": plan.harness, "start": plan.start, "choice": plan.choice,
+        "base": plan.base, "harness": plan.harness, "start": plan.start,
+        "identity": plan.identity, "why": plan.choice.as_ref().map(Choice::says), "choice": plan.choice,
     });
     let raider = &plan.raider;
     let origin = Origin::new(plan.cause, plan.by);
@@ -456,7 +462,7 @@ async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal>
             txn.put_hook(&hook)?;
             let begun = identities::Begun {
                 hook: &hook,
-                identity: city.identity(&hook.harness),
+                identity: (plan.identity.clone()).unwrap_or_else(|| city.identity(&hook.harness)),
                 cause,
                 by: plan.by.as_deref(),
                 choice: plan.choice.clone(),

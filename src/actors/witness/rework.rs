@@ -60,18 +60,7 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
         Cause::MergeFailed,
     );
     txn.record(&event.with(data))?;
-    if txn.mr(&failed.mr)?.state != MrState::Merged {
-        let ended = Ended {
-            raider: &failed.raider,
-            incarnation: failed.incarnation,
-            relic: &failed.relic,
-            mr: Some(&failed.mr),
-            outcome: Outcome::MergeFailed,
-            failure: Some(attempt::word(failed.failure_type)),
-            declared: None,
-        };
-        identities::end(txn, &ended)?;
-    }
+    note_result(txn, failed)?;
     let mut relic = txn.relic(&failed.relic)?;
     let theirs = relic.assignee.as_deref() == Some(failed.raider.to_string().as_str());
     let hook = txn.hook_of_relic(&failed.relic)?;
@@ -115,6 +104,26 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
         txn.send(&message::witness(&failed.rig), message::SHAMAN, body)?;
     }
     Ok(())
+}
+
+/// Records the failure in the chain of the identity that did the work.
+fn note_result(txn: &mut dyn Txn, failed: &MergeFailed) -> Result<(), StoreError> {
+    let requests = txn.mrs_of(&failed.relic)?;
+    let mr = requests.iter().find(|mr| mr.id == failed.mr);
+    // A message may come late: a retry has landed it.
+    if mr.is_none_or(|mr| mr.state == MrState::Merged) {
+        return Ok(());
+    }
+    let ended = Ended {
+        raider: &failed.raider,
+        incarnation: failed.incarnation,
+        relic: &failed.relic,
+        mr: Some(&failed.mr),
+        outcome: Outcome::MergeFailed,
+        failure: Some(attempt::word(failed.failure_type)),
+        declared: None,
+    };
+    identities::end(txn, &ended)
 }
 
 /// Returns the tip of the target that the attempt was begun on.

@@ -50,8 +50,7 @@ pub(super) fn append(
     work: &Work,
 ) -> Result<Option<CvEntry>, StoreError> {
     let key = once(work, outcome.as_str());
-    let mut known =
-        conn.prepare_cached("SELECT 1 FROM identity_entries WHERE once = ?")?;
+    let mut known = conn.prepare_cached("SELECT 1 FROM identity_entries WHERE once = ?")?;
     if known.exists([&key])? {
         return Ok(None);
     }
@@ -82,7 +81,11 @@ pub(super) fn append(
 /// Returns the end that the next entry of an identity's chain follows. Where it is not that of the stored entries, they
 /// were changed from outside: then the next entry leaves a break that `--verify` names, and is stored all the same.
 fn head(conn: &Connection, name: &str) -> Result<Head, StoreError> {
-    let noted = end(conn, "SELECT seq, hash FROM identity_heads WHERE name = ?", name)?;
+    let noted = end(
+        conn,
+        "SELECT seq, hash FROM identity_heads WHERE name = ?",
+        name,
+    )?;
     let last = end(
         conn,
         "SELECT seq, hash FROM identity_entries WHERE name = ? ORDER BY seq DESC LIMIT 1",
@@ -147,6 +150,40 @@ pub(super) fn chains(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+pub(super) fn chain_head(
+    conn: &Connection,
+    of: &ChainOf,
+    name: &str,
+) -> Result<Option<Head>, StoreError> {
+    let (query, city) = match of {
+        // An identity whose entries have no noted end has a chain all the same.
+        ChainOf::Own => (
+            "SELECT max(seq) AS seq, hash FROM (
+                 SELECT seq, hash FROM identity_heads WHERE ?1 = '' AND name = ?2
+                 UNION ALL
+                 SELECT 0, '' FROM identity_entries WHERE name = ?2 AND seq = 1)",
+            "",
+        ),
+        ChainOf::Slot => (
+            "SELECT max(seq) AS seq, hash FROM cv WHERE ?1 = '' AND name = ?2",
+            "",
+        ),
+        ChainOf::City(city) => (
+            "SELECT max(seq) AS seq, hash FROM foreign_entries WHERE city = ?1 AND name = ?2",
+            city.as_str(),
+        ),
+    };
+    let mut select = conn.prepare_cached(query)?;
+    Ok(select.query_row(params![city, name], |row| {
+        let seq: Option<i64> = row.get("seq")?;
+        let Some(seq) = seq else { return Ok(None) };
+        Ok(Some(Head {
+            seq: u64::try_from(seq).unwrap_or_default(),
+            hash: text(row, "hash")?,
+        }))
+    })?)
+}
+
 pub(super) fn entries(
     conn: &Connection,
     of: &ChainOf,
@@ -193,8 +230,9 @@ pub(super) fn newest(
     name: &str,
     limit: usize,
 ) -> Result<Vec<CvEntry>, StoreError> {
-    let mut select = conn
-        .prepare_cached("SELECT * FROM identity_entries WHERE name = ? ORDER BY seq DESC LIMIT ?")?;
+    let mut select = conn.prepare_cached(
+        "SELECT * FROM identity_entries WHERE name = ? ORDER BY seq DESC LIMIT ?",
+    )?;
     let rows = select.query_map(params![name, limit], read)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

@@ -40,7 +40,11 @@ type Charges = HashMap<(String, String), Vec<Charge>>;
 pub(super) fn move_over(conn: &Connection) -> Result<(), StoreError> {
     let charges = charges(conn)?;
     let city: String = conn
-        .query_row("SELECT value FROM facts WHERE key = 'store:id'", [], |row| row.get(0))
+        .query_row(
+            "SELECT value FROM facts WHERE key = 'store:id'",
+            [],
+            |row| row.get(0),
+        )
         .unwrap_or_default();
     let mut last = String::new();
     loop {
@@ -122,12 +126,12 @@ fn work(
 ) -> Result<Work, StoreError> {
     let relic = word(data, "relic").unwrap_or_default();
     let incarnation = data.get("incarnation").and_then(Value::as_u64);
-    let charge = charges.get(&(slot.to_owned(), relic.clone())).and_then(|all| {
-        match incarnation {
+    let charge = charges
+        .get(&(slot.to_owned(), relic.clone()))
+        .and_then(|all| match incarnation {
             Some(wanted) => all.iter().find(|charge| charge.incarnation == wanted),
             None => all.last(),
-        }
-    });
+        });
     let mut select =
         conn.prepare_cached("SELECT label FROM relic_labels WHERE relic = ? ORDER BY place")?;
     let named = select.query_map([&relic], |row| row.get(0))?;

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 use serde_json::Value;
 
-use crate::domain::automation::{AutomationId, Mark, Run};
 use crate::domain::attempt::{Attempt, Outcome, Work};
+use crate::domain::automation::{AutomationId, Mark, Run};
 use crate::domain::cause::Cause;
 use crate::domain::cv::{CvEntry, Head};
 use crate::domain::drum::{Drum, DrumHead, Mailbox, NewDrum, Waiting};
@@ -22,13 +22,13 @@ use crate::domain::self_review::Round;
 use crate::domain::totem::TotemRow;
 use crate::domain::usage::ledger::{Row, Source};
 use crate::ports::relics::{
-    ChainOf, EventFilter, ForeignCity, NewRelic, RelicFilter, SalvageEntry, StoreError, StoredEntry,
-    Txn,
+    ChainOf, EventFilter, ForeignCity, NewRelic, RelicFilter, SalvageEntry, StoreError,
+    StoredEntry, Txn,
 };
 
 use super::{
-    automations, deaths, drums, hooks, identities, journal, kv, merge_requests, messages, raiders, ready,
-    relics, retention, sagas, salvage, self_reviews, totems, usage,
+    automations, deaths, drums, hooks, identities, journal, kv, merge_requests, messages, raiders,
+    ready, relics, retention, sagas, salvage, self_reviews, totems, usage,
 };
 
 /// A job's transaction: the connection inside the job's savepoint.
@@ -151,6 +151,7 @@ impl Txn for SqliteTxn<'_> {
         prune_attempts(before: Timestamp, limit: usize) -> usize = identities::prune_attempts;
         append_entry(name: &str, outcome: Outcome, work: &Work) -> Option<CvEntry> = identities::append;
         chains(of: &ChainOf, after: &str, limit: usize) -> Vec<(String, Head)> = identities::chains;
+        chain_head(of: &ChainOf, name: &str) -> Option<Head> = identities::chain_head;
         chain_entries(of: &ChainOf, name: &str, after: u64, limit: usize) -> Vec<StoredEntry> = identities::entries;
         newest_entries(name: &str, limit: usize) -> Vec<CvEntry> = identities::newest;
         has_failed_before(relic: &RelicId) -> bool = identities::failed_before;

@@ -126,8 +126,8 @@ pub(super) fn of_work(
     relic: &RelicId,
     child: &str,
 ) -> Result<Vec<Row>, StoreError> {
-    let mut select =
-        conn.prepare_cached("SELECT * FROM usage WHERE relic = ? AND child = ? ORDER BY day, model")?;
+    let mut select = conn
+        .prepare_cached("SELECT * FROM usage WHERE relic = ? AND child = ? ORDER BY day, model")?;
     let rows = select.query_map(params![relic.as_str(), child], read)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

@@ -50,8 +50,7 @@ fn pattern(node: &Node) -> Parsed<Pattern> {
         Some((harness, model)) => (harness, Some(model)),
         None => (text.as_str(), None),
     };
-    let harness =
-        HarnessName::new(harness).or_else(|error| complain(node, error.to_string()))?;
+    let harness = HarnessName::new(harness).or_else(|error| complain(node, error.to_string()))?;
     if let Some(model) = model {
         let stem = model.strip_suffix('*').unwrap_or(model);
         let bad = |c: char| c.is_whitespace() || c.is_control() || c == '*';

@@ -7,6 +7,7 @@ mod auto;
 mod caller;
 mod charging;
 mod cost;
+mod cv;
 mod denials;
 mod diff;
 mod doctor;
@@ -93,6 +94,7 @@ impl Service for Handlers {
             match op {
                 Op::Events(args) => events::events(&world, args).await.map(Answer::Stream),
                 Op::RelicExport(_) => relic::export(&world).await.map(Answer::Stream),
+                Op::CvExport(args) => cv::export(&world, args).await.map(Answer::Stream),
                 Op::Stop(args) => misc::stop(&stop, args).await.map(Answer::Value),
                 Op::ConfigShow(_) => Ok(Answer::Value(Value::clone(&world.shown))),
                 Op::Ping(_) => Ok(Answer::Value(misc::ping(&world))),
@@ -189,6 +191,7 @@ async fn dispatch(
         Op::AutoEnable(args) => auto::switch(world, &args.name, true).await,
         Op::AutoDisable(args) => auto::switch(world, &args.name, false).await,
         Op::Cost(args) => cost::cost(world, args).await,
+        op @ (Op::Cv(_) | Op::CvImport(_)) => cv::dispatch(world, &caller, op).await,
         Op::Why(args) => events::why(world, &args.name).await,
         Op::SalvageList(args) => salvage::list(world, args).await,
         Op::SalvageStashes(args) => salvage::pinned(world, args).await,
@@ -201,6 +204,7 @@ async fn dispatch(
         // Handled by `call` itself.
         Op::Events(_)
         | Op::RelicExport(_)
+        | Op::CvExport(_)
         | Op::Stop(_)
         | Op::ConfigShow(_)
         | Op::Ping(_)

@@ -22,6 +22,7 @@ mod finding;
 mod handoff;
 mod held;
 mod history;
+mod identity;
 mod landing;
 mod lfs;
 mod manager;

@@ -100,7 +100,6 @@ fn fill(txn: &mut dyn Txn) -> Result<(), StoreError> {
         ignored: vec!["target/".into()],
         work: None,
     })?;
-    txn.append_cv(&raider.to_string(), "merged", &json!({ "relic": work.id }))?;
     txn.set("cursor", Some("12"))
 }
 
@@ -178,7 +177,6 @@ fn everything(txn: &mut dyn Txn) -> Result<Vec<String>, StoreError> {
         format!("{:#?}", txn.sagas(None)?),
         format!("{:#?}", txn.events(&events)?),
         format!("{:#?}", txn.salvages()?),
-        format!("{:#?}", txn.cv(&name)?),
         format!("{:#?}", txn.get("cursor")?),
     ])
 }
