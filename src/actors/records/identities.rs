@@ -1,5 +1,5 @@
-//! Attempts at relics, and the entries of identity chains (`raider-lifecycle.md`, identity). Each entry is appended in the
-//! transaction that settles the work, with facts that the supervisor measured.
+//! Attempts at relics, and the entries of identity chains (`raider-lifecycle.md`, identity). Each entry is appended in
+//! the transaction that settles the work, with facts that the supervisor measured.
 
 use jiff::Timestamp;
 
@@ -173,7 +173,8 @@ fn model(row: &Row) -> &str {
     &row.model
 }
 
-/// Chooses among harnesses for a label by the records of their identities. None without a candidate.
+/// Chooses among harnesses for a label by the records of their identities, and counts the choice. None without a
+/// candidate.
 ///
 /// # Errors
 /// The store's.
@@ -205,18 +206,13 @@ pub fn choose(
             running: own as u64,
         });
     }
-    let turn = facts::read(txn, &turns(rig, label))?.unwrap_or_default();
-    Ok(routing::choose(label, candidates, turn))
-}
-
-/// Counts a choice whose charge begins. A choice that was made at the same time had the same number, and counts once: so
-/// no number is left out, and no trial.
-///
-/// # Errors
-/// The store's.
-pub fn count_choice(txn: &mut dyn Txn, rig: &RigName, choice: &Choice) -> Result<(), StoreError> {
-    let next = choice.turn.wrapping_add(1);
-    facts::write(txn, &turns(rig, &choice.label), &next)
+    let key = turns(rig, label);
+    let turn: u64 = facts::read(txn, &key)?.unwrap_or_default();
+    let choice = routing::choose(label, candidates, turn);
+    if choice.is_some() {
+        facts::write(txn, &key, &turn.wrapping_add(1))?;
+    }
+    Ok(choice)
 }
 
 fn turns(rig: &RigName, label: &str) -> String {

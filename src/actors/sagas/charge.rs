@@ -153,7 +153,7 @@ pub async fn begin(
         target: request.target.clone().or(relic.target.clone()),
         harness: request.harness.clone().or(relic.harness.clone()),
     };
-    let (harness, choice) = harness::of_charge(world, rig, &relic, asked.harness.as_ref()).await?;
+    let candidates = harness::candidates(world, rig, &relic, asked.harness.as_ref()).await?;
     let target = match asked.target.clone() {
         Some(target) => target,
         None => rig_settings::target_of_charge(world, rig).await?,
@@ -176,9 +176,7 @@ pub async fn begin(
                 .map_err(|no: NoSlot| StoreError::Conflict(no.to_string()))?;
             let raider = RaiderId::new(rig.name.clone(), name);
             let incarnation = txn.next_incarnation(&raider)?;
-            if let Some(choice) = &choice {
-                identities::count_choice(txn, &rig.name, choice)?;
-            }
+            let (harness, choice) = candidates.choose(txn, &city, &rig.name)?;
             let plan = Plan {
                 branch: raider.branch(&relic.id, incarnation),
                 relic: relic.id,
@@ -188,8 +186,8 @@ pub async fn begin(
                 target: target.clone(),
                 start: start.clone(),
                 identity: Some(city.identity(&harness)),
-                harness: harness.clone(),
-                choice: choice.clone(),
+                harness,
+                choice,
                 cause,
                 by: request.origin.by().cloned(),
                 asked: asked.clone(),

@@ -1,18 +1,16 @@
-//! The harness of a charge: the requested one, that of a label, or the rig's. Of several harnesses of a label, the one with
-//! the better record is chosen (`domain/routing.rs`).
-
-use std::sync::Arc;
+//! The harness of a charge: the requested one, that of a label, or the rig's. Of several harnesses of a label, the one
+//! with the better record is chosen (`domain/routing.rs`).
 
 use super::super::super::{accounts, usage};
 use crate::actors::records::identities;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
-use crate::domain::city::Rig;
-use crate::domain::ids::HarnessName;
+use crate::domain::city::{City, Rig};
+use crate::domain::ids::{HarnessName, RigName};
 use crate::domain::relic::Relic;
 use crate::domain::routing::Choice;
 use crate::domain::suggest::closest;
-use crate::ports::relics::Txn;
+use crate::ports::relics::{StoreError, Txn};
 
 /// Returns the harness of a charge: the requested one, else the rig's.
 ///
@@ -37,17 +35,46 @@ pub fn known_harness(
     Err(Refusal::new(RefusalKind::NotFound, message).hint(hint))
 }
 
-/// Returns the harness for a relic, and the choice that gave it if there were several. A route by label is not kept with
-/// the relic: its labels may change.
+/// The harnesses that a relic may be charged to now: one, or several of a label.
+pub(super) struct Candidates {
+    harnesses: Vec<HarnessName>,
+    label: Option<String>,
+}
+
+impl Candidates {
+    /// Chooses among several by the records of their identities, and counts the choice. In the transaction that takes the
+    /// slot: charges that begin at the same time have different numbers.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn choose(
+        &self,
+        txn: &mut dyn Txn,
+        city: &City,
+        rig: &RigName,
+    ) -> Result<(HarnessName, Option<Choice>), StoreError> {
+        let choice = match &self.label {
+            Some(label) => identities::choose(txn, city, rig, label, &self.harnesses)?,
+            None => None,
+        };
+        let chosen = choice.as_ref().map(|choice| &choice.harness);
+        let missing = || StoreError::Failed("a charge has no harness".to_owned());
+        let harness = chosen.or(self.harnesses.first()).ok_or_else(missing)?;
+        Ok((harness.clone(), choice))
+    }
+}
+
+/// Returns the harnesses that a relic may be charged to now. A route by label is not kept with the relic: its labels may
+/// change.
 ///
 /// # Errors
 /// [`RefusalKind::NotFound`] when there is no such harness; [`RefusalKind::Parked`] when none of them can take work now.
-pub(super) async fn of_charge(
+pub(super) async fn candidates(
     world: &World,
     rig: &Rig,
     relic: &Relic,
     asked: Option<&HarnessName>,
-) -> Result<(HarnessName, Option<Choice>), Refusal> {
+) -> Result<Candidates, Refusal> {
     let routed = rig.raiders.route(&relic.labels);
     let (label, routed) = match (asked, routed) {
         (None, Some((label, routed))) if routed.len() > 1 => (label, routed),
@@ -55,24 +82,27 @@ pub(super) async fn of_charge(
             let routed = routed.and_then(|(_, routed)| routed.first());
             let harness = known_harness(world, rig, asked.or(routed))?;
             can_take_work(world, rig, &harness).await?;
-            return Ok((harness, None));
+            return Ok(Candidates {
+                harnesses: vec![harness],
+                label: None,
+            });
         }
     };
-    let (mut open, mut refused) = (Vec::new(), None);
+    let (mut harnesses, mut refused) = (Vec::new(), None);
     for harness in routed {
         let known = known_harness(world, rig, Some(harness))?;
         match can_take_work(world, rig, &known).await {
-            Ok(()) => open.push(known),
+            Ok(()) => harnesses.push(known),
             Err(parked) if parked.kind == RefusalKind::Parked => refused = refused.or(Some(parked)),
             Err(other) => return Err(other),
         }
     }
-    let (city, of, label) = (Arc::clone(&world.city), rig.name.clone(), label.to_owned());
-    let choose = move |txn: &mut dyn Txn| identities::choose(txn, &city, &of, &label, &open);
-    match (world.store.run(choose).await?, refused) {
-        (Some(choice), _) => Ok((choice.harness.clone(), Some(choice))),
-        (None, Some(parked)) => Err(parked),
-        (None, None) => Err(Refusal::conflict("the label of the relic has no harness")),
+    match refused {
+        Some(parked) if harnesses.is_empty() => Err(parked),
+        _ => Ok(Candidates {
+            harnesses,
+            label: Some(label.to_owned()),
+        }),
     }
 }
 

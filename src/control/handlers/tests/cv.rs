@@ -253,6 +253,19 @@ async fn newcomer_gets_its_turn_and_the_count_outlives_the_supervisor() {
     assert_eq!(chosen, ["old", "old", "old", "new"]);
 }
 
+/// Charges that begin at the same time do not have the same number.
+#[tokio::test(start_paused = true)]
+async fn newcomer_gets_its_turn_among_charges_that_begin_together() {
+    let city = choosing(&["old", "new"]).start().await;
+    record(&city, "old", "ui", &[Outcome::Merged; 30]).await;
+    let task = |n: usize| json!({ "title": format!("task {n}"), "labels": ["ui"] });
+    let tasks: Vec<Value> = (0..4).map(task).collect();
+    ask(&city, "run", json!({ "task": tasks })).await.unwrap();
+    let hooks = city.store(|txn| txn.hooks(None)).await;
+    let newcomers = hooks.iter().filter(|hook| hook.harness.as_str() == "new");
+    assert_eq!((hooks.len(), newcomers.count()), (4, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn harness_whose_account_is_parked_is_no_candidate() {
     let city = choosing(&["first", "second"]).start().await;
