@@ -146,7 +146,7 @@ pub struct Attempt {
     /// The choice of its harness among several; none when there was none.
     #[serde(default)]
     pub choice: Option<Choice>,
-    /// What earlier attempts of a raider of this name at the relic had used.
+    /// Tokens and money of earlier attempts of a raider of this name at the relic.
     #[serde(default)]
     pub used_before: Used,
     /// The changed files of its landing, by type.

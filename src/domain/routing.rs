@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::HarnessName;
 
-/// One choice of so many is a trial.
+/// The number of choices of which the last is a trial.
 pub const TRIAL_EVERY: u64 = 4;
 /// The number of newest entries of each identity that are read.
 pub const WINDOW: usize = 500;

@@ -44,5 +44,5 @@ pub(in crate::cli) struct CvFile {
     pub file: PathBuf,
     /// The name of the city here; default: its own
     #[arg(long = "as", value_name = "NAME")]
-    pub city: Option<String>,
+    pub as_name: Option<String>,
 }

@@ -98,7 +98,7 @@ fn import(args: &CvFile, context: &mut Context) -> Result<(), CliError> {
         CliError::usage(message).hint("nothing was imported")
     };
     let (mut header, lines) = federation::read(&text).map_err(faulty)?;
-    if let Some(city) = &args.city {
+    if let Some(city) = &args.as_name {
         header.city.clone_from(city);
         header.check().map_err(faulty)?;
     }

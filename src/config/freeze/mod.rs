@@ -135,8 +135,7 @@ pub fn freeze(
         &agents,
         report,
     );
-    let prompt_files = agents.iter().filter_map(|a| a.prompt_file.clone());
-    let prompt_files = prompt_files.collect();
+    let prompt_files = (agents.iter().filter_map(|a| a.prompt_file.clone())).collect();
     let (name, suspended, budget) = workspace?;
     let frozen = Frozen {
         city: City {

@@ -185,11 +185,8 @@ async fn dispatch(
         op @ (Op::MqList(_) | Op::MqShow(_) | Op::MqRetry(_) | Op::MqApprove(_) | Op::MqReject(_)
         | Op::MqPr(_) | Op::Diff(_)) => of_review(world, &caller, op).await,
         Op::Doctor(args) => doctor::doctor(world, &caller, args).await,
-        Op::AutoList(_) => auto::list(world).await,
-        Op::AutoRun(args) => auto::run(world, &args.name).await,
-        Op::AutoHistory(args) => auto::history(world, args.name.as_deref()).await,
-        Op::AutoEnable(args) => auto::switch(world, &args.name, true).await,
-        Op::AutoDisable(args) => auto::switch(world, &args.name, false).await,
+        #[rustfmt::skip]
+        op @ (Op::AutoList(_) | Op::AutoRun(_) | Op::AutoHistory(_) | Op::AutoEnable(_) | Op::AutoDisable(_)) => of_automations(world, op).await,
         Op::Cost(args) => cost::cost(world, args).await,
         op @ (Op::Cv(_) | Op::CvImport(_)) => cv::dispatch(world, &caller, op).await,
         Op::Why(args) => events::why(world, &args.name).await,
@@ -224,6 +221,18 @@ async fn of_review(world: &World, caller: &Caller, op: Op) -> Result<Value, Cont
         Op::MqApprove(args) => mq::approve(world, asker().await, args).await,
         Op::MqReject(args) => mq::reject(world, asker().await, args).await,
         Op::MqPr(args) => mq::pull_request(world, asker().await, &args.mr).await,
+        _ => Err(ControlError::internal("this operation is served elsewhere")),
+    }
+}
+
+/// Dispatches the operations on automations.
+async fn of_automations(world: &World, op: Op) -> Result<Value, ControlError> {
+    match op {
+        Op::AutoList(_) => auto::list(world).await,
+        Op::AutoRun(args) => auto::run(world, &args.name).await,
+        Op::AutoHistory(args) => auto::history(world, args.name.as_deref()).await,
+        Op::AutoEnable(args) => auto::switch(world, &args.name, true).await,
+        Op::AutoDisable(args) => auto::switch(world, &args.name, false).await,
         _ => Err(ControlError::internal("this operation is served elsewhere")),
     }
 }

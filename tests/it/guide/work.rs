@@ -221,9 +221,10 @@ fn page_on_identities() {
     let relic = city.work("work", &["commit a.txt", "hd done"]);
     city.wait_status(&relic, "closed");
     let own = &[("claude", "script")];
-    page.run(&city, "hd cv ", &[]);
-    page.run(&city, "hd cv claude", own);
-    page.run(&city, "hd cv claude --limit", own);
+    page.run(&city, "hd cv", &[]);
+    let one = &[("claude/opus-4.5", "script")];
+    page.run(&city, "hd cv claude/opus-4.5", one);
+    page.run(&city, "hd cv claude/opus-4.5 --limit", one);
     page.run(&city, "hd cv --verify", &[]);
     page.run(&city, "hd cv export chains.jsonl", &[]);
     page.run(&city, "hd cv export claude", own);

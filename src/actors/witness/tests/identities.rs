@@ -75,7 +75,6 @@ async fn landed_work_is_an_entry_with_what_was_measured() {
     assert!(data["files"].is_object(), "{data}");
 }
 
-/// What an attempt used does not count for the next one of a raider of the same name.
 #[tokio::test(start_paused = true)]
 async fn failed_landing_is_an_entry_and_the_next_attempt_is_no_first_pass() {
     let city = Scenario::new().start().await;

@@ -17,7 +17,7 @@ pub struct Cv {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "is_default")]
     pub verify: bool,
-    /// How many of the newest entries to show; at most 500
+    /// The number of newest entries to show; at most 500
     #[arg(long, value_name = "N")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
