@@ -273,9 +273,12 @@ pub(super) fn attempt(
     let mut select =
         conn.prepare_cached("SELECT attempt FROM attempts WHERE raider = ? AND incarnation = ?")?;
     let found = select.query_row(params![raider.to_string(), incarnation.0], |row| {
-        Ok(row.get::<_, Json<Attempt>>(0)?.0)
+        text(row, "attempt")
     });
-    Ok(found.optional()?)
+    // One that cannot be read was changed from outside. Its work is settled all the same, as that of an unknown identity.
+    Ok(found
+        .optional()?
+        .and_then(|attempt| serde_json::from_str(&attempt).ok()))
 }
 
 pub(super) fn prune_attempts(

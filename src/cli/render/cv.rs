@@ -35,9 +35,9 @@ fn all(chains: &[Value], result: &Value, style: Style) -> String {
         "CHAIN",
     ]);
     for chain in chains {
-        let name = match chain.get("city").and_then(Value::as_str) {
-            Some(city) => format!("{city}:{}", at(chain, "/name")),
-            None => at(chain, "/name"),
+        let name = match chain["is_slot"] == Value::Bool(true) {
+            true => format!("{} (slot)", name(chain)),
+            false => name(chain),
         };
         let record = chain.get("record").filter(|record| !record.is_null());
         let of =
@@ -73,6 +73,14 @@ fn all(chains: &[Value], result: &Value, style: Style) -> String {
     text
 }
 
+/// Returns the name of a chain, with its city where it was imported.
+fn name(chain: &Value) -> String {
+    match chain.get("city").and_then(Value::as_str) {
+        Some(city) => format!("{city}:{}", at(chain, "/name")),
+        None => at(chain, "/name"),
+    }
+}
+
 fn state(chain: &Value) -> Cell {
     match (
         chain["broken"].is_null(),
@@ -86,10 +94,7 @@ fn state(chain: &Value) -> Cell {
 
 /// Names the first entry that does not follow.
 fn broken(chain: &Value) -> String {
-    let name = match chain.get("city").and_then(Value::as_str) {
-        Some(city) => format!("{city}:{}", at(chain, "/name")),
-        None => at(chain, "/name"),
-    };
+    let name = name(chain);
     let found: Option<Break> = serde_json::from_value(chain["broken"].clone()).ok();
     match found {
         Some(Break { seq, flaw }) => clean(&format!("{name}: entry {seq} {}", flaw.says())),

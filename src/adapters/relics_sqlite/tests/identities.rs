@@ -218,6 +218,10 @@ fn attempts_of_relics_that_were_closed_long_ago_are_deleted() {
     let prune = |store: &mut SqliteRelics, before: &str| {
         run(store, |txn| txn.prune_attempts(at(before), 9)).unwrap()
     };
+    let spoil = "UPDATE attempts SET attempt = '{' WHERE relic = ?";
+    store.conn.execute(spoil, [old.id.as_str()]).unwrap();
+    let spoilt = run(&mut store, |txn| txn.attempt(&toast(), Incarnation(1)));
+    assert_eq!(spoilt.unwrap(), None, "it blocks nothing");
     assert_eq!(prune(&mut store, "2026-01-01T00:00:00Z"), 0);
     assert_eq!(prune(&mut store, "2026-01-02T00:00:00Z"), 1);
     let left = run(&mut store, |txn| txn.attempt(&nux(), Incarnation(1)));
