@@ -185,16 +185,16 @@ async fn dispatch(
         op @ (Op::MqList(_) | Op::MqShow(_) | Op::MqRetry(_) | Op::MqApprove(_) | Op::MqReject(_)
         | Op::MqPr(_) | Op::Diff(_)) => of_review(world, &caller, op).await,
         Op::Doctor(args) => doctor::doctor(world, &caller, args).await,
-        #[rustfmt::skip]
-        op @ (Op::AutoList(_) | Op::AutoRun(_) | Op::AutoHistory(_) | Op::AutoEnable(_) | Op::AutoDisable(_)) => of_automations(world, op).await,
+        Op::AutoList(_) => auto::list(world).await,
+        Op::AutoRun(args) => auto::run(world, &args.name).await,
+        Op::AutoHistory(args) => auto::history(world, args.name.as_deref()).await,
+        Op::AutoEnable(args) => auto::switch(world, &args.name, true).await,
+        Op::AutoDisable(args) => auto::switch(world, &args.name, false).await,
         Op::Cost(args) => cost::cost(world, args).await,
         op @ (Op::Cv(_) | Op::CvImport(_)) => cv::dispatch(world, &caller, op).await,
         Op::Why(args) => events::why(world, &args.name).await,
-        Op::SalvageList(args) => salvage::list(world, args).await,
-        Op::SalvageStashes(args) => salvage::pinned(world, args).await,
-        Op::SalvageShow(args) => salvage::show(world, &args.id).await,
-        Op::SalvageRestore(args) => salvage::restore(world, args).await,
-        Op::SalvagePrune(args) => salvage::prune(world, asker().await, args).await,
+        #[rustfmt::skip]
+        op @ (Op::SalvageList(_) | Op::SalvageStashes(_) | Op::SalvageShow(_) | Op::SalvageRestore(_) | Op::SalvagePrune(_)) => of_salvage(world, &caller, op).await,
         #[rustfmt::skip]
         op @ (Op::Escalate(_) | Op::Escalations(_) | Op::EscalationsAck(_) | Op::DrumsSend(_) | Op::DrumsInbox(_)
         | Op::DrumsRead(_) | Op::DrumsReply(_) | Op::DrumsAck(_)) => of_messages(world, &caller, op).await,
@@ -225,14 +225,15 @@ async fn of_review(world: &World, caller: &Caller, op: Op) -> Result<Value, Cont
     }
 }
 
-/// Dispatches the operations on automations.
-async fn of_automations(world: &World, op: Op) -> Result<Value, ControlError> {
+/// Dispatches the operations on salvage.
+async fn of_salvage(world: &World, caller: &Caller, op: Op) -> Result<Value, ControlError> {
+    let asker = || caller::asker(world, caller);
     match op {
-        Op::AutoList(_) => auto::list(world).await,
-        Op::AutoRun(args) => auto::run(world, &args.name).await,
-        Op::AutoHistory(args) => auto::history(world, args.name.as_deref()).await,
-        Op::AutoEnable(args) => auto::switch(world, &args.name, true).await,
-        Op::AutoDisable(args) => auto::switch(world, &args.name, false).await,
+        Op::SalvageList(args) => salvage::list(world, args).await,
+        Op::SalvageStashes(args) => salvage::pinned(world, args).await,
+        Op::SalvageShow(args) => salvage::show(world, &args.id).await,
+        Op::SalvageRestore(args) => salvage::restore(world, args).await,
+        Op::SalvagePrune(args) => salvage::prune(world, asker().await, args).await,
         _ => Err(ControlError::internal("this operation is served elsewhere")),
     }
 }
