@@ -98,6 +98,8 @@ fn edit_dep_ready_and_reopen_from_the_command_line() {
     );
 }
 
+/// Weakness W4 of an earlier system: cancelling work reset its branch while that was checked out, and its commits
+/// were lost.
 #[test]
 fn cancel_ends_the_raider_and_keeps_its_work() {
     let city = City::new();
