@@ -304,7 +304,7 @@ fn valid_configurations_are_valid_and_wrong_ones_are_not() {
     }
 }
 
-/// `#:schema` is where taplo and tombi look for the schema, relative to the file.
+/// `#:schema` is where taplo looks for the schema, relative to the file.
 #[test]
 fn first_line_of_a_new_city_leads_to_the_schema() {
     let place = SampleDir::new();
