@@ -7,6 +7,7 @@ mod auto;
 mod caller;
 mod charging;
 mod cost;
+mod cv;
 mod denials;
 mod diff;
 mod doctor;
@@ -93,6 +94,7 @@ impl Service for Handlers {
             match op {
                 Op::Events(args) => events::events(&world, args).await.map(Answer::Stream),
                 Op::RelicExport(_) => relic::export(&world).await.map(Answer::Stream),
+                Op::CvExport(args) => cv::export(&world, args).await.map(Answer::Stream),
                 Op::Stop(args) => misc::stop(&stop, args).await.map(Answer::Value),
                 Op::ConfigShow(_) => Ok(Answer::Value(Value::clone(&world.shown))),
                 Op::Ping(_) => Ok(Answer::Value(misc::ping(&world))),
@@ -183,12 +185,10 @@ async fn dispatch(
         op @ (Op::MqList(_) | Op::MqShow(_) | Op::MqRetry(_) | Op::MqApprove(_) | Op::MqReject(_)
         | Op::MqPr(_) | Op::Diff(_)) => of_review(world, &caller, op).await,
         Op::Doctor(args) => doctor::doctor(world, &caller, args).await,
-        Op::AutoList(_) => auto::list(world).await,
-        Op::AutoRun(args) => auto::run(world, &args.name).await,
-        Op::AutoHistory(args) => auto::history(world, args.name.as_deref()).await,
-        Op::AutoEnable(args) => auto::switch(world, &args.name, true).await,
-        Op::AutoDisable(args) => auto::switch(world, &args.name, false).await,
+        #[rustfmt::skip]
+        op @ (Op::AutoList(_) | Op::AutoRun(_) | Op::AutoHistory(_) | Op::AutoEnable(_) | Op::AutoDisable(_)) => of_automations(world, op).await,
         Op::Cost(args) => cost::cost(world, args).await,
+        op @ (Op::Cv(_) | Op::CvImport(_)) => cv::dispatch(world, &caller, op).await,
         Op::Why(args) => events::why(world, &args.name).await,
         Op::SalvageList(args) => salvage::list(world, args).await,
         Op::SalvageStashes(args) => salvage::pinned(world, args).await,
@@ -201,6 +201,7 @@ async fn dispatch(
         // Handled by `call` itself.
         Op::Events(_)
         | Op::RelicExport(_)
+        | Op::CvExport(_)
         | Op::Stop(_)
         | Op::ConfigShow(_)
         | Op::Ping(_)
@@ -220,6 +221,18 @@ async fn of_review(world: &World, caller: &Caller, op: Op) -> Result<Value, Cont
         Op::MqApprove(args) => mq::approve(world, asker().await, args).await,
         Op::MqReject(args) => mq::reject(world, asker().await, args).await,
         Op::MqPr(args) => mq::pull_request(world, asker().await, &args.mr).await,
+        _ => Err(ControlError::internal("this operation is served elsewhere")),
+    }
+}
+
+/// Dispatches the operations on automations.
+async fn of_automations(world: &World, op: Op) -> Result<Value, ControlError> {
+    match op {
+        Op::AutoList(_) => auto::list(world).await,
+        Op::AutoRun(args) => auto::run(world, &args.name).await,
+        Op::AutoHistory(args) => auto::history(world, args.name.as_deref()).await,
+        Op::AutoEnable(args) => auto::switch(world, &args.name, true).await,
+        Op::AutoDisable(args) => auto::switch(world, &args.name, false).await,
         _ => Err(ControlError::internal("this operation is served elsewhere")),
     }
 }

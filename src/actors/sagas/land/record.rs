@@ -9,6 +9,7 @@ use super::super::super::world::World;
 use super::wait::forget;
 use super::{Plan, pack};
 use crate::actors::mail::Attempt;
+use crate::actors::records::identities;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
@@ -71,6 +72,9 @@ pub(super) async fn open(world: &World, rig: &Rig, plan: Plan) -> Result<Option<
             return Ok(None);
         }
         record_mr(txn, EventType::MrMerging, &mr, Cause::Done)?;
+        let mut attempt = identities::of(txn, &mr.raider, mr.incarnation, &mr.relic)?;
+        attempt.files.clone_from(&plan.files);
+        txn.put_attempt(&attempt)?;
         let (subject, data) = (plan.mr.as_str(), pack(&plan));
         txn.open_saga(SagaKind::Land, &rig, subject, "intent", &data)
             .map(Some)

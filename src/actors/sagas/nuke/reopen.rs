@@ -2,7 +2,9 @@
 
 use crate::actors::mail::NukeTarget;
 use crate::actors::records::failures;
+use crate::actors::records::identities::{self, Ended};
 use crate::actors::sagas::{closing, land};
+use crate::domain::attempt::Outcome;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RelicId;
@@ -35,8 +37,9 @@ pub(super) fn settle(
         let told = prompt::salvaged(relic.context.as_deref(), &kept.id, kept.work.as_ref());
         relic.context = Some(told);
     }
+    let id = relic.id.clone();
     closing::close(txn, relic, cancel.reason.as_deref(), target.origin())?;
-    Ok(())
+    abandon(txn, target, &id)
 }
 
 /// Opens the relic of a raider that was removed before its work was in the queue (`rules.md`, charge): the next
@@ -79,6 +82,7 @@ pub(super) fn reopen(
     }
     relic.assignee = None;
     txn.put_relic(&relic)?;
+    abandon(txn, target, &relic.id)?;
     let data = serde_json::json!({ "status": relic.status });
     let event = NewEvent::new(EventType::RelicUpdated, &relic.id, target.cause);
     txn.record(&event.with(data))?;
@@ -91,4 +95,18 @@ pub(super) fn reopen(
         failures::count(txn, &relic.id, &target.raider.rig, &why)?;
     }
     Ok(())
+}
+
+/// Records that the attempt came to nothing, with the cause.
+fn abandon(txn: &mut dyn Txn, target: &NukeTarget, relic: &RelicId) -> Result<(), StoreError> {
+    let ended = Ended {
+        raider: &target.raider,
+        incarnation: target.incarnation,
+        relic,
+        mr: None,
+        outcome: Outcome::Abandoned,
+        failure: Some(target.cause.as_str()),
+        declared: Some(txn.now()),
+    };
+    identities::end(txn, &ended)
 }

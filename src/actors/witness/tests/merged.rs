@@ -193,7 +193,7 @@ async fn messages_delivered_twice_come_to_the_same_end() {
     city.completed(&charged.raider).await.unwrap();
     city.settle().await;
     let mr = city.mr(&charged.relic).await.unwrap();
-    let before = city.store(|txn| txn.cv("horde/raiders/Toast")).await;
+    let before = city.store(|txn| txn.newest_entries("script", 99)).await;
     let again = city.worker("b").await;
     let commit = mr.merge_commit.clone().unwrap();
     let ready = MergeReady {
@@ -230,7 +230,7 @@ async fn messages_delivered_twice_come_to_the_same_end() {
     assert!(city.runs(&again.session));
     let hook = city.hook(&again.raider).await.unwrap();
     assert_eq!(hook.incarnation, again.incarnation);
-    let after = city.store(|txn| txn.cv("horde/raiders/Toast")).await;
+    let after = city.store(|txn| txn.newest_entries("script", 99)).await;
     let merges = |chain: &[crate::domain::cv::CvEntry]| {
         chain.iter().filter(|entry| entry.kind == "merged").count()
     };

@@ -11,6 +11,7 @@ mod charge;
 mod deciders;
 mod done;
 mod gone;
+mod identities;
 mod ignored;
 mod intruder;
 mod journal;
