@@ -6,6 +6,7 @@ use super::harness::Harnesses;
 use crate::config::diagnostics::Diagnostic;
 use crate::config::document::{Node, SourceSpan};
 use crate::config::reader::Reader;
+use crate::config::shape::Shape;
 use crate::config::values::{Parsed, complain, filled};
 use crate::domain::identity::{Identities, Pattern};
 use crate::domain::ids::{HarnessName, IdentityName};
@@ -15,7 +16,7 @@ pub fn all(reader: &mut Reader<'_>, harnesses: &Harnesses) -> Option<Identities>
     let mut named: BTreeMap<IdentityName, Pattern> = BTreeMap::new();
     let mut places: Vec<(Pattern, SourceSpan)> = Vec::new();
     let mut valid = true;
-    for (name, key, node) in reader.named("identities") {
+    for (name, key, node) in reader.named("identities", Shape::Filled) {
         let name = IdentityName::new(name)
             .map_err(|error| vec![Diagnostic::error(error.to_string()).at(key)]);
         let read = name.and_then(|name| Ok((name, pattern(node)?)));

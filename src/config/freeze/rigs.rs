@@ -10,6 +10,7 @@ use super::harness::Harnesses;
 use crate::config::diagnostics::Diagnostic;
 use crate::config::document::{Node, SourceSpan, Value};
 use crate::config::reader::{Reader, Report};
+use crate::config::shape::Shape;
 use crate::config::values::{
     Parsed, branch, choice, complain, duration, filled, flag, integer, list, name, optional,
     some_duration, text,
@@ -288,7 +289,8 @@ fn routes(
 ) -> Option<BTreeMap<String, Vec<HarnessName>>> {
     let mut routes = BTreeMap::new();
     let mut valid = true;
-    for (label, _, node) in reader.named("routes") {
+    let several = Shape::OneOrMore(Box::new(Shape::Name));
+    for (label, _, node) in reader.named("routes", several) {
         let items = match &node.value {
             Value::Array(items) => items.iter().collect(),
             _ => vec![node],
