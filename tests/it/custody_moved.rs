@@ -48,6 +48,7 @@ fn sandboxes_of_a_city_that_was_moved_are_whole_at_the_new_place() {
     let city = City::new();
     let sandbox = busy(&city);
     let (head, before) = (rev(&sandbox, "HEAD"), city.facts(&sandbox));
+    let outside = city.restored(&city.salvage(&sandbox));
     let (repo, sandbox) = moved(&city);
     repo.prepare().unwrap();
     assert_eq!(repo.sandbox_fault(&sandbox).unwrap(), None);
@@ -65,6 +66,8 @@ fn sandboxes_of_a_city_that_was_moved_are_whole_at_the_new_place() {
     let after = repo.facts(&sandbox, "main").unwrap();
     assert_eq!(after.head, before.head);
     assert_eq!(after.dirty, before.dirty);
+    // A salvage that was restored outside of the city is still a worktree of it.
+    assert_eq!(rev(&outside, "HEAD"), head);
     // Another start changes nothing.
     let files = snapshot(&sandbox);
     repo.prepare().unwrap();

@@ -51,21 +51,43 @@ fn relink(repo: &GitRepo, admin: &Path, old: &Path, new: &Path) -> Result<(), Re
     let Some(named) = line(repo.own_theirs()?, &back)? else {
         return Ok(());
     };
-    let Ok(link) = Path::new(OsStr::from_bytes(&named)).strip_prefix(old) else {
-        return Ok(());
-    };
+    let named = Path::new(OsStr::from_bytes(&named));
     let way = Path::new("repo.git/worktrees").join(id);
     let former = [b"gitdir: ", bytes::of(&old.join(&way))].concat();
-    if line(new, link)?.is_some_and(|text| text == former) {
+    let now = [b"gitdir: ", bytes::of(&new.join(&way)), b"\n"].concat();
+    let Ok(link) = named.strip_prefix(old) else {
+        follow_outside(named, &former, &now);
+        return Ok(());
+    };
+    if is_line(new, link, &former)? {
         if let (Some(worktree), Some(from), Some(to)) = (link.parent(), old.parent(), new.parent())
         {
             injected_files::follow(&new.join(worktree), from, to)?;
         }
-        let text = [b"gitdir: ", bytes::of(&new.join(&way)), b"\n"].concat();
-        replace(new, link, &text)?;
+        replace(new, link, &now)?;
     }
     let text = [bytes::of(&new.join(link)), b"\n"].concat();
     replace(repo.own_theirs()?, &back, &text)
+}
+
+/// Corrects the link of a worktree outside of the rig's directory, which did not move: a salvage was restored there.
+/// The place is only an agent's word, so that an error there is no reason to stop.
+fn follow_outside(link: &Path, former: &[u8], now: &[u8]) {
+    let (Some(dir), Some(name)) = (link.parent(), link.file_name()) else {
+        return;
+    };
+    let name = Path::new(name);
+    if name == Path::new(".git")
+        && is_line(dir, name, former).unwrap_or(false)
+        && let Err(error) = replace(dir, name, now)
+    {
+        tracing::warn!(%error, "a worktree outside of the city could not follow its move");
+    }
+}
+
+/// Returns true for a file with only this line.
+fn is_line(root: &Path, name: &Path, expected: &[u8]) -> Result<bool, RepoError> {
+    Ok(line(root, name)?.is_some_and(|found| found == expected))
 }
 
 /// Returns the line of a file without the space at its end; none if there is no regular file, or a link on its path.
