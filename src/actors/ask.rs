@@ -7,7 +7,7 @@ use ractor::{RpcReplyPort, concurrency};
 use super::refusal::{Refusal, RefusalKind};
 use super::world::World;
 use crate::actors::mail::{
-    Address, ChildRef, ChildSpec, ChildView, EndRefused, PoolView, RootMail,
+    Address, ChildRef, ChildSpec, ChildView, EndRefused, Order, PoolView, RootMail,
 };
 use crate::domain::cause::Cause;
 use crate::domain::handoff::Progress;
@@ -69,10 +69,11 @@ pub async fn want(world: &World, spec: ChildSpec, cause: Cause) -> Result<(), Re
 /// # Errors
 /// The reason why it could not be ended; [`RefusalKind::Conflict`] when the session or incarnation that was meant is
 /// gone and a successor has its name.
-pub async fn end(world: &World, meant: ChildRef, cause: Cause) -> Result<(), Refusal> {
+pub async fn end(world: &World, meant: ChildRef, order: impl Into<Order>) -> Result<(), Refusal> {
+    let order = order.into();
     let message = |reply| RootMail::End {
         meant,
-        cause,
+        order,
         reply,
     };
     let answer = ask(world.directory.root(), message, LONG).await?;
@@ -89,9 +90,9 @@ pub async fn end(world: &World, meant: ChildRef, cause: Cause) -> Result<(), Ref
 ///
 /// # Errors
 /// The reason of the refusal.
-pub async fn cycle(world: &World, id: ChildId, cause: Cause) -> Result<(), Refusal> {
+pub async fn cycle(world: &World, id: ChildId, order: impl Into<Order>) -> Result<(), Refusal> {
     let session = id.session_id(&world.city.name);
-    cycle_meant(world, ChildRef::any(id, session), cause).await
+    replace(world, ChildRef::any(id, session), order.into(), None, None).await
 }
 
 /// Does the same for the session that is meant, and for no successor.
@@ -99,7 +100,7 @@ pub async fn cycle(world: &World, id: ChildId, cause: Cause) -> Result<(), Refus
 /// # Errors
 /// The reason of the refusal.
 pub async fn cycle_meant(world: &World, meant: ChildRef, cause: Cause) -> Result<(), Refusal> {
-    replace(world, meant, cause, None, None).await
+    replace(world, meant, cause.into(), None, None).await
 }
 
 /// Does the same for a session that hands off, with the progress of its work.
@@ -107,7 +108,7 @@ pub async fn cycle_meant(world: &World, meant: ChildRef, cause: Cause) -> Result
 /// # Errors
 /// The reason of the refusal.
 pub async fn hand_off(world: &World, meant: ChildRef, progress: Progress) -> Result<(), Refusal> {
-    replace(world, meant, Cause::Handoff, None, progress).await
+    replace(world, meant, Cause::Handoff.into(), None, progress).await
 }
 
 /// Does the same for a session whose agent is dead: counts a death, with the tail of its terminal.
@@ -115,19 +116,19 @@ pub async fn hand_off(world: &World, meant: ChildRef, progress: Progress) -> Res
 /// # Errors
 /// The reason of the refusal.
 pub async fn replace_dead(world: &World, meant: ChildRef, tail: String) -> Result<(), Refusal> {
-    replace(world, meant, Cause::AgentDead, Some(tail), None).await
+    replace(world, meant, Cause::AgentDead.into(), Some(tail), None).await
 }
 
 async fn replace(
     world: &World,
     meant: ChildRef,
-    cause: Cause,
+    order: Order,
     tail: Option<String>,
     progress: Progress,
 ) -> Result<(), Refusal> {
     let message = |reply| RootMail::Cycle {
         meant,
-        cause,
+        order,
         tail,
         progress,
         reply,

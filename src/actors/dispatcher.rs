@@ -86,11 +86,11 @@ impl Actor for DispatcherActor {
             }
             DispatcherMsg::Look => dispatcher.start_look(&me),
             DispatcherMsg::Looked(next) => dispatcher.timer.looked(&me, world, next),
-            DispatcherMsg::Run(id, reply) => {
+            DispatcherMsg::Run(id, asker, reply) => {
                 let world = Arc::clone(world);
                 tokio::spawn(async move {
                     // The caller may have stopped waiting.
-                    let _late = reply.send(fire::by_hand(&world, &id).await);
+                    let _late = reply.send(fire::by_hand(&world, &id, asker).await);
                 });
             }
             DispatcherMsg::Stop => world.directory.automations.stop_all(),

@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::time::{ClockId, clock_gettime};
 
-pub use self::files::{is_among_last, is_scarce, open_files, raise_open_files};
+pub use self::files::{descriptors, is_among_last, is_scarce, open_files, raise_open_files};
 pub use self::place::{ProcessDir, place};
 pub use self::used::{FileId, UsedFiles, mapped_files, used_files};
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ids::{RelicId, RigName};
+use super::ids::{RaiderId, RelicId, RigName};
 use super::relic::{Relic, RelicStatus};
 
 /// A pause of automatic charging.
@@ -101,6 +101,8 @@ pub struct Facts<'a> {
     pub relic: &'a Relic,
     /// The dependencies that are not closed.
     pub open_deps: Vec<RelicId>,
+    /// The raider of an earlier attempt whose sandbox is still kept.
+    pub kept: Option<RaiderId>,
     /// Why the rig gets no new work, if it gets none.
     pub closed: Option<&'static str>,
     /// The pause in force.
@@ -116,6 +118,8 @@ pub enum Waits {
     Deps(Vec<RelicId>),
     /// It is assigned to a person, agent or pool.
     Assigned(String),
+    /// The sandbox of an earlier attempt is kept, because it has work that is not saved.
+    Kept(RaiderId),
     /// The rig gets no new work.
     Closed(&'static str),
     /// Automatic charging is paused.
@@ -137,6 +141,9 @@ impl Waits {
         if let Some(assignee) = &facts.relic.assignee {
             return Some(Self::Assigned(assignee.clone()));
         }
+        if let Some(raider) = facts.kept {
+            return Some(Self::Kept(raider));
+        }
         if let Some(why) = facts.closed {
             return Some(Self::Closed(why));
         }
@@ -156,6 +163,7 @@ impl Waits {
                 format!("waits for {}", deps.join(", "))
             }
             Self::Assigned(assignee) => format!("assigned to {assignee}"),
+            Self::Kept(raider) => format!("the sandbox of {raider} is kept"),
             Self::Closed(why) => (*why).to_owned(),
             Self::Paused(_) => "automatic charging is paused".to_owned(),
             Self::OnRequest => "auto_charge is off".to_owned(),
@@ -171,6 +179,10 @@ impl Waits {
             Self::Assigned(_) => format!(
                 "{relic} is {}, so it is not charged automatically; `hd relic edit {relic} --assignee ''` changes that",
                 self.brief()
+            ),
+            Self::Kept(raider) => format!(
+                "{relic} is not charged: the sandbox of {raider} has work of the attempt before that is not saved; \
+                 `hd raider nuke {raider} --salvage` saves it and frees the relic"
             ),
             Self::Closed(why) => format!("{relic} is not charged: {why}"),
             Self::Paused(InForce { pause, city }) => {
@@ -194,6 +206,7 @@ impl Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::ids::SlotName;
 
     fn rig(name: &str) -> RigName {
         RigName::new(name).unwrap()
@@ -239,46 +252,36 @@ mod tests {
         assert_eq!((of(&pauses, "a"), of(&pauses, "b").is_some()), (None, true));
     }
 
-    /// A row: dependency, assignee, closed rig, pause, automatic; and the reason in a few words.
+    /// A row: dependency, assignee, kept sandbox, closed rig, pause, automatic; and the reason in a few words.
     #[test]
     fn first_reason_of_a_wait_is_told() {
         let dep = RelicId::new("gt-1").unwrap();
+        let kept = RaiderId::new(rig("a"), SlotName::new("Toast").unwrap());
         let rows = [
-            (true, true, true, true, true, Some("waits for gt-1")),
-            (false, true, true, true, true, Some("assigned to anna")),
-            (false, false, true, true, true, Some("the rig is suspended")),
-            (
-                false,
-                false,
-                false,
-                true,
-                true,
-                Some("automatic charging is paused"),
-            ),
-            (false, false, false, true, false, Some("auto_charge is off")),
-            (
-                false,
-                false,
-                false,
-                false,
-                false,
-                Some("auto_charge is off"),
-            ),
-            (false, false, false, false, true, None),
+            ("dakcp+", Some("waits for gt-1")),
+            ("-akcp+", Some("assigned to anna")),
+            ("--kcp+", Some("the sandbox of a/raiders/Toast is kept")),
+            ("---cp+", Some("the rig is suspended")),
+            ("----p+", Some("automatic charging is paused")),
+            ("----p-", Some("auto_charge is off")),
+            ("------", Some("auto_charge is off")),
+            ("-----+", None),
         ];
-        for (waits, assigned, closed, paused, automatic, expected) in rows {
+        for (row, expected) in rows {
+            let is = |sign: char| row.contains(sign);
             let mut relic = crate::testing::records::relic("gt-2");
-            relic.assignee = assigned.then(|| "anna".to_owned());
+            relic.assignee = is('a').then(|| "anna".to_owned());
             let in_force = InForce {
                 pause: pause("anna"),
                 city: false,
             };
             let mut facts = Facts {
                 relic: &relic,
-                open_deps: waits.then(|| dep.clone()).into_iter().collect(),
-                closed: closed.then_some("the rig is suspended"),
-                pause: paused.then_some(in_force),
-                automatic,
+                open_deps: is('d').then(|| dep.clone()).into_iter().collect(),
+                kept: is('k').then(|| kept.clone()),
+                closed: is('c').then_some("the rig is suspended"),
+                pause: is('p').then_some(in_force),
+                automatic: is('+'),
             };
             let why = Waits::of(facts.clone());
             assert_eq!(why.map(|why| why.brief()).as_deref(), expected);

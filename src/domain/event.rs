@@ -187,6 +187,20 @@ impl NewEvent {
         }
     }
 
+    /// Returns the event as one that this caller asked for. Its cause is the kind of caller where it was an operator
+    /// until now; other causes stay.
+    #[must_use]
+    pub fn asked_by(mut self, asker: &Asker) -> Self {
+        if self.cause == Cause::Operator {
+            self.cause = asker.cause;
+        }
+        if let Value::Object(data) = &mut self.data {
+            data.insert(ASKER.to_owned(), json!(asker.data()));
+            data.insert(BY.to_owned(), Value::String(asker.name.clone()));
+        }
+        self
+    }
+
     /// Returns the event with these details; the caller stays.
     #[must_use]
     pub fn with(mut self, data: Value) -> Self {
@@ -254,6 +268,12 @@ mod tests {
                 json!({ "kind": "automation", "name": "automation/a" }),
             ]
         );
+        let asked = |cause| {
+            let event = NewEvent::new(EventType::AgentStopped, "clerk", cause).asked_by(&clerk);
+            (event.cause, event.data["by"].clone())
+        };
+        assert_eq!(asked(Cause::Operator), (Cause::Agent, "clerk".into()));
+        assert_eq!(asked(Cause::Repair), (Cause::Repair, "clerk".into()));
         let own = NewEvent::new(EventType::RelicCreated, "gt-1", Cause::Done).with(data());
         assert_eq!(own.data, data());
     }

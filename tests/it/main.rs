@@ -30,6 +30,7 @@ mod custody_locks;
 mod custody_mapped;
 mod custody_modules;
 mod custody_mounts;
+mod custody_moved;
 mod custody_objects;
 mod custody_odd;
 mod custody_planted;

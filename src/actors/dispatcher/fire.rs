@@ -20,10 +20,11 @@ use crate::actors::mail::DispatcherMsg;
 use crate::actors::records::automations::recall;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
+use crate::domain::asker::Asker;
 use crate::domain::automation::{Action, Automation, AutomationId, Mark, Run, RunState};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rights;
-use crate::domain::event::{Event, EventType, NewEvent};
+use crate::domain::event::{Event, EventType, NewEvent, Origin};
 use crate::domain::gates::condition::CHECK_LIMIT;
 use crate::domain::gates::event::Queue;
 use crate::domain::gates::{Gate, cron};
@@ -45,7 +46,7 @@ pub(super) enum Trigger {
     Cron,
     Condition { last: Option<u64> },
     Event,
-    Operator,
+    Asked(Asker),
 }
 
 impl Trigger {
@@ -55,7 +56,17 @@ impl Trigger {
             Self::Cron => Cause::Cron,
             Self::Condition { .. } => Cause::Condition,
             Self::Event => Cause::Event,
-            Self::Operator => Cause::Operator,
+            Self::Asked(asker) => asker.cause,
+        }
+    }
+}
+
+impl Trigger {
+    /// Returns the origin of the run's first event.
+    fn origin(&self) -> Origin {
+        match self {
+            Self::Asked(asker) => asker.into(),
+            _ => self.cause().into(),
         }
     }
 }
@@ -109,7 +120,7 @@ fn begin(
     recipe: Option<&Recipe>,
 ) -> Result<Option<(Run, u64, Option<Event>)>, StoreError> {
     let mut mark = recall(txn, automation)?;
-    if mark.disabled && !matches!(trigger, Trigger::Operator) {
+    if mark.disabled && !matches!(trigger, Trigger::Asked(_)) {
         return Ok(None);
     }
     if recipe.is_some() && must_wait(txn, automation, &mut mark, trigger)? {
@@ -136,13 +147,13 @@ fn begin(
                 }
             }
         }
-        Trigger::Operator => {}
+        Trigger::Asked(_) => {}
     }
     txn.put_mark(&mark)?;
     let seq = event.as_ref().map(|event| event.seq);
     let mut run = txn.begin_run(&automation.id, trigger.cause(), seq)?;
     let data = json!({ "run": run.id, "gate": automation.gate.word(), "event": seq });
-    let fired = NewEvent::new(EventType::AutomationFired, &automation.id, trigger.cause());
+    let fired = NewEvent::new(EventType::AutomationFired, &automation.id, trigger.origin());
     let seq = txn.record(&fired.with(data))?;
     // Decided before anything is made: a failed run leaves nothing but its record.
     match recipe.map(|recipe| (recipe, recipe.problem(automation))) {
@@ -163,7 +174,7 @@ fn must_wait(
     mark: &mut Mark,
     trigger: &Trigger,
 ) -> Result<bool, StoreError> {
-    if matches!(trigger, Trigger::Operator) {
+    if matches!(trigger, Trigger::Asked(_)) {
         return Ok(false);
     }
     let Some(relic) = ritual::unfinished(txn, automation)? else {
@@ -241,7 +252,11 @@ async fn pass_over(world: &World, automation: &Automation) -> Result<(), StoreEr
 }
 
 /// Runs an automation for `hd auto run`, whatever its gate, and even if it is disabled.
-pub(super) async fn by_hand(world: &Arc<World>, id: &AutomationId) -> Result<(Run, u64), Refusal> {
+pub(super) async fn by_hand(
+    world: &Arc<World>,
+    id: &AutomationId,
+    asker: Asker,
+) -> Result<(Run, u64), Refusal> {
     let Some(automation) = world.city.automation(id).cloned() else {
         return Err(Refusal::not_found(format!("no automation {id}")));
     };
@@ -249,7 +264,7 @@ pub(super) async fn by_hand(world: &Arc<World>, id: &AutomationId) -> Result<(Ru
         let kind = RefusalKind::Unavailable;
         return Err(Refusal::new(kind, "the supervisor is stopping"));
     }
-    let begun = fire(world, &automation, Trigger::Operator).await?;
+    let begun = fire(world, &automation, Trigger::Asked(asker)).await?;
     begun.ok_or_else(|| {
         Refusal::conflict(format!("{id} already runs"))
             .hint(format!("`hd auto history {id}` shows since when"))

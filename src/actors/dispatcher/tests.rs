@@ -13,6 +13,7 @@ use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::StopMode;
 use crate::actors::records::automations;
 use crate::actors::refusal::{Refusal, RefusalKind};
+use crate::domain::asker::Asker;
 use crate::domain::automation::{Action, Automation, Run};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -86,7 +87,7 @@ fn count(test_city: &TestCity, line: &str) -> usize {
 
 async fn by_hand(test_city: &TestCity, name: &str) -> Result<(Run, u64), Refusal> {
     let id = name.parse().unwrap();
-    let message = |reply| DispatcherMsg::Run(id, reply);
+    let message = |reply| DispatcherMsg::Run(id, Asker::person(), reply);
     ask::ask(test_city.world.directory.dispatcher(), message, secs(3600)).await?
 }
 

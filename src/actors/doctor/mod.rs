@@ -18,6 +18,7 @@ use super::world::World;
 use super::{ask, effects};
 use crate::actors::mail::NukeTarget;
 use crate::actors::sandboxes::Hookless;
+use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::doctor::{Diagnosis, Facts, Finding, RigFacts, Stray, examine};
 use crate::domain::facts::Probed;
@@ -25,11 +26,11 @@ use crate::domain::ids::{RaiderId, RelicId, SessionId, SlotName};
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::ports::relics::{RelicFilter, StoreError, Txn};
 
-/// Examines the city; with `fix` applies the remedies.
+/// Examines the city; applies the remedies if a caller asked for that.
 ///
 /// # Errors
 /// The store cannot be read, or the root does not answer: owners are unknown then.
-pub async fn run(world: &Arc<World>, fix: bool) -> Result<Vec<Finding>, Refusal> {
+pub async fn run(world: &Arc<World>, fix: Option<&Asker>) -> Result<Vec<Finding>, Refusal> {
     let mut findings = world.directory.ground.findings();
     let diagnoses = match diagnoses(world).await {
         // Consequences of these findings need not be reported, too.
@@ -37,11 +38,11 @@ pub async fn run(world: &Arc<World>, fix: bool) -> Result<Vec<Finding>, Refusal>
         diagnoses => diagnoses?,
     };
     for diagnosis in diagnoses {
-        let finding = match diagnosis.remedy.filter(|_| fix) {
-            Some(remedy) => diagnosis
+        let finding = match (diagnosis.remedy, fix) {
+            (Some(remedy), Some(asker)) => diagnosis
                 .finding
-                .tried(remedies::apply(world, remedy).await),
-            None => diagnosis.finding,
+                .tried(remedies::apply(world, remedy, asker).await),
+            _ => diagnosis.finding,
         };
         findings.push(finding);
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::super::effects;
 use super::super::refusal::Refusal;
 use super::super::world::World;
-use crate::domain::cause::Cause;
+use crate::domain::asker::Asker;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RelicId, RigName};
 use crate::domain::merge::MrState;
@@ -73,9 +73,14 @@ pub(super) fn lost(
 ///
 /// # Errors
 /// The relic has an owner by now, or the store's.
-pub(super) async fn reopen(world: &World, id: RelicId, raider: RaiderId) -> Result<(), Refusal> {
+pub(super) async fn reopen(
+    world: &World,
+    id: RelicId,
+    raider: RaiderId,
+    asker: &Asker,
+) -> Result<(), Refusal> {
     let (sandboxes, rig) = (Sandboxes::list(world).await, raider.rig.clone());
-    let meant = (id.clone(), raider);
+    let (meant, asker) = ((id.clone(), raider), asker.clone());
     let opened = world.store.run(move |txn| {
         if !lost(txn, &sandboxes)?.contains(&meant) {
             let why = format!("a raider works on {id} by now, or it is closed");
@@ -86,7 +91,7 @@ pub(super) async fn reopen(world: &World, id: RelicId, raider: RaiderId) -> Resu
         relic.assignee = None;
         txn.put_relic(&relic)?;
         let data = serde_json::json!({ "status": "open" });
-        let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::Operator);
+        let event = NewEvent::new(EventType::RelicUpdated, &relic.id, &asker);
         txn.record(&event.with(data)).map(drop)
     });
     opened.await?;

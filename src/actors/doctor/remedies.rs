@@ -14,6 +14,7 @@ use super::super::world::World;
 use super::{owned, refusal_text, relics, wanted};
 use crate::actors::mail::NukeTarget;
 use crate::actors::sandboxes::Hookless;
+use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::doctor::Remedy;
 use crate::domain::event::{EventType, NewEvent};
@@ -25,13 +26,13 @@ use crate::ports::sessions::SessionHandle;
 ///
 /// # Errors
 /// The reason why nothing was changed.
-pub(super) async fn apply(world: &Arc<World>, remedy: Remedy) -> Result<(), String> {
+pub(super) async fn apply(world: &Arc<World>, remedy: Remedy, asker: &Asker) -> Result<(), String> {
     match remedy {
-        Remedy::End(session) => end(world, session).await,
-        Remedy::Nuke(raider) => nuke(world, raider).await,
-        Remedy::Drop(rig, branch) => drop_branch(world, rig, branch).await,
+        Remedy::End(session) => end(world, session, asker).await,
+        Remedy::Nuke(raider) => nuke(world, raider, asker).await,
+        Remedy::Drop(rig, branch) => drop_branch(world, rig, branch, asker).await,
         Remedy::Reopen(relic, raider) => {
-            let opened = relics::reopen(world, relic, raider).await;
+            let opened = relics::reopen(world, relic, raider, asker).await;
             opened.map_err(|refusal| refusal_text(&refusal))
         }
         Remedy::Empty => empty(world).await,
@@ -52,7 +53,7 @@ pub(super) async fn apply(world: &Arc<World>, remedy: Remedy) -> Result<(), Stri
     }
 }
 
-async fn end(world: &World, session: SessionFacts) -> Result<(), String> {
+async fn end(world: &World, session: SessionFacts, asker: &Asker) -> Result<(), String> {
     let owned = world.store.run(owned).await.map_err(|e| e.to_string())?;
     let wanted = wanted(world, &owned.held)
         .await
@@ -61,15 +62,12 @@ async fn end(world: &World, session: SessionFacts) -> Result<(), String> {
     if wanted.contains(&id) || world.city.is_agents(&id) {
         return Err("a raider or agent needs it by now".to_owned());
     }
-    let (subject, why) = (
-        id.to_string(),
-        (EventType::AgentOrphanStopped, Cause::Operator),
-    );
+    let why = (EventType::AgentOrphanStopped, asker.into());
     let handle = SessionHandle {
         id: id.clone(),
         token,
     };
-    match end_orphan(world, handle, subject, why).await {
+    match end_orphan(world, handle, id.to_string(), why).await {
         None => return Err("it is being ended".to_owned()),
         Some(ended) => ended.map(drop).map_err(|error| error.to_string())?,
     }
@@ -81,7 +79,7 @@ async fn end(world: &World, session: SessionFacts) -> Result<(), String> {
 
 /// Removes a sandbox that is still there without a hook; the fence keeps out every other nuke of the slot, and the
 /// sandbox itself keeps out charges.
-async fn nuke(world: &World, raider: RaiderId) -> Result<(), String> {
+async fn nuke(world: &World, raider: RaiderId, asker: &Asker) -> Result<(), String> {
     let gone = || format!("rig {} is no longer configured", raider.rig);
     let rig = world.city.rig(&raider.rig).ok_or_else(gone)?;
     let removed = async {
@@ -89,7 +87,10 @@ async fn nuke(world: &World, raider: RaiderId) -> Result<(), String> {
         let mut was = lone.iter().filter_map(Hookless::hook);
         let was = was.find(|hook| hook.raider == raider);
         let held = || Refusal::conflict("it was removed, or a raider uses it by now");
-        let target = NukeTarget::of(was.ok_or_else(held)?, Cause::Operator);
+        let target = NukeTarget {
+            asker: Some(asker.clone()),
+            ..NukeTarget::of(was.ok_or_else(held)?, Cause::Operator)
+        };
         let _alone = nuke::fence(world, &target, false).await?;
         let judged = nuke::permitted(world, target).await?;
         let (saga, _claim) = nuke::begin(world, &judged).await?;
@@ -101,7 +102,12 @@ async fn nuke(world: &World, raider: RaiderId) -> Result<(), String> {
         .map_err(|refusal| refusal_text(&refusal))
 }
 
-async fn drop_branch(world: &World, rig: RigName, branch: String) -> Result<(), String> {
+async fn drop_branch(
+    world: &World,
+    rig: RigName,
+    branch: String,
+    asker: &Asker,
+) -> Result<(), String> {
     let name = branch.clone();
     match effects::repo(world, &rig, move |repo| repo.drop_branch(&name)).await {
         Ok(true) => {}
@@ -111,7 +117,7 @@ async fn drop_branch(world: &World, rig: RigName, branch: String) -> Result<(), 
         Err(error) => return Err(error.to_string()),
     }
     let data = serde_json::json!({ "branch": branch });
-    let event = NewEvent::new(EventType::BranchDropped, rig, Cause::Operator);
+    let event = NewEvent::new(EventType::BranchDropped, rig, asker);
     world.store.journal(vec![event.with(data)]);
     Ok(())
 }

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use ractor::RpcReplyPort;
 
 use crate::actors::refusal::Refusal;
+use crate::domain::asker::Asker;
 use crate::domain::automation::{AutomationId, Run};
 
 /// Messages to the dispatcher.
@@ -19,8 +20,12 @@ pub enum DispatcherMsg {
     Look,
     /// The check has ended; when the next gate opens by time.
     Looked(Option<Timestamp>),
-    /// Run an automation for an operator. Answered with the number of its event when the run is recorded as started.
-    Run(AutomationId, RpcReplyPort<Result<(Run, u64), Refusal>>),
+    /// Run an automation for a caller. Answered with the number of its event when the run is recorded as started.
+    Run(
+        AutomationId,
+        Asker,
+        RpcReplyPort<Result<(Run, u64), Refusal>>,
+    ),
     /// The supervisor is stopping: end what runs.
     Stop,
 }

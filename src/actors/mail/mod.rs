@@ -21,7 +21,7 @@ pub use self::forge::{Attempt, ForgeMsg, Landing};
 pub use self::requests::{
     Accepted, Cancel, ChargeRequest, Charged, DoneRequest, NukeTarget, Nuked,
 };
-pub use self::root::{PoolView, Reload, RootMail, StopEnd, StopMode};
+pub use self::root::{Order, PoolView, Reload, RootMail, StopEnd, StopMode};
 pub use self::shaman::ShamanMsg;
 pub use self::witness::WitnessMsg;
 pub use crate::domain::child::{ChildState, EndRefused};

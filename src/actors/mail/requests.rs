@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::child_ref::ChildRef;
+use super::root::Order;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::Origin;
@@ -133,6 +134,14 @@ impl NukeTarget {
     pub(in crate::actors) fn origin(&self) -> Origin {
         let asked = self.asker.as_ref().map(Origin::from);
         asked.unwrap_or_else(|| self.cause.into())
+    }
+
+    /// Returns the order to end the session before the removal.
+    pub(in crate::actors) fn order(&self) -> Order {
+        Order {
+            cause: self.cause,
+            by: self.asker.clone(),
+        }
     }
 
     /// The target for this hook's sandbox.

@@ -8,6 +8,7 @@ use ractor::{ActorId, RpcReplyPort};
 
 use super::child::{ChildSpec, ChildView, How, SessionView};
 use super::child_ref::ChildRef;
+use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::child::{EndRefused, Token};
 use crate::domain::city::{City, Pool};
@@ -45,8 +46,8 @@ pub enum RootMail {
     End {
         /// The child, and which of its sessions.
         meant: ChildRef,
-        /// The reason.
-        cause: Cause,
+        /// The reason, and the caller.
+        order: Order,
         /// Answered when no session of it runs.
         reply: RpcReplyPort<Result<(), EndRefused>>,
     },
@@ -54,8 +55,8 @@ pub enum RootMail {
     Cycle {
         /// The child.
         meant: ChildRef,
-        /// The reason.
-        cause: Cause,
+        /// The reason, and the caller.
+        order: Order,
         /// The tail of its terminal, if its end is a death.
         tail: Option<String>,
         /// The progress of its work, if it hands off.
@@ -67,6 +68,8 @@ pub enum RootMail {
     Rest {
         /// The child.
         id: ChildId,
+        /// The caller; none for the supervisor itself.
+        by: Option<Asker>,
         /// Answered when it rests.
         reply: RpcReplyPort<Result<(), EndRefused>>,
     },
@@ -75,8 +78,8 @@ pub enum RootMail {
     Wake {
         /// The child.
         id: ChildId,
-        /// The reason.
-        cause: Cause,
+        /// The reason, and the caller.
+        order: Order,
         /// Answered when its session is up, or waits for dependencies, or with the reason why it could not be started.
         reply: RpcReplyPort<Result<(), String>>,
     },
@@ -110,6 +113,31 @@ pub enum RootMail {
     },
     /// Something is due for the harnesses' accounts, or has changed.
     Accounts,
+}
+
+/// The reason of an order about a child, and the caller of the control socket that gave it, if one did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    /// The reason.
+    pub cause: Cause,
+    /// The caller; the events that follow name it.
+    pub by: Option<Asker>,
+}
+
+impl From<Cause> for Order {
+    fn from(cause: Cause) -> Self {
+        Self { cause, by: None }
+    }
+}
+
+impl From<&Asker> for Order {
+    /// Makes the order of a caller. The child's machine knows one cause for all callers.
+    fn from(asker: &Asker) -> Self {
+        Self {
+            cause: Cause::Operator,
+            by: Some(asker.clone()),
+        }
+    }
 }
 
 /// A new configuration.

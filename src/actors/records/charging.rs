@@ -45,6 +45,7 @@ pub fn waits(
     Ok(Waits::of(Facts {
         relic,
         open_deps,
+        kept: txn.hook_of_relic(&relic.id)?.map(|hook| hook.raider),
         closed: rig.closed(city),
         pause: pauses(txn)?.of(&rig.name),
         automatic: rig.raiders.auto_charge || is_rework || automation_work::is_one(txn, &relic.id)?,

@@ -19,7 +19,7 @@ use super::escalations;
 use super::identities::{self, Ended};
 use crate::domain::attempt::Outcome;
 use crate::domain::cause::Cause;
-use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::message::{self, Body, Escalation};
 use crate::domain::problem::ProblemKind;
@@ -141,7 +141,11 @@ pub fn block(txn: &mut dyn Txn, hook: &Hook, deaths: &Deaths) -> Result<(), Stor
 ///
 /// # Errors
 /// The store's.
-pub fn release(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<(), StoreError> {
+pub fn release(
+    txn: &mut dyn Txn,
+    id: &RelicId,
+    origin: impl Into<Origin>,
+) -> Result<(), StoreError> {
     keep(txn, |held| held.relic != *id, None)?;
     let mut relic = txn.relic(id)?;
     if relic.status != RelicStatus::Blocked {
@@ -152,7 +156,7 @@ pub fn release(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<(), Stor
         relic.status = RelicStatus::Hooked;
         txn.put_relic(&relic)?;
         let data = serde_json::json!({ "status": relic.status, "raider": hook.raider });
-        let event = NewEvent::new(EventType::RelicUpdated, id, cause);
+        let event = NewEvent::new(EventType::RelicUpdated, id, origin);
         txn.record(&event.with(data))?;
     }
     close(txn, id)

@@ -9,6 +9,7 @@ use ractor::{ActorId, ActorRef, RpcReplyPort};
 use super::super::mail::{self, ChildRef, ChildState, ChildView, EndRefused};
 use crate::actors::mail::{ChildSpec, SessionView, StopMode};
 use crate::actors::session::child::ChildMsg;
+use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::child::{Child, Leave, Phase, Rest};
 use crate::domain::event::{EventType, NewEvent};
@@ -38,6 +39,8 @@ pub(super) struct ChildRecord {
     pub(super) how: Option<Stopped>,
     /// The session that is to be ended; none for any of the spec.
     pub(super) meant: Option<ChildRef>,
+    /// The caller of the last order, if a caller gave it.
+    pub(super) asker: Option<Asker>,
     pub(super) waiting_up: Waiting<(), String>,
     /// Operators that wait for the session they asked for.
     pub(super) waiting_wake: Waiting<(), String>,
@@ -59,6 +62,7 @@ impl ChildRecord {
             stop_sent: None,
             how: None,
             meant: None,
+            asker: None,
             waiting_up: Vec::new(),
             waiting_wake: Vec::new(),
             wake_waited: None,

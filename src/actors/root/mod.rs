@@ -318,18 +318,18 @@ impl Root {
             } => self.up(me, &id, actor, session, how).await,
             RootMail::End {
                 meant,
-                cause,
+                order,
                 reply,
-            } => self.end(me, meant, cause, reply).await,
+            } => self.end(me, meant, order, reply).await,
             RootMail::Cycle {
                 meant,
-                cause,
+                order,
                 tail,
                 progress,
                 reply,
-            } => self.cycle(me, &meant, cause, (tail, progress), reply).await,
-            RootMail::Rest { id, reply } => self.rest(me, id, reply).await,
-            RootMail::Wake { id, cause, reply } => self.wake(me, id, cause, reply).await,
+            } => self.cycle(me, &meant, order, (tail, progress), reply).await,
+            RootMail::Rest { id, by, reply } => self.rest(me, id, by, reply).await,
+            RootMail::Wake { id, order, reply } => self.wake(me, id, order, reply).await,
             RootMail::Session(event) => self.session_event(event),
             RootMail::Views(reply) => {
                 // The caller may have stopped waiting.

@@ -14,10 +14,12 @@ use super::{Root, RootMsg};
 use crate::actors::mail::ChildRef;
 use crate::actors::mail::agent_spec;
 use crate::actors::mail::{ChildSpec, Work};
-use crate::actors::mail::{ChildView, EndRefused};
+use crate::actors::mail::{ChildView, EndRefused, Order};
 use crate::actors::records::quarantine;
+use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::child::{Child, Event, Phase, Rest};
+use crate::domain::event::{NewEvent, Origin};
 use crate::domain::facts::RunState;
 use crate::domain::handoff::Progress;
 use crate::domain::ids::ChildId;
@@ -87,7 +89,7 @@ impl Root {
         &mut self,
         me: &ActorRef<RootMsg>,
         meant: ChildRef,
-        cause: Cause,
+        order: Order,
         reply: RpcReplyPort<Result<(), EndRefused>>,
     ) {
         let Some(slot) = self.slots.get_mut(&meant.id) else {
@@ -100,7 +102,8 @@ impl Root {
         }
         slot.waiting_end.push(reply);
         slot.meant = Some(meant);
-        self.step(me, &id, Event::End(cause)).await;
+        slot.asker = order.by;
+        self.step(me, &id, Event::End(order.cause)).await;
     }
 
     /// Ends the session of a child that has no slot.
@@ -117,7 +120,7 @@ impl Root {
         &mut self,
         me: &ActorRef<RootMsg>,
         meant: &ChildRef,
-        cause: Cause,
+        order: Order,
         (tail, progress): (Option<String>, Progress),
         reply: RpcReplyPort<Result<(), String>>,
     ) {
@@ -129,8 +132,11 @@ impl Root {
             None => Err(format!("{id} is unknown")),
         };
         if result.is_ok() {
+            if let Some(slot) = self.slots.get_mut(id) {
+                slot.asker = order.by;
+            }
             let cycle = Event::Cycle {
-                cause,
+                cause: order.cause,
                 tail,
                 progress,
             };
@@ -143,6 +149,7 @@ impl Root {
         &mut self,
         me: &ActorRef<RootMsg>,
         id: ChildId,
+        by: Option<Asker>,
         reply: RpcReplyPort<Result<(), EndRefused>>,
     ) {
         if let ChildId::Agent(agent) = &id {
@@ -156,6 +163,7 @@ impl Root {
             return self.end_stray(ChildRef::any(id, session), reply);
         };
         slot.waiting_end.push(reply);
+        slot.asker = by;
         self.step(me, &id, Event::Rest(Cause::Operator)).await;
     }
 
@@ -163,7 +171,7 @@ impl Root {
         &mut self,
         me: &ActorRef<RootMsg>,
         id: ChildId,
-        cause: Cause,
+        order: Order,
         reply: RpcReplyPort<Result<(), String>>,
     ) {
         let known = self.slots.contains_key(&id);
@@ -175,7 +183,7 @@ impl Root {
                 }
                 ChildId::Agent(_) | ChildId::Raider(_) => Rest::Over,
             };
-            let child = Child::new(rest, cause, self.world.clock.now());
+            let child = Child::new(rest, order.cause, self.world.clock.now());
             self.slots.insert(id.clone(), ChildRecord::new(spec, child));
             self.forgive(&id);
         }
@@ -195,7 +203,17 @@ impl Root {
             slot.wake_waited = None;
         }
         slot.waiting_wake.push(reply);
-        self.step(me, &id, Event::Woken(cause)).await;
+        slot.asker = order.by;
+        self.step(me, &id, Event::Woken(order.cause)).await;
+    }
+
+    /// Returns an event of a child with the caller of the order that brought it about, where an operator's order did.
+    pub(super) fn named(&self, id: &ChildId, event: NewEvent) -> NewEvent {
+        let asker = self.slots.get(id).and_then(|slot| slot.asker.as_ref());
+        match asker {
+            Some(asker) if event.cause == Cause::Operator => event.asked_by(asker),
+            Some(_) | None => event,
+        }
     }
 
     /// Unblocks the relic of a raider that an operator starts again.
@@ -204,8 +222,11 @@ impl Root {
             return;
         };
         let relic = hook.relic.clone();
+        let slot = self.slots.get(&spec.id);
+        let asker = slot.and_then(|slot| slot.asker.as_ref());
+        let origin = asker.map_or_else(|| Cause::Operator.into(), Origin::from);
         let released =
-            (self.world.store).begin(move |txn| quarantine::release(txn, &relic, Cause::Operator));
+            (self.world.store).begin(move |txn| quarantine::release(txn, &relic, origin.clone()));
         let id = spec.id.clone();
         tokio::spawn(async move {
             if let Err(error) = released.await {

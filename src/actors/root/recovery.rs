@@ -25,7 +25,7 @@ use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::{ChildSpec, ChildState};
 use crate::domain::cause::Cause;
 use crate::domain::child::{Event, Phase, Successor};
-use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ground::{FileFault, Part};
 use crate::domain::ids::{ChildId, RaiderId, SessionId};
 use crate::domain::reconcile::{Decision, Tended};
@@ -343,8 +343,8 @@ impl Root {
     fn stop_orphan(&self, handle: SessionHandle, subject: String, suspended: bool) {
         let world = Arc::clone(&self.world);
         let why = match suspended {
-            true => (EventType::AgentSuspended, Cause::Suspended),
-            false => (EventType::AgentOrphanStopped, Cause::Removed),
+            true => (EventType::AgentSuspended, Cause::Suspended.into()),
+            false => (EventType::AgentOrphanStopped, Cause::Removed.into()),
         };
         tokio::spawn(async move {
             if let Some(Err(error)) = end_orphan(&world, handle, subject, why).await {
@@ -376,7 +376,7 @@ pub async fn end_orphan(
     world: &World,
     handle: SessionHandle,
     subject: String,
-    (kind, cause): (EventType, Cause),
+    (kind, origin): (EventType, Origin),
 ) -> Option<Result<Stopped, SessionError>> {
     let claim = world.claims.claim(ClaimKey::Orphan(handle.token.clone()))?;
     let grace: Duration = world.city.daemon.shutdown_timeout;
@@ -387,7 +387,7 @@ pub async fn end_orphan(
         Ok(Stopped::Already) | Err(_) => {}
         Ok(how) => {
             let data = serde_json::json!({ "how": format!("{how:?}") });
-            let event = NewEvent::new(kind, subject, cause).with(data);
+            let event = NewEvent::new(kind, subject, origin).with(data);
             world.store.journal(vec![event]);
             // A child that wants its name may have waited for this.
             world.directory.tell_root(RootMail::Look);

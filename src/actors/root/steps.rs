@@ -97,7 +97,9 @@ impl Root {
                     self.advance(me, &group).await;
                 }
             }
-            Action::Journal(kind, cause) => self.journal(NewEvent::new(kind, id, cause)),
+            Action::Journal(kind, cause) => {
+                self.journal(self.named(id, NewEvent::new(kind, id, cause)));
+            }
             Action::Died(death) => self.record_death(id, *death),
             Action::HandedOff(pace, at) => self.record_handoff(id, pace, at),
             Action::Homeless(why) => self.record_homeless(id, why),
@@ -129,6 +131,7 @@ impl Root {
             }
             Action::JournalEnd(kind, cause) => {
                 let ended = self.slots.get(id).map(|slot| slot.ended(kind, cause));
+                let ended = ended.map(|event| self.named(id, event));
                 self.world.store.journal(ended.into_iter().collect());
             }
             Action::Unblock => {

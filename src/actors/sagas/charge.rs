@@ -288,6 +288,9 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<Relic, S
                     "; `hd raider unquarantine {who}` retries it, `hd raider nuke {who}` frees the relic"
                 )
             }
+            RelicStatus::Open => {
+                format!("; `hd raider nuke {who} --salvage` saves what is left there and frees it")
+            }
             _ => String::new(),
         };
         return conflict(format!("{id} is on the hook of {who}{helps}"));

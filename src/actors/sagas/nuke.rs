@@ -246,7 +246,7 @@ async fn forward(
     plan: &mut Plan,
     rest: Option<Rest>,
 ) -> Result<Nuked, Refusal> {
-    ask::end(world, plan.target.child_ref(), plan.target.cause).await?;
+    ask::end(world, plan.target.child_ref(), plan.target.order()).await?;
     let still = match rest {
         Some(rest) => rest.still(world, &plan.target).await,
         None => None,

@@ -13,6 +13,7 @@ use super::charge::{self, sandbox_spec};
 use super::nuke;
 use crate::actors::mail::ChildRef;
 use crate::actors::mail::raider_spec;
+use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::Probed;
@@ -40,6 +41,18 @@ pub struct Repaired {
 /// # Errors
 /// The raider has no hook, or git could not repair the sandbox; its files are untouched then.
 pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
+    run_for(world, raider, None).await
+}
+
+/// Does the same for a caller of the control socket; the event names it.
+///
+/// # Errors
+/// As for [`run`].
+pub async fn run_for(
+    world: &World,
+    raider: RaiderId,
+    asker: Option<&Asker>,
+) -> Result<Repaired, Refusal> {
     if let Some((saga, hook)) = charge::stranded(world, &raider).await? {
         // Only its sandbox prevents the unwinding, which goes on after the repair.
         let busy = || {
@@ -52,7 +65,7 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
             .claim(ClaimKey::Saga(saga.id))
             .ok_or_else(busy)?;
         end(world, &hook).await?;
-        let repaired = rebuild(world, &hook).await?;
+        let repaired = rebuild(world, &hook, asker).await?;
         drop(alone);
         world.nudge(&message::witness(&raider.rig));
         return Ok(repaired);
@@ -69,7 +82,7 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     let _alone = nuke::fence(world, &NukeTarget::of(&hook, Cause::Repair), false).await?;
     let marked = world.claims.claim(ClaimKey::Repair(raider.clone()));
     end(world, &hook).await?;
-    let repaired = rebuild(world, &hook).await;
+    let repaired = rebuild(world, &hook, asker).await;
     drop(marked);
     if has_hook && hook.done.is_none() {
         // Even after a failed repair the raider goes on if its sandbox allows it.
@@ -111,7 +124,7 @@ async fn end(world: &World, hook: &Hook) -> Result<(), Refusal> {
 }
 
 /// Rebuilds the hook's sandbox.
-async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
+async fn rebuild(world: &World, hook: &Hook, asker: Option<&Asker>) -> Result<Repaired, Refusal> {
     let raider = hook.raider.clone();
     let rig = world
         .city
@@ -152,7 +165,12 @@ async fn rebuild(world: &World, hook: &Hook) -> Result<Repaired, Refusal> {
     world.directory.sandboxes.note();
     let data = serde_json::json!({ "relic": hook.relic, "was": was, "salvage": salvage });
     let event = NewEvent::new(EventType::RaiderRepaired, &raider, Cause::Repair);
-    world.store.journal(vec![event.with(data)]);
+    let event = event.with(data);
+    let event = match asker {
+        Some(asker) => event.asked_by(asker),
+        None => event,
+    };
+    world.store.journal(vec![event]);
     Ok(Repaired {
         raider,
         sandbox,

@@ -360,7 +360,7 @@ pub(super) async fn nuke_now(
     };
     // Checked before the session is ended, because the saga could not be opened without room.
     world.store.find_room().await?;
-    super::ask::end(world, target.child_ref(), target.cause).await?;
+    super::ask::end(world, target.child_ref(), target.order()).await?;
     let raider = target.raider;
     let nuked = match nuke::begin(world, &judged).await {
         Ok((saga, _until_run)) => nuke::run(world, saga, Some(judged)).await,

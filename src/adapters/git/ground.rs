@@ -52,9 +52,13 @@ pub(super) fn ground(repo: &GitRepo, sandbox: &Path) -> Result<Ground, RepoError
         Err(error) if error.kind() == ErrorKind::NotFound => true,
         Err(error) => return Err(failed("cannot read", sandbox, &error)),
     };
+    let note = Note::read(repo, sandbox);
     let found = || match admin::of_sandbox(repo, sandbox)?.into_iter().next() {
         Some(admin) => Ok(Some(admin)),
-        None => Ok(led(repo, sandbox)),
+        None => {
+            let led = led(repo, sandbox);
+            Ok(led.or_else(|| super::repair::by_name(repo, sandbox, note.as_ref())))
+        }
     };
     let (admin, broken) = match locate(repo, sandbox) {
         Ok(place) => (Some(place.admin), None),
@@ -71,7 +75,6 @@ pub(super) fn ground(repo: &GitRepo, sandbox: &Path) -> Result<Ground, RepoError
             .map(|it| it.0)
             .collect(),
     };
-    let note = Note::read(repo, sandbox);
     if let (Some(why), None, None) = (&broken, &admin, &note) {
         let (sandbox, why) = (sandbox.to_owned(), why.clone());
         return Err(RepoError::Broken { sandbox, why });

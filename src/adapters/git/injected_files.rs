@@ -91,6 +91,30 @@ pub(super) fn is_ours(sandbox: &Path, path: &[u8]) -> bool {
     target.is_absolute() && (name == TASK || name == "outcome") && tasks == Some("tasks".as_ref())
 }
 
+/// Points our links in a worktree to the new place of a city that was moved.
+pub(super) fn follow(worktree: &Path, old: &Path, new: &Path) -> Result<(), RepoError> {
+    for name in EXCLUDED {
+        let link = worktree.join(name);
+        let Some(target) = fs::read_link(&link)
+            .ok()
+            .filter(|_| is_ours(worktree, name.as_bytes()))
+        else {
+            continue;
+        };
+        let Ok(rest) = target.strip_prefix(old) else {
+            continue;
+        };
+        // Beside it and renamed: after a crash in the middle there is still a link that names the old place.
+        let mut beside = tempfile::Builder::new();
+        let beside = beside.prefix(".horde-link");
+        let made = beside.make_in(worktree, |path| symlink(new.join(rest), path));
+        let made = made.at("cannot link", &link)?.into_temp_path();
+        made.persist(&link)
+            .map_err(|error| failed("cannot link", &link, &error.error))?;
+    }
+    Ok(())
+}
+
 /// Returns the names that rules do not hide: a task that is no longer a link, and an edited copy, are work.
 pub(super) fn names(note: Option<&Note>) -> BTreeSet<RelPath> {
     let own = EXCLUDED.iter().map(|name| name.as_bytes().to_vec());

@@ -31,6 +31,7 @@ mod lists;
 mod locks;
 mod measure;
 mod merge;
+mod moved;
 mod name_locks;
 mod object_copy;
 mod objects;

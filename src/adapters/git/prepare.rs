@@ -10,7 +10,7 @@ use super::command::Git;
 use super::fetch::{fetch_all, network, remote_head};
 use super::rig::{GitRepo, locked};
 use super::settings::{self, Checkout};
-use super::{checkout, discard, gate, injected_files, share, share_integrity};
+use super::{checkout, discard, gate, injected_files, moved, share, share_integrity};
 use crate::adapters::mounts;
 use crate::domain::city::RigSource;
 use crate::domain::doctor::local;
@@ -72,6 +72,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
         write_whole(&repo.repo_dir().join(LENT), b"")?;
     }
     share::lend(repo)?;
+    moved::follow(repo)?;
     // A fetch may take long, and nothing else must wait for it.
     drop(serial);
     if !ready || moved {

@@ -15,7 +15,7 @@ use super::measure::lens;
 use super::rig::{GitRepo, locked, resolve};
 use super::theirs::{self, Head};
 use super::{injected_files, refill, revive, sandbox};
-use crate::domain::ids::Oid;
+use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::{RepoError, SandboxSpec};
 
 /// The age above which a lock file is stale: git holds its locks for moments.
@@ -121,22 +121,28 @@ fn find(repo: &GitRepo, spec: &SandboxSpec) -> Result<Option<PathBuf>, RepoError
     if let Some(admin) = own(repo, &spec.path)? {
         return Ok(Some(admin));
     }
-    let written = admin::read_link_file(&spec.path.join(".git"));
-    let by_link = written.as_deref().and_then(Path::file_name);
-    let by_name = spec.path.file_name();
     let note = Note::read(repo, &spec.path);
     let is_ours = note.as_ref().is_none_or(|note| note.is_of(spec));
+    Ok(by_name(repo, &spec.path, note.as_ref()).filter(|_| is_ours))
+}
+
+/// Finds the administrative directory of a sandbox by its name, if no worktree claims it: both links name a place that
+/// does not exist.
+pub(super) fn by_name(repo: &GitRepo, sandbox: &Path, note: Option<&Note>) -> Option<PathBuf> {
+    let written = admin::read_link_file(&sandbox.join(".git"));
+    let by_link = written.as_deref().and_then(Path::file_name);
     // Without a note, an agent may have made the directory of that name.
-    let by_name = by_name.filter(|_| note.is_some());
-    let entry = entry_name(spec);
-    let by_entry = by_name.and(Some(entry.as_ref()));
-    for name in [by_link, by_entry, by_name].into_iter().flatten() {
-        let admin = admin::worktrees(repo).join(name);
-        if admin.is_dir() && is_ours && !claimed(&admin) {
-            return Ok(Some(admin));
-        }
-    }
-    Ok(None)
+    let by_name = sandbox.file_name().filter(|_| note.is_some());
+    let entry = note.map(|note| entry_name(&note.raider, note.incarnation));
+    let by_entry = entry.as_ref().map(AsRef::as_ref);
+    let names = [by_link, by_entry, by_name].into_iter().flatten();
+    let mut all = names.map(|name| admin::worktrees(repo).join(name));
+    all.find(|admin| is_dir(admin) && !claimed(admin))
+}
+
+/// Returns true for a directory, and not for a link to one, which an agent can make.
+fn is_dir(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
 }
 
 /// Returns the first directory that names the sandbox and that no other sandbox's link leads to.
@@ -157,14 +163,19 @@ pub(super) fn claimed(admin: &Path) -> bool {
 /// Makes an administrative directory on the sandbox's branch, as `git worktree add` would.
 fn new_admin(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
     let head = head_line(spec);
-    admin::make(repo, &entry_name(spec), head.as_bytes(), &spec.path)
+    admin::make(
+        repo,
+        &entry_name(&spec.raider, spec.incarnation),
+        head.as_bytes(),
+        &spec.path,
+    )
 }
 
 /// The name of a sandbox's administrative directory, unique per incarnation: the link in a sandbox that was moved
 /// elsewhere still names the old directory, and git would otherwise work on the new raider's HEAD and index there.
-fn entry_name(spec: &SandboxSpec) -> String {
-    let name = &spec.raider.name;
-    match spec.incarnation.0 {
+fn entry_name(raider: &RaiderId, incarnation: Incarnation) -> String {
+    let name = &raider.name;
+    match incarnation.0 {
         1 => name.to_string(),
         later => format!("{name}.{later}"),
     }

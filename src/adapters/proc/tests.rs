@@ -1,6 +1,8 @@
 //! Tests with processes that live, are gone, or cannot be read.
 
+use std::io::Read;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use super::*;
 
@@ -117,4 +119,22 @@ fn a_program_whose_name_cannot_be_read_is_no_other_program() {
         break_file(&dir.join(file));
         assert!(goes_by("codex").is_err(), "{file}");
     }
+}
+
+#[test]
+fn open_descriptors_of_a_process_are_counted() {
+    let script = "ulimit -n 40; echo; exec cat";
+    let mut sh = Command::new("sh");
+    let sh = sh.args(["-c", script]).stdin(Stdio::piped());
+    let mut child = sh.stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0];
+    let stdout = child.stdout.as_mut().unwrap();
+    stdout.read_exact(&mut ready).unwrap();
+    let process = identify(child.id()).unwrap();
+    let found = descriptors(&process).unwrap().unwrap();
+    assert_eq!(found.limit, 40);
+    assert!((3..=20).contains(&found.open), "{found:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(descriptors(&process).unwrap(), None);
 }

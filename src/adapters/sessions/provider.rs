@@ -47,6 +47,9 @@ impl Sessions for LocalSessions {
         self.place.check().map_err(provider)?;
         let _pass = self.few_descriptors.pass();
         self.few_descriptors.check().map_err(provider)?;
+        if self.preferred() == Provider::Tmux {
+            self.tmux.check_descriptors().map_err(provider)?;
+        }
         let dir = self.dir(&spec.id);
         place::set_aside(&dir).map_err(provider)?;
         files::make_dir(&dir).map_err(provider)?;

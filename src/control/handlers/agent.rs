@@ -11,7 +11,7 @@ use crate::actors::sandbox_faults;
 use crate::actors::world::World;
 use crate::actors::{ask, usage};
 use crate::control::protocol::{ControlError, args};
-use crate::domain::cause::Cause;
+use crate::domain::asker::Asker;
 use crate::domain::ids::{ChildId, RaiderId, verb_group};
 use crate::ports::relics::Txn;
 
@@ -27,7 +27,7 @@ pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
     to_json(&status::agents(world, &views, &said, &used))
 }
 
-pub(super) async fn stop(world: &World, name: &str) -> Result<Value, ControlError> {
+pub(super) async fn stop(world: &World, asker: &Asker, name: &str) -> Result<Value, ControlError> {
     let id = names::single(world, name).await?;
     let shown = id.to_string();
     if let ChildId::Agent(agent) = id.clone() {
@@ -37,7 +37,8 @@ pub(super) async fn stop(world: &World, name: &str) -> Result<Value, ControlErro
         })
         .await?;
     }
-    let message = |reply| RootMail::Rest { id, reply };
+    let by = Some(asker.clone());
+    let message = |reply| RootMail::Rest { id, by, reply };
     let stopped = ask::ask(world.directory.root(), message, STOP_LIMIT).await?;
     stopped.map_err(|refused| ControlError::internal(refused.to_string()))?;
     Ok(json!({ "name": shown, "state": "stopped" }))
@@ -71,7 +72,7 @@ pub(super) async fn suspend(world: &World, name: &str, on: bool) -> Result<Value
 }
 
 /// Starts the child, and returns why a start failed. A resting child goes on resting then.
-async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
+async fn wake(world: &World, asker: &Asker, id: ChildId) -> Result<Value, ControlError> {
     let name = id.to_string();
     let said = world.store.run(|txn| operator_orders::read(txn)).await?;
     let mut agents = world.city.agents.iter();
@@ -106,7 +107,7 @@ async fn wake(world: &World, id: ChildId) -> Result<Value, ControlError> {
     }
     let message = |reply| RootMail::Wake {
         id,
-        cause: Cause::Operator,
+        order: asker.into(),
         reply,
     };
     match ask::ask(world.directory.root(), message, START_LIMIT).await {
@@ -141,14 +142,18 @@ async fn why_not(world: &World, name: &str, why: String) -> ControlError {
     }
 }
 
-pub(super) async fn start(world: &World, name: &str) -> Result<Value, ControlError> {
+pub(super) async fn start(world: &World, asker: &Asker, name: &str) -> Result<Value, ControlError> {
     let id = names::single(world, name).await?;
-    wake(world, id).await
+    wake(world, asker, id).await
 }
 
 /// Replaces the session by another, which resumes the conversation or begins afresh; planned, so not counted as a
 /// restart.
-pub(super) async fn restart(world: &World, args: args::Restart) -> Result<Value, ControlError> {
+pub(super) async fn restart(
+    world: &World,
+    asker: &Asker,
+    args: args::Restart,
+) -> Result<Value, ControlError> {
     let id = names::single(world, &args.name).await?;
     if args.fresh {
         own::afresh(world, &id.session_id(&world.city.name)).await?;
@@ -156,27 +161,32 @@ pub(super) async fn restart(world: &World, args: args::Restart) -> Result<Value,
     let views = ask::views(world).await?;
     let up = |view: &ChildView| view.spec.id == id && view.session.is_some();
     if !views.iter().any(up) {
-        return wake(world, id).await;
+        return wake(world, asker, id).await;
     }
-    ask::cycle(world, id.clone(), Cause::Operator).await?;
+    ask::cycle(world, id.clone(), asker).await?;
     Ok(json!({ "name": id.to_string(), "state": "starting" }))
 }
 
 /// Starts a quarantined raider on a person's request.
 pub(super) async fn try_again(
     world: &World,
+    asker: &Asker,
     raider: Option<&RaiderId>,
 ) -> Result<(), ControlError> {
     let id = raider.cloned().map(ChildId::Raider);
     let views = ask::views(world).await?.into_iter();
     let mut held = views.filter(|view| view.state == ChildState::Quarantined);
     if let Some(view) = held.find(|view| Some(&view.spec.id) == id.as_ref()) {
-        wake(world, view.spec.id).await?;
+        wake(world, asker, view.spec.id).await?;
     }
     Ok(())
 }
 
-pub(super) async fn unquarantine(world: &World, name: &str) -> Result<Value, ControlError> {
+pub(super) async fn unquarantine(
+    world: &World,
+    asker: &Asker,
+    name: &str,
+) -> Result<Value, ControlError> {
     let view = names::child(world, name).await?;
     if view.state != ChildState::Quarantined {
         return Err(ControlError::conflict(format!(
@@ -184,5 +194,5 @@ pub(super) async fn unquarantine(world: &World, name: &str) -> Result<Value, Con
             view.spec.id
         )));
     }
-    wake(world, view.spec.id).await
+    wake(world, asker, view.spec.id).await
 }

@@ -12,6 +12,7 @@ use crate::actors::records::automations;
 use crate::actors::world::World;
 use crate::control::protocol::{ControlError, answers};
 use crate::control::snapshot::{self, Seen};
+use crate::domain::asker::Asker;
 use crate::domain::automation::Automation;
 use crate::domain::gates::When;
 
@@ -80,9 +81,9 @@ fn find<'a>(world: &'a World, name: &str) -> Result<&'a Automation, ControlError
 }
 
 /// Starts a run. Returns when the start is recorded; `seq` is the number of its first event.
-pub(super) async fn run(world: &World, name: &str) -> Result<Value, ControlError> {
+pub(super) async fn run(world: &World, asker: Asker, name: &str) -> Result<Value, ControlError> {
     let id = find(world, name)?.id.clone();
-    let message = |reply| DispatcherMsg::Run(id, reply);
+    let message = |reply| DispatcherMsg::Run(id, asker, reply);
     let begun = ask::ask(world.directory.dispatcher(), message, BEGIN_LIMIT).await?;
     let (run, seq) = begun?;
     Ok(json!({ "name": run.automation, "run": run.id, "started": run.started, "seq": seq }))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::rights_of;
+use super::{caller, rights_of};
 use crate::actors::doctor;
 use crate::actors::world::World;
 use crate::control::protocol::args::Doctor;
@@ -23,7 +23,11 @@ pub(super) async fn doctor(
         let rights_of = |session: &_| rights_of(world, session);
         rights::check_acting(&caller.who, OpName::Doctor, rights_of)?;
     }
-    let findings = doctor::run(world, args.fix).await?;
+    let asker = match args.fix {
+        true => Some(caller::asker(world, caller).await),
+        false => None,
+    };
+    let findings = doctor::run(world, asker.as_ref()).await?;
     let ok = findings.iter().all(|finding| finding.fixed);
     Ok(json!({
         "ok": ok, "findings": findings, "git": doctor::git(world).await,

@@ -104,8 +104,8 @@ pub(super) async fn nuke(
     to_json(&ask::ask(witness, message, NUKE_LIMIT).await??)
 }
 
-pub(super) async fn repair(world: &World, name: &str) -> Result<Value, ControlError> {
+pub(super) async fn repair(world: &World, asker: Asker, name: &str) -> Result<Value, ControlError> {
     let raider = names::holder(world, name).await?;
     names::configured(world, &raider)?;
-    to_json(&repair::run(world, raider).await?)
+    to_json(&repair::run_for(world, raider, Some(&asker)).await?)
 }

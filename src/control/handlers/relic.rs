@@ -128,6 +128,7 @@ pub(super) async fn reopen(
     let id = names::relic(&args.relic)?;
     let asker = caller::asker(world, caller).await;
     let speaker = caller::speaker(world, caller);
+    let own = asker.clone();
     let reopened = world.store.run(move |txn| {
         let relic = txn.relic(&id)?;
         let note = args.note.as_deref().map(str::trim);
@@ -144,11 +145,11 @@ pub(super) async fn reopen(
         if let Err(refused) = guard::may_reopen(txn, &relic, &speaker)? {
             return Ok(Err(refused));
         }
-        open(txn, relic, note, &asker).map(Ok)
+        open(txn, relic, note, &own).map(Ok)
     });
     let relic = reopened.await??;
     if relic.status == RelicStatus::Hooked {
-        agent::try_again(world, relic.raider.as_ref()).await?;
+        agent::try_again(world, &asker, relic.raider.as_ref()).await?;
     }
     nudge_all(world);
     to_json(&relic)

@@ -75,6 +75,14 @@ fn stashes(entry: &SalvageEntry) -> impl Iterator<Item = &String> {
 /// Makes a worktree equal to the salvaged sandbox.
 pub(super) async fn restore(world: &World, args: SalvageRestore) -> Result<Value, ControlError> {
     let entry = find(world, &args.id).await?;
+    if world.city.rig(&entry.rig).is_none() {
+        let message = format!("rig {} of this salvage is not configured", entry.rig);
+        let hint = format!(
+            "`hd rig add PATH --name {}` makes its repository usable again",
+            entry.rig
+        );
+        return Err(ControlError::not_found(message).hint(hint));
+    }
     let used = || Refusal::conflict(format!("{} is in use", entry.id));
     let claim = world.claims.claim(ClaimKey::Salvage(entry.id.clone()));
     let _not_pruned_meanwhile = claim.ok_or_else(used)?;

@@ -130,7 +130,9 @@ fn entry(choices: &[Choice], answer: &str) -> Result<Option<usize>, Unanswerable
     if let Some(at) = choices.iter().position(is_named) {
         return Ok(Some(at));
     }
-    let numbered = choices.iter().any(|choice| choice.key.is_some());
+    // `hd status` numbers the choices. Where the program itself numbers them, its numbers hold.
+    let is_digit = |choice: &Choice| choice.key.is_some_and(|key| key.is_ascii_digit());
+    let numbered = choices.iter().any(is_digit);
     if let (false, Ok(number)) = (numbered, wanted.parse::<usize>())
         && (1..=choices.len()).contains(&number)
     {

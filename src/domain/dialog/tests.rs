@@ -217,6 +217,7 @@ fn answers_are_found_by_number_key_text_or_beginning() {
     }
     let letters = found("Overwrite? [y/N] ").unwrap();
     assert_eq!(choose(&letters, "No"), Ok(Reply::Entry(1)));
+    assert_eq!(choose(&letters, "1"), Ok(Reply::Entry(0)));
     assert!(matches!(
         choose(&letters, "maybe"),
         Err(Unanswerable::NoSuchChoice(_))

@@ -26,7 +26,11 @@ impl TestCity {
     /// Stops a child as an operator.
     pub async fn rest(&self, id: &ChildId) -> Result<(), String> {
         let id = id.clone();
-        let rest = |reply| RootMail::Rest { id, reply };
+        let rest = |reply| RootMail::Rest {
+            id,
+            by: None,
+            reply,
+        };
         let answer = ask::ask(Some(self.root.get_derived()), rest, HOUR)
             .await
             .unwrap();
@@ -35,8 +39,8 @@ impl TestCity {
 
     /// Starts a child as an operator.
     pub async fn wake(&self, id: &ChildId) -> Result<(), String> {
-        let (id, cause) = (id.clone(), Cause::Operator);
-        let wake = |reply| RootMail::Wake { id, cause, reply };
+        let (id, order) = (id.clone(), Cause::Operator.into());
+        let wake = |reply| RootMail::Wake { id, order, reply };
         ask::ask(Some(self.root.get_derived()), wake, HOUR)
             .await
             .unwrap()
@@ -45,8 +49,8 @@ impl TestCity {
     /// Starts a child as an operator, without waiting for the session.
     pub fn begin_wake(&self, id: &ChildId) {
         let (reply, _nobody) = ractor::concurrency::oneshot();
-        let (id, cause, reply) = (id.clone(), Cause::Operator, reply.into());
-        let wake = RootMail::Wake { id, cause, reply };
+        let (id, order, reply) = (id.clone(), Cause::Operator.into(), reply.into());
+        let wake = RootMail::Wake { id, order, reply };
         self.send_to_root(wake).unwrap();
     }
 

@@ -310,7 +310,10 @@ fn with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left() {
         setrlimit(Resource::RLIMIT_NOFILE, 64, 64)
     });
     city.start_as(supervisor);
-    until("many of them run", || named(&city, "sleep").len() >= 20);
+    until("some of them run, and no more can", || {
+        let log = fs::read_to_string(city.root().join("supervisor.log")).unwrap_or_default();
+        named(&city, "sleep").len() >= 5 && log.contains("few file descriptors are left")
+    });
     assert_eq!(city.hd(&["ping"]).code, 0);
     let stopped = city.hd_text(&["stop"]);
     let left = named(&city, "sleep");

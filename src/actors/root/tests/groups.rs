@@ -180,7 +180,11 @@ async fn member_that_is_stopped_meanwhile_does_not_delay_its_group() {
     })
     .await;
     let (root, id) = (city.root.clone(), agent("a"));
-    let rest = |reply| RootMail::Rest { id, reply };
+    let rest = |reply| RootMail::Rest {
+        id,
+        by: None,
+        reply,
+    };
     let resting = tokio::spawn(async move { root.call(|reply| rest(reply).into(), None).await });
     crate::actors::ask::views(&city.world).await.unwrap();
     city.parts.sessions.release_start(&a);

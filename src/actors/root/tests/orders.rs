@@ -165,7 +165,11 @@ async fn a_wake_while_it_goes_to_rest_is_not_lost() {
     city.parts.sessions.hold_stop(&session);
     let (root, child) = (city.world.directory.root(), id.clone());
     let resting = tokio::spawn(async move {
-        let rest = |reply| RootMail::Rest { id: child, reply };
+        let rest = |reply| RootMail::Rest {
+            id: child,
+            by: None,
+            reply,
+        };
         ask::ask(root, rest, SECOND * 100).await
     });
     city.until("the stop", || !city.parts.sessions.stops().is_empty())
@@ -188,7 +192,12 @@ async fn start_of_a_child_that_goes_to_rest_is_answered_with_that() {
     city.parts.sessions.hold_stop(&session);
     let (reply, _answer) = ractor::concurrency::oneshot();
     let reply = reply.into();
-    city.send_to_root(RootMail::Rest { id, reply }).unwrap();
+    city.send_to_root(RootMail::Rest {
+        id,
+        by: None,
+        reply,
+    })
+    .unwrap();
     city.until("the stop", || !city.parts.sessions.stops().is_empty())
         .await;
     let spec = agent_spec(&city.world.city, &city.world.city.agents[0]);
@@ -263,6 +272,7 @@ async fn rest_does_not_turn_an_end_into_a_rest() {
         .await;
     let (reply, answer) = ractor::concurrency::oneshot();
     let rest = RootMail::Rest {
+        by: None,
         id: id.clone(),
         reply: reply.into(),
     };

@@ -278,8 +278,8 @@ async fn a_recreated_session_is_never_touched() {
         let (root, id) = (city.root.clone(), ChildId::Raider(charged.raider.clone()));
         let visit = Visit::at(&city, op, call, move || {
             let (reply, answer) = ractor::concurrency::oneshot();
-            let (id, cause, reply) = (id.clone(), Cause::Operator, reply.into());
-            let wake = RootMail::Wake { id, cause, reply };
+            let (id, order, reply) = (id.clone(), Cause::Operator.into(), reply.into());
+            let wake = RootMail::Wake { id, order, reply };
             root.cast(wake.into()).unwrap();
             // Refused when it is already being ended.
             matches!(answer.blocking_recv(), Ok(Ok(())))

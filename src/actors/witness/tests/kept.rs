@@ -54,7 +54,7 @@ async fn a_session_that_came_back_is_not_ended_when_its_time_is_up() {
         if repo.count("measure") > before && due.fetch_add(1, Ordering::Relaxed) == 0 {
             let wake = crate::actors::mail::RootMail::Wake {
                 id: id.clone(),
-                cause: crate::domain::cause::Cause::Operator,
+                order: crate::domain::cause::Cause::Operator.into(),
                 reply: ractor::concurrency::oneshot().0.into(),
             };
             root.cast(wake.into()).unwrap();

@@ -12,6 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -26,6 +27,8 @@ use crate::adapters::{beneath, proc};
 use crate::domain::facts::ProcessId;
 use crate::domain::ids::SessionId;
 
+/// The descriptors of the server that are kept for clients of the supervisor and of people.
+const SPARE: u64 = 10;
 /// The oldest supported version.
 const LEAST_VERSION: (u32, u32) = (3, 3);
 /// The time within which a server ends after its last session.
@@ -79,12 +82,18 @@ pub fn check() -> io::Result<()> {
 pub struct Tmux {
     name: String,
     settings: PathBuf,
+    /// The server's process at the last start, if there was one.
+    server: Mutex<Option<ProcessId>>,
 }
 
 impl Tmux {
     /// Makes the server of this name; its settings are kept in this file.
     pub fn new(name: String, settings: PathBuf) -> Self {
-        Self { name, settings }
+        Self {
+            name,
+            settings,
+            server: Mutex::default(),
+        }
     }
 
     /// Makes sure that tmux is installed and new enough, and writes the server's settings.
@@ -124,6 +133,47 @@ impl Tmux {
         killed.map(|()| reply)
     }
 
+    /// Checks that the server has descriptors for another pane. A server without any waits for its clients, which wait
+    /// for it: neither a stop nor a person reaches its panes. A pane takes two, and a client of its holder three; all
+    /// holders may need one at the same time.
+    ///
+    /// # Errors
+    /// When there are too few, or the server does not answer.
+    pub fn check_descriptors(&self) -> io::Result<()> {
+        let Some(server) = self.server()? else {
+            return Ok(());
+        };
+        let Some(found) = proc::descriptors(&server)? else {
+            return Ok(());
+        };
+        if found.limit.saturating_sub(found.open) >= SPARE + found.open / 2 * 3 {
+            return Ok(());
+        }
+        let message = format!(
+            "few file descriptors are left in the tmux server (pid {}); raise `ulimit -n`",
+            server.pid
+        );
+        Err(io::Error::new(io::ErrorKind::QuotaExceeded, message))
+    }
+
+    /// Returns the process of the server; none if none runs.
+    fn server(&self) -> io::Result<Option<ProcessId>> {
+        let mut known = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(server) = &*known
+            && proc::lives(server)?
+        {
+            return Ok(known.clone());
+        }
+        let said = match self.ask(&["display-message", "-p", "#{pid}"].map(Into::into)) {
+            Err(error) if !is_missing(&error) => return Err(error),
+            said => said.unwrap_or_default(),
+        };
+        // One that cannot be identified has ended meanwhile.
+        let pid = said.trim().parse().ok();
+        *known = pid.and_then(|pid| proc::identify(pid).ok());
+        Ok(known.clone())
+    }
+
     fn open_pane(&self, exe: &Path, dir: &Path, launch: &Launch) -> io::Result<ProcessId> {
         let program = program()?;
         let size = [COLS.to_string(), ROWS.to_string()];
@@ -155,21 +205,13 @@ impl Tmux {
     }
 
     fn new_session(&self, id: &SessionId, dir: &Path, words: &[OsString]) -> io::Result<String> {
-        let deadline = Instant::now() + SERVER_END;
         loop {
             let said = self.ask(words);
-            let Err(error) = &said else {
-                return said;
-            };
-            let why = error.to_string();
-            if why.contains("duplicate session") {
-                kill(|words| self.ask(words), id, |pid| is_holder(pid, dir))?;
-            } else if why.contains("server") && Instant::now() < deadline {
-                // The server is ending with its last session and takes no new one.
-                std::thread::park_timeout(PAUSE);
-            } else {
+            let is_taken = |error: &io::Error| error.to_string().contains("duplicate session");
+            if !said.as_ref().is_err_and(is_taken) {
                 return said;
             }
+            kill(|words| self.ask(words), id, |pid| is_holder(pid, dir))?;
         }
     }
 
@@ -177,7 +219,23 @@ impl Tmux {
     fn ask(&self, words: &[OsString]) -> io::Result<String> {
         let server = ["-L", &self.name, "-f"].map(OsStr::new);
         let server = [server[0], server[1], server[2], self.settings.as_os_str()];
-        command::run(Path::new("tmux"), &server, words, &[])
+        unless_it_ends(|| command::run(Path::new("tmux"), &server, words, &[]))
+    }
+}
+
+/// Repeats a command while its server ends with its last session: such a server answers no client.
+fn unless_it_ends(run: impl Fn() -> io::Result<String>) -> io::Result<String> {
+    let deadline = Instant::now() + SERVER_END;
+    loop {
+        let said = run();
+        let is_ending = |error: &io::Error| {
+            let said = error.to_string();
+            said.contains("server exited") || said.contains("lost server")
+        };
+        if !said.as_ref().is_err_and(is_ending) || Instant::now() >= deadline {
+            return said;
+        }
+        std::thread::park_timeout(PAUSE);
     }
 }
 
@@ -231,8 +289,7 @@ fn kill(
     let target = format!("={id}");
     let format = "#{pane_dead} #{pane_pid}";
     let panes = match ask(&["list-panes", "-s", "-t", &target, "-F", format].map(Into::into)) {
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(error),
-        // No such session, or no server: nothing is left.
+        Err(error) if !is_missing(&error) => return Err(error),
         other => other.unwrap_or_default(),
     };
     let alive = panes.lines().filter_map(|line| line.strip_prefix("0 "));
@@ -250,16 +307,32 @@ fn kill(
 
 fn ignore_missing_target(said: io::Result<String>) -> io::Result<()> {
     match said {
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
-        // No such pane, no such session, or no server.
+        Err(error) if !is_missing(&error) => Err(error),
         _ => Ok(()),
     }
+}
+
+/// Returns true if tmux refused a command because there is no such pane, no such session, or no server: nothing is
+/// left of it. A server that could not be reached, or lost the client, may still have it.
+fn is_missing(error: &io::Error) -> bool {
+    let said = error.to_string();
+    let absent = [
+        "can't find ",
+        "no server running",
+        "no current target",
+        "no sessions",
+    ];
+    // Behind no socket, and behind one that refuses, there is no server.
+    let no_server = ["(No such file or directory)", "(Connection refused)"];
+    let is_unreached = said.contains("error connecting to ");
+    absent.iter().any(|text| said.contains(text))
+        || is_unreached && no_server.iter().any(|text| said.contains(text))
 }
 
 /// Runs a command of the server behind this socket.
 fn on(socket: &Path, words: &[OsString]) -> io::Result<String> {
     let server = [OsStr::new("-S"), socket.as_os_str()];
-    command::run(Path::new("tmux"), &server, words, &[])
+    unless_it_ends(|| command::run(Path::new("tmux"), &server, words, &[]))
 }
 
 /// Returns the state of all panes of the server, by the pids of their holders.
@@ -310,5 +383,21 @@ mod tests {
         assert_eq!(version("tmux master"), None);
         assert!(version("tmux 2.9a").unwrap() < LEAST_VERSION);
         assert!(version("tmux 3.10").unwrap() > LEAST_VERSION);
+    }
+
+    #[test]
+    fn only_the_absence_of_a_pane_or_server_means_that_nothing_is_left() {
+        let is = |said: &str| is_missing(&io::Error::other(said.to_owned()));
+        assert!(is("tmux kill-pane: can't find pane: %7 (exit status: 1)"));
+        assert!(is("tmux kill-session: no server running on /tmp/tmux-0/x"));
+        let no_socket = "error connecting to /tmp/tmux-0/x (No such file or directory)";
+        assert!(is(no_socket));
+        assert!(!is(
+            "error connecting to /tmp/x (Resource temporarily unavailable)"
+        ));
+        assert!(!is("tmux kill-pane: lost server (exit status: 1)"));
+        assert!(!is("tmux kill-pane: no answer within 5s"));
+        let no_program = io::Error::from(io::ErrorKind::NotFound);
+        assert!(!is_missing(&no_program), "tmux itself is missing");
     }
 }

@@ -130,13 +130,18 @@ impl Reason {
             said: sentence(&kind, &cause, &to_seconds(&word(end, "/data/until")))
                 .replace("GROUP", group),
             // A nuke ends the session first.
-            more: group == "raider" && kind == "agent.stopped" && cause == "operator",
+            more: group == "raider" && kind == "agent.stopped" && is_asked(&cause),
         })
     }
 
     fn text(&self, name: &str, how: &str) -> String {
         self.said.replace("NAME", name).replace("HOW", how)
     }
+}
+
+/// Returns true when a caller of the socket asked for it.
+fn is_asked(cause: &str) -> bool {
+    matches!(cause, "operator" | "agent" | "automation")
 }
 
 fn sentence(kind: &str, cause: &str, until: &str) -> String {
@@ -153,7 +158,13 @@ fn sentence(kind: &str, cause: &str, until: &str) -> String {
             format!("NAME handed off too often in a row: its next session starts at {until}")
         }
         ("agent.restarted", "operator") => format!("NAME was restarted by an operator; {AGAIN}"),
+        ("agent.restarted", "agent" | "automation") => {
+            format!("an {cause} restarted NAME; {AGAIN}")
+        }
         ("agent.restarted", cause) => format!("NAME gets a fresh session ({cause}); {AGAIN}"),
+        ("agent.stopped", "agent" | "automation") => {
+            format!("an {cause} stopped NAME; `hd agent start NAME` starts it")
+        }
         ("agent.stopped", "operator") => {
             "NAME was stopped by an operator; `hd agent start NAME` starts it".to_owned()
         }

@@ -240,3 +240,47 @@ async fn so_do_the_events_of_run_reopen_and_nuke() {
         );
     }
 }
+
+/// So do the events of orders about children, and of a run of an automation by hand.
+#[tokio::test(start_paused = true)]
+async fn so_do_the_events_of_orders_about_children() {
+    let city = city(Rights::All).await;
+    let charged = city.worker("a").await;
+    let asker = json!({ "kind": "agent", "name": "mayor" });
+    let told = async |kind: EventType| {
+        let told = city.events(kind).await.pop().unwrap();
+        (told.cause.clone(), told.data["asker"].clone())
+    };
+    let expected = ("agent".to_owned(), asker);
+    let toast = json!({ "name": "Toast" });
+    ask_as(&city, mayor(), "agent.restart", toast.clone())
+        .await
+        .unwrap();
+    city.settle().await;
+    assert_eq!(told(EventType::AgentRestarted).await, expected);
+    let repair = json!({ "name": "Toast", "yes": true });
+    ask_as(&city, mayor(), "raider.repair", repair)
+        .await
+        .unwrap();
+    let repaired = told(EventType::RaiderRepaired).await;
+    assert_eq!((repaired.0.as_str(), &repaired.1), ("repair", &expected.1));
+    let cancel = json!({ "relic": charged.relic, "yes": true });
+    ask_as(&city, mayor(), "relic.cancel", cancel)
+        .await
+        .unwrap();
+    for kind in [
+        EventType::AgentStopped,
+        EventType::RaiderNuked,
+        EventType::RelicClosed,
+    ] {
+        assert_eq!(told(kind).await, expected, "{kind:?}");
+    }
+    // The next order is a person's.
+    let again = city.worker("b").await;
+    let person = caller(CallerRole::Operator);
+    let nuke = json!({ "name": again.raider, "salvage": true, "yes": true });
+    ask_as(&city, person, "raider.nuke", nuke).await.unwrap();
+    let stopped = told(EventType::AgentStopped).await;
+    assert_eq!(stopped.0, "operator");
+    assert_eq!(stopped.1["kind"], "person");
+}
