@@ -2,6 +2,8 @@
 //! identity). An attempt is the work of one incarnation of a raider. All facts of an entry were measured by the
 //! supervisor or come from its configuration; tokens, money and models are those of `hd cost`.
 
+mod outcome;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -9,77 +11,19 @@ use serde::{Deserialize, Serialize};
 
 use super::cause::Cause;
 use super::ids::{HarnessName, Incarnation, RaiderId, RelicId};
-use super::merge::FailureType;
 use super::relic::REWORK;
 use super::routing::Choice;
 use super::usage::Tokens;
 use super::usage::ledger::Sum;
 
+pub use self::outcome::{Outcome, rejected_by, word};
+
 /// The most labels, types of files, or models that an entry names.
 const NAMED_MAX: usize = 24;
 /// The longest word of an entry.
-const WORD_MAX: usize = 64;
+pub const WORD_MAX: usize = 64;
 /// The type of files without an extension.
 const NO_TYPE: &str = "none";
-
-words! {
-    /// The result of an attempt. An attempt can have several: a failed landing that a person retries may still land.
-    Outcome {
-        /// It landed.
-        Merged => "merged",
-        /// It was verified that nothing had to be changed.
-        NoChange => "no_change",
-        /// Its merge request failed.
-        MergeFailed => "merge_failed",
-        /// A person rejected its merge request.
-        Rejected => "rejected",
-        /// The agent was stuck and called a person.
-        Escalated => "escalated",
-        /// The agent put it off.
-        Deferred => "deferred",
-        /// Its sessions died too often.
-        Quarantined => "quarantined",
-        /// Its raider was removed before the work was in the queue.
-        Abandoned => "abandoned",
-    }
-}
-
-impl Outcome {
-    /// Returns true for a success, false for a failure; none for a result that says nothing about the agent.
-    #[must_use]
-    pub fn succeeded(self, failure: Option<&str>) -> Option<bool> {
-        let is = |kind: FailureType| failure == Some(word(kind));
-        match self {
-            Self::Merged | Self::NoChange => Some(true),
-            // The remote or a gate's own infrastructure failed, not the work.
-            Self::MergeFailed if is(FailureType::Push) || is(FailureType::Infra) => None,
-            Self::MergeFailed | Self::Rejected | Self::Escalated | Self::Quarantined => Some(false),
-            Self::Deferred => None,
-            // A quarantine has its own entry; a person may remove any raider.
-            Self::Abandoned => (failure == Some(Cause::KeptLongEnough.as_str())).then_some(false),
-        }
-    }
-
-    /// Returns true for a failure after which the relic's work is done again.
-    #[must_use]
-    pub fn is_rework(self, failure: Option<&str>) -> bool {
-        let again = matches!(self, Self::MergeFailed | Self::Rejected);
-        again && self.succeeded(failure) == Some(false)
-    }
-}
-
-/// Returns the word of a failure of a landing.
-#[must_use]
-pub fn word(kind: FailureType) -> &'static str {
-    match kind {
-        FailureType::Conflict => "conflict",
-        FailureType::Tests => "tests",
-        FailureType::Build => "build",
-        FailureType::Push => "push",
-        FailureType::Infra => "infra",
-        FailureType::Unrelated => "unrelated",
-    }
-}
 
 words! {
     /// The kind of the party that charged an attempt.
@@ -146,9 +90,19 @@ pub struct Attempt {
     /// The choice of its harness among several; none when there was none.
     #[serde(default)]
     pub choice: Option<Choice>,
-    /// Tokens and money of earlier attempts of a raider of this name at the relic.
+    /// The labels of the relic when it was charged; none where an older version did not record them.
+    #[serde(default)]
+    pub labels: Option<Vec<String>>,
+    /// Tokens and money that are counted already: those of earlier attempts of a raider of this name at the relic, and
+    /// those in an entry of this attempt.
     #[serde(default)]
     pub used_before: Used,
+    /// Tokens and money when a later attempt of a raider of this name at the relic began: more are not of this one.
+    #[serde(default)]
+    pub used_until: Option<Used>,
+    /// The end of the time that an entry counts; none before its first entry.
+    #[serde(default)]
+    pub counted_until: Option<Timestamp>,
     /// The changed files of its landing, by type.
     #[serde(default)]
     pub files: Option<BTreeMap<String, u64>>,
@@ -167,7 +121,10 @@ impl Attempt {
             charged_at: None,
             charged_by: None,
             choice: None,
+            labels: None,
             used_before: Used::default(),
+            used_until: None,
+            counted_until: None,
             files: None,
         }
     }
@@ -256,19 +213,21 @@ pub struct Work {
     pub relic: String,
     /// The merge request.
     pub mr: Option<String>,
+    /// The number of attempts to land that merge request until then.
+    pub tries: Option<u32>,
     /// The harness.
     pub harness: Option<String>,
     /// The models that its sessions used, as far as known.
     pub models: Vec<String>,
-    /// The labels of the relic.
+    /// The labels of the relic when it was charged.
     pub labels: Vec<String>,
     /// The changed files, by type, of what landed.
     pub files: Option<BTreeMap<String, u64>>,
     /// Set when the work landed without an earlier failure or rejection of the relic.
     pub first_pass: Option<bool>,
-    /// Seconds from the charge to the declaration of the result.
+    /// Seconds from the charge, or the last entry of the attempt, to the declaration of the result.
     pub duration_s: Option<u64>,
-    /// The tokens.
+    /// The tokens that no earlier entry counts.
     pub tokens: Option<Tokens>,
     /// The cost in millionths of a US dollar.
     pub usd_micros: Option<u64>,
@@ -340,39 +299,6 @@ fn clipped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn result_counts_as_success_failure_or_neither() {
-        let cases = [
-            (Outcome::Merged, None, Some(true), false),
-            (Outcome::NoChange, None, Some(true), false),
-            (Outcome::MergeFailed, Some("conflict"), Some(false), true),
-            (Outcome::MergeFailed, Some("tests"), Some(false), true),
-            (Outcome::MergeFailed, Some("build"), Some(false), true),
-            (Outcome::MergeFailed, Some("unrelated"), Some(false), true),
-            (Outcome::MergeFailed, Some("push"), None, false),
-            (Outcome::MergeFailed, Some("infra"), None, false),
-            (Outcome::Rejected, None, Some(false), true),
-            (Outcome::Escalated, None, Some(false), false),
-            (Outcome::Deferred, None, None, false),
-            (Outcome::Quarantined, None, Some(false), false),
-            (Outcome::Abandoned, Some("operator"), None, false),
-            (
-                Outcome::Abandoned,
-                Some("kept_long_enough"),
-                Some(false),
-                false,
-            ),
-        ];
-        for (outcome, failure, succeeded, rework) in cases {
-            assert_eq!(
-                outcome.succeeded(failure),
-                succeeded,
-                "{outcome} {failure:?}"
-            );
-            assert_eq!(outcome.is_rework(failure), rework, "{outcome} {failure:?}");
-        }
-    }
 
     #[test]
     fn words_of_failures_are_those_of_messages() {

@@ -1,7 +1,8 @@
 //! Chains of other cities: the lines of an export, and the checks before an import (`raider-lifecycle.md`, federation).
 //!
 //! An export is JSON Lines. The first line is the [`Header`]; each further one is a [`Line`]: an entry and the name of
-//! its chain, each chain in order. A hash proves that an entry was not changed since it was written, not by whom: there are no
+//! its chain, each chain in order. The last line is the [`End`] with the end of each chain: without it, the file was cut. A
+//! hash proves that an entry was not changed since it was written, not by whom: there are no
 //! signatures.
 
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ pub const FORMAT: &str = "horde-cv";
 pub const VERSION: u32 = 1;
 /// The most bytes of a line.
 pub const LINE_MAX: usize = 16 * 1024;
+/// The most bytes of the last line, which has up to [`CHAINS_MAX`] ends.
+const END_MAX: usize = 128 * 1024;
 /// The most bytes of a file.
 pub const FILE_MAX: u64 = 64 * 1024 * 1024;
 /// The most chains of one city.
@@ -27,6 +30,7 @@ pub const CHAINS_MAX: usize = 256;
 pub const ENTRIES_MAX: u64 = 100_000;
 /// The most cities whose chains are kept.
 pub const CITIES_MAX: usize = 64;
+
 /// The city that a file comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -80,6 +84,14 @@ pub struct Line {
     /// The entry.
     #[serde(flatten)]
     pub entry: CvEntry,
+}
+
+/// The last line of an export.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct End {
+    /// The ends of its chains by name.
+    pub heads: BTreeMap<String, Head>,
 }
 
 /// The chains of an export as they are checked, line by line.
@@ -158,15 +170,38 @@ pub fn read(text: &str) -> Result<(Header, Vec<Line>), String> {
         .map_err(|error| at(0, format!("this is no export of identity chains: {error}")))?;
     header.check().map_err(|why| at(0, why))?;
     let mut checked = Checked::after(&header.id, BTreeMap::new());
-    let mut all = Vec::new();
+    let (mut all, mut ended) = (Vec::new(), false);
     for (number, text) in lines.filter(|(_, line)| !line.trim().is_empty()) {
+        if ended {
+            return Err(at(
+                number,
+                "it comes after the end of the export".to_owned(),
+            ));
+        }
+        if let Some(end) = end(text) {
+            if end.heads != checked.heads {
+                let why = "the ends of the chains are not those of the entries before it";
+                return Err(at(number, why.to_owned()));
+            }
+            ended = true;
+            continue;
+        }
         bounded(text).map_err(|why| at(number, why))?;
         let line: Line =
             serde_json::from_str(text).map_err(|error| at(number, error.to_string()))?;
         checked.add(&line).map_err(|why| at(number, why))?;
         all.push(line);
     }
+    if !ended {
+        return Err("its last line is missing: the export was cut".to_owned());
+    }
     Ok((header, all))
+}
+
+/// Reads a line as the end of an export; none for another line.
+fn end(text: &str) -> Option<End> {
+    let is_short = text.len() <= END_MAX;
+    serde_json::from_str(text).ok().filter(|_| is_short)
 }
 
 #[cfg(test)]
@@ -176,6 +211,7 @@ mod tests {
 
     fn export(names: &[&str], entries: u64) -> Vec<String> {
         let mut lines = vec![serde_json::to_string(&Header::new("north", "id-1")).unwrap()];
+        let mut end = End::default();
         for name in names {
             let mut head = Head::default();
             for n in 0..entries {
@@ -188,7 +224,9 @@ mod tests {
                 let name = (*name).to_owned();
                 lines.push(serde_json::to_string(&Line { name, entry }).unwrap());
             }
+            end.heads.insert((*name).to_owned(), head);
         }
+        lines.push(serde_json::to_string(&end).unwrap());
         lines
     }
 
@@ -232,6 +270,19 @@ mod tests {
             "{error}"
         );
         assert!(read("").is_err());
+        // An export that was cut at the end of a line, or whose chain was.
+        for lines in 1..good.len() {
+            let error = read(&good[..lines].join("\n")).unwrap_err();
+            assert!(error.contains("the export was cut"), "{error}");
+        }
+        let mut shorter = good.clone();
+        shorter.remove(3);
+        let error = read(&shorter.join("\n")).unwrap_err();
+        assert!(error.contains("line 4: the ends of the chains"), "{error}");
+        let mut longer = good.clone();
+        longer.push(good[4].clone());
+        let error = read(&longer.join("\n")).unwrap_err();
+        assert!(error.contains("after the end"), "{error}");
         let mut long = good;
         long[1] = long[1].replace("gt-0", &"x".repeat(LINE_MAX));
         assert!(read(&long.join("\n")).unwrap_err().contains("longer"));

@@ -1,11 +1,13 @@
 //! Choice of the harness for a relic among several, by the records of their identities with a label
 //! (`raider-lifecycle.md`, skill routing).
 //!
-//! The score of a candidate is `(successes + 1) / (results + 2)` (Laplace's rule of succession) over the newest results of
+//! The score of a candidate is `(successes + 1) / (results + 2)` (Laplace's rule of succession) over the newest entries of
 //! its identity with the label: 1/2 for a newcomer. The best score is chosen; the earlier candidate wins a tie. Each
-//! [`TRIAL_EVERY`]th choice for a label is a trial, and goes to the candidate with the fewest results and attempts in
-//! progress: so a newcomer gets its turn however good the others are.
+//! [`TRIAL_EVERY`]th choice for a label is a trial, and goes to the candidate with the fewest attempts, whatever their
+//! results: so a newcomer gets its turn however good the others are, and one without results does not take all trials. A
+//! candidate whose last attempt could not start gets trials only for [`START_PAUSE`], unless no other can start.
 
+use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +15,9 @@ use super::ids::HarnessName;
 
 /// The number of choices of which the last is a trial.
 pub const TRIAL_EVERY: u64 = 4;
-/// The number of newest entries of each identity that are read.
+/// The time after a charge that could not start in which its harness gets trials only.
+pub const START_PAUSE: SignedDuration = SignedDuration::from_hours(1);
+/// The number of newest entries with the label that are read, of each identity.
 pub const WINDOW: usize = 500;
 
 /// A harness that may do the work, with its record.
@@ -28,8 +32,14 @@ pub struct Candidate {
     pub successes: u64,
     /// Results with the label that were successes or failures.
     pub results: u64,
+    /// Attempts with the label that are over, whatever their results.
+    #[serde(default)]
+    pub tried: u64,
     /// Attempts with the label that are in progress.
     pub running: u64,
+    /// Set when the last attempt with the label could not start, a short time ago.
+    #[serde(default)]
+    pub cannot_start: bool,
 }
 
 impl Candidate {
@@ -40,8 +50,8 @@ impl Candidate {
         successes.saturating_add(1).saturating_mul(1000) / self.results.saturating_add(2)
     }
 
-    fn tried(&self) -> u64 {
-        self.results.saturating_add(self.running)
+    fn all_tried(&self) -> u64 {
+        self.tried.saturating_add(self.running)
     }
 }
 
@@ -90,8 +100,13 @@ impl Choice {
             };
             let (harness, score) = (&one.harness, one.score());
             let (whole, part) = (score / 1000, score % 1000);
+            let failed = if one.cannot_start {
+                ", its last charge failed"
+            } else {
+                ""
+            };
             format!(
-                "{harness} {} of {}, score {whole}.{part:03}{running}",
+                "{harness} {} of {}, score {whole}.{part:03}{running}{failed}",
                 one.successes, one.results
             )
         };
@@ -114,11 +129,13 @@ pub fn choose(label: &str, candidates: Vec<Candidate>, turn: u64) -> Option<Choi
         (0, _) => return None,
         (1, _) => (Reason::Only, candidates.first()),
         (_, true) => {
-            let least = places.min_by_key(|(place, one)| (one.tried(), *place));
+            let least = places.min_by_key(|(place, one)| (one.all_tried(), *place));
             (Reason::Trial, least.map(|(_, one)| one))
         }
         (_, false) => {
-            let best = places.max_by_key(|(place, one)| (one.score(), std::cmp::Reverse(*place)));
+            let best = places.max_by_key(|(place, one)| {
+                (!one.cannot_start, one.score(), std::cmp::Reverse(*place))
+            });
             (Reason::Record, best.map(|(_, one)| one))
         }
     };
@@ -142,7 +159,17 @@ mod tests {
             identity: harness.to_owned(),
             successes,
             results,
+            tried: results,
             running,
+            cannot_start: false,
+        }
+    }
+
+    fn tried(harness: &str, tried: u64, cannot_start: bool) -> Candidate {
+        Candidate {
+            tried,
+            cannot_start,
+            ..one(harness, 0, 0, 0)
         }
     }
 
@@ -202,6 +229,36 @@ mod tests {
                 Reason::Record,
             ),
             (vec![one("a", 0, 50, 0)], 3, "a", Reason::Only),
+            // Attempts without a result are attempts: the newcomer after them gets the trial.
+            (
+                vec![
+                    one("a", 9, 10, 0),
+                    tried("b", 2, false),
+                    one("new", 0, 0, 0),
+                ],
+                3,
+                "new",
+                Reason::Trial,
+            ),
+            // One that cannot start is not better than one that fails, but is tried again.
+            (
+                vec![one("a", 0, 9, 0), tried("b", 1, true)],
+                0,
+                "a",
+                Reason::Record,
+            ),
+            (
+                vec![one("a", 0, 9, 0), tried("b", 1, true)],
+                3,
+                "b",
+                Reason::Trial,
+            ),
+            (
+                vec![tried("a", 2, true), tried("b", 1, true)],
+                0,
+                "a",
+                Reason::Record,
+            ),
         ];
         for (candidates, earlier, harness, reason) in cases {
             let choice = choose("ui", candidates.clone(), earlier).unwrap();
@@ -228,7 +285,7 @@ mod tests {
             records in proptest::collection::vec((0u64..1000, 1u64..1000), 1..5),
             newcomers in 1usize..4,
             earlier in 0u64..1000,
-            luck in proptest::collection::vec(any::<bool>(), 64),
+            luck in proptest::collection::vec(0u8..4, 64),
         ) {
             let mut all: Vec<Candidate> = records
                 .iter()
@@ -240,11 +297,15 @@ mod tests {
             for turn in 0..limit {
                 let choice = choose("ui", all.clone(), earlier + turn).unwrap();
                 let chosen = all.iter_mut().find(|one| one.harness == choice.harness).unwrap();
-                chosen.results += 1;
-                chosen.successes += u64::from(luck[turn as usize % luck.len()]);
+                let luck = luck[turn as usize % luck.len()];
+                chosen.tried += 1;
+                chosen.cannot_start = luck == 3;
+                // Some attempts have no result.
+                chosen.results += u64::from(luck < 2);
+                chosen.successes += u64::from(luck == 1);
             }
             for one in all.iter().filter(|one| one.identity.starts_with("new")) {
-                prop_assert!(one.results > 0, "{} was not chosen in {limit} choices", one.identity);
+                prop_assert!(one.tried > 0, "{} was not chosen in {limit} choices", one.identity);
             }
         }
     }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::attempt::{Outcome, Work};
+use super::attempt::{Outcome, WORD_MAX, Work};
 use super::cv::CvEntry;
 
 /// The most skills of a kind that are told apart; those that come later are left out.
@@ -95,8 +95,12 @@ impl TrackRecord {
     }
 }
 
-/// Returns the count of a skill, unless there are too many.
+/// Returns the count of a skill, unless there are too many, or its name is longer than this city writes them: another
+/// city may have written it.
 fn skill<T: Default>(skills: &mut BTreeMap<String, T>, name: String) -> Option<&mut T> {
+    if name.chars().count() > WORD_MAX {
+        return None;
+    }
     let known = skills.contains_key(&name) || skills.len() < SKILLS_MAX;
     known.then(|| skills.entry(name).or_default())
 }
@@ -109,17 +113,34 @@ pub fn read(entry: &CvEntry) -> Option<(Outcome, Work)> {
     Some((outcome, work))
 }
 
-/// Counts the results with a label among entries.
+/// The attempts with a label.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tried {
+    /// Their results that were successes or failures.
+    pub tally: Tally,
+    /// All entries, whatever their results.
+    pub entries: u64,
+    /// When the session of the newest one could not be started.
+    pub failed_start: Option<Timestamp>,
+}
+
+/// Counts the attempts with a label among entries, the newest first.
 #[must_use]
-pub fn with_label<'a>(entries: impl IntoIterator<Item = &'a CvEntry>, label: &str) -> Tally {
-    let mut tally = Tally::default();
+pub fn with_label<'a>(entries: impl IntoIterator<Item = &'a CvEntry>, label: &str) -> Tried {
+    let mut tried = Tried::default();
     for (outcome, work) in entries.into_iter().filter_map(read) {
-        let has = work.labels.iter().any(|of| of == label);
-        if let Some(success) = outcome.succeeded(work.failure.as_deref()).filter(|_| has) {
-            tally.add(success);
+        if !work.labels.iter().any(|of| of == label) {
+            continue;
+        }
+        if tried.entries == 0 && outcome == Outcome::ChargeFailed {
+            tried.failed_start = work.at;
+        }
+        tried.entries += 1;
+        if let Some(success) = outcome.succeeded(work.failure.as_deref()) {
+            tried.tally.add(success);
         }
     }
-    tally
+    tried
 }
 
 #[cfg(test)]
@@ -167,8 +188,14 @@ mod tests {
         assert_eq!(record.file_types["rs"], 2);
         assert_eq!((record.seconds, record.timed), (60, 1));
         assert_eq!((record.tokens, record.usd_micros), (10, 10));
-        assert_eq!(with_label(&entries, "ui"), tally(1, 2));
-        assert_eq!(with_label(&entries, "none"), tally(0, 0));
+        let tried = with_label(&entries, "ui");
+        assert_eq!((tried.tally, tried.entries), (tally(1, 2), 3));
+        assert_eq!(with_label(&entries, "none"), Tried::default());
+        let data = json!({ "labels": ["ui"], "at": "2026-01-01T00:00:00Z" });
+        let failed = entry("charge_failed", &data);
+        let failed_start = |newest: [&CvEntry; 2]| with_label(newest, "ui").failed_start;
+        assert!(failed_start([&failed, &entries[0]]).is_some());
+        assert!(failed_start([&entries[0], &failed]).is_none());
     }
 
     #[test]
@@ -180,5 +207,12 @@ mod tests {
         }
         assert_eq!(record.labels.len(), SKILLS_MAX);
         assert_eq!(record.all.results, 1000);
+        let long = "x".repeat(WORD_MAX + 1);
+        let mut record = TrackRecord::default();
+        record.add(&entry(
+            "merged",
+            &json!({ "labels": [long], "files": { long.as_str(): 1 } }),
+        ));
+        assert!(record.labels.is_empty() && record.file_types.is_empty());
     }
 }

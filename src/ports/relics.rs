@@ -352,6 +352,12 @@ pub trait Txn {
         raider: &RaiderId,
         incarnation: Incarnation,
     ) -> Result<Option<Attempt>, StoreError>;
+    /// Lists the attempts of all incarnations of a raider at a relic; those that cannot be read are left out.
+    fn attempts_of(
+        &mut self,
+        relic: &RelicId,
+        raider: &RaiderId,
+    ) -> Result<Vec<Attempt>, StoreError>;
     /// Deletes at most `limit` attempts at relics that were closed before that time; returns their number.
     fn prune_attempts(&mut self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
     /// Appends a result to the chain of an identity; none when this result of the work is in a chain already.
@@ -378,8 +384,15 @@ pub trait Txn {
         after: u64,
         limit: usize,
     ) -> Result<Vec<StoredEntry>, StoreError>;
-    /// Lists the last entries of an identity's chain, the newest first.
-    fn newest_entries(&mut self, name: &str, limit: usize) -> Result<Vec<CvEntry>, StoreError>;
+    /// Lists the last entries with a label of an identity's chain, the newest first.
+    fn newest_entries(
+        &mut self,
+        name: &str,
+        label: &str,
+        limit: usize,
+    ) -> Result<Vec<CvEntry>, StoreError>;
+    /// Names chains that have entries and no noted end: they were changed from outside.
+    fn unnoted_chains(&mut self, of: &ChainOf) -> Result<Vec<String>, StoreError>;
     /// Returns true when a merge request of the relic failed by its own fault, or was rejected.
     fn has_failed_before(&mut self, relic: &RelicId) -> Result<bool, StoreError>;
     /// Lists the cities whose chains were imported.

@@ -7,13 +7,16 @@ use crate::domain::attempt::{Attempt, ChargedBy, Outcome, Used, Work, labels, mo
 use crate::domain::cause::Cause;
 use crate::domain::city::City;
 use crate::domain::ids::{HarnessName, Incarnation, RaiderId, RelicId, RigName};
+use crate::domain::merge::MergeRequest;
+use crate::domain::message::{self, Body, Escalation};
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Hook, Relic};
 use crate::domain::routing::{self, Candidate, Choice};
 use crate::domain::track_record;
 use crate::domain::usage::ledger::{Row, Sum};
 use crate::ports::relics::{StoreError, Txn};
 
-use super::facts;
+use super::{escalations, facts};
 
 /// The store's key of its own id.
 pub const STORE_ID: &str = "store:id";
@@ -41,7 +44,15 @@ pub struct Begun<'a> {
 /// The store's.
 pub fn begin(txn: &mut dyn Txn, relic: &Relic, begun: Begun<'_>) -> Result<(), StoreError> {
     let hook = begun.hook;
-    let used = txn.usage_of_work(&hook.relic, &hook.raider.to_string())?;
+    let rows = txn.usage_of_work(&hook.relic, &hook.raider.to_string())?;
+    let used = Used::of(&Sum::of(&rows));
+    // The ledger does not tell apart incarnations: what is used from now on is of this one.
+    for mut earlier in txn.attempts_of(&hook.relic, &hook.raider)? {
+        if earlier.incarnation != hook.incarnation && earlier.used_until.is_none() {
+            earlier.used_until = Some(used);
+            txn.put_attempt(&earlier)?;
+        }
+    }
     txn.put_attempt(&Attempt {
         raider: hook.raider.clone(),
         incarnation: hook.incarnation,
@@ -51,7 +62,10 @@ pub fn begin(txn: &mut dyn Txn, relic: &Relic, begun: Begun<'_>) -> Result<(), S
         charged_at: Some(hook.charged_at),
         charged_by: Some(ChargedBy::new(begun.cause, begun.by, relic.by.as_deref())),
         choice: begun.choice,
-        used_before: Used::of(&Sum::of(&used)),
+        labels: Some(labels(&relic.labels)),
+        used_before: used,
+        used_until: None,
+        counted_until: None,
         files: None,
     })
 }
@@ -123,12 +137,34 @@ impl<'a> Ended<'a> {
 }
 
 /// Appends a result to the chain of the identity that did the work. A result that is there already is not appended
-/// again.
+/// again. Time, tokens and money are those that no earlier entry of the attempt counts.
+///
+/// A chain that takes no entry, because it was changed from outside, does not keep the work from being settled: a person
+/// is called.
 ///
 /// # Errors
 /// The store's.
 pub fn end(txn: &mut dyn Txn, ended: &Ended<'_>) -> Result<(), StoreError> {
-    let attempt = of(txn, ended.raider, ended.incarnation, ended.relic)?;
+    let stored = txn.attempt(ended.raider, ended.incarnation)?;
+    let stored = stored.filter(|attempt| attempt.relic == *ended.relic);
+    let is_stored = stored.is_some();
+    let mut attempt =
+        stored.unwrap_or_else(|| Attempt::unknown(ended.raider, ended.incarnation, ended.relic));
+    let work = measured(txn, ended, &mut attempt)?;
+    match txn.append_entry(&attempt.identity, ended.outcome, &work) {
+        Ok(Some(_)) if is_stored => txn.put_attempt(&attempt),
+        Ok(_) => Ok(()),
+        Err(StoreError::Unavailable(why)) => Err(StoreError::Unavailable(why)),
+        Err(error) => call_person(txn, ended, &attempt.identity, &error),
+    }
+}
+
+/// Returns the facts of a result, and notes in the attempt what they count.
+fn measured(
+    txn: &mut dyn Txn,
+    ended: &Ended<'_>,
+    attempt: &mut Attempt,
+) -> Result<Work, StoreError> {
     let relic = txn.relic(ended.relic)?;
     let requests = txn.mrs_of(ended.relic)?;
     let request = requests.iter().find(|mr| Some(&mr.id) == ended.mr);
@@ -137,36 +173,71 @@ pub fn end(txn: &mut dyn Txn, ended: &Ended<'_>) -> Result<(), StoreError> {
         None => ended.declared,
     };
     let until = declared.unwrap_or_else(|| txn.now());
+    let from = attempt.counted_until.or(attempt.charged_at);
     let first_pass = match ended.outcome {
         Outcome::Merged => Some(!txn.has_failed_before(ended.relic)?),
         _ => None,
     };
     let rows = txn.usage_of_work(ended.relic, &ended.raider.to_string())?;
-    let used = Used::of(&Sum::of(&rows)).beyond(&attempt.used_before);
+    let all = attempt.used_until.unwrap_or(Used::of(&Sum::of(&rows)));
+    let used = all.beyond(&attempt.used_before);
     let is_known = !used.tokens.is_none();
-    let work = Work {
+    attempt.used_before = all;
+    attempt.counted_until = attempt.counted_until.max(Some(until));
+    Ok(Work {
         city: txn.get(STORE_ID)?.unwrap_or_default(),
         at: Some(txn.now()),
         work: attempt.work(),
         rig: ended.raider.rig.to_string(),
         relic: ended.relic.to_string(),
         mr: ended.mr.map(ToString::to_string),
+        tries: request.map(|mr| mr.attempts),
         harness: attempt.harness.as_ref().map(ToString::to_string),
         models: models(rows.iter().map(model)),
-        labels: labels(&relic.labels),
-        files: attempt.files.filter(|_| ended.outcome == Outcome::Merged),
+        labels: (attempt.labels.clone()).unwrap_or_else(|| labels(&relic.labels)),
+        files: (attempt.files.clone()).filter(|_| ended.outcome == Outcome::Merged),
         first_pass,
-        duration_s: attempt
-            .charged_at
+        duration_s: from
             .map(|from| u64::try_from(until.duration_since(from).as_secs()).unwrap_or_default()),
         tokens: is_known.then_some(used.tokens),
         usd_micros: used.known_cost().filter(|_| is_known),
-        charged_by: attempt.charged_by,
+        charged_by: attempt.charged_by.clone(),
         failure: ended.failure.map(str::to_owned),
         moved: None,
+    })
+}
+
+/// Calls a person for a result that cannot be recorded.
+fn call_person(
+    txn: &mut dyn Txn,
+    ended: &Ended<'_>,
+    identity: &str,
+    error: &StoreError,
+) -> Result<(), StoreError> {
+    let (raider, relic, outcome) = (ended.raider, ended.relic, ended.outcome);
+    tracing::error!(%raider, %relic, %outcome, identity, %error, "a result cannot be recorded");
+    let why = format!("{outcome} of {relic} is not in the chain of {identity}: {error}");
+    let problem = ProblemKind::Unrecorded;
+    let problem = problem.of(identity, problem.text());
+    let call = Body::Escalation(Escalation::high(raider, problem, why));
+    escalations::send(txn, &message::witness(&raider.rig), call)
+}
+
+/// Records that work which was withdrawn from the queue came to nothing: its relic is closed.
+///
+/// # Errors
+/// The store's.
+pub fn withdrawn(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<(), StoreError> {
+    let ended = Ended {
+        raider: &mr.raider,
+        incarnation: mr.incarnation,
+        relic: &mr.relic,
+        mr: Some(&mr.id),
+        outcome: Outcome::Abandoned,
+        failure: Some(Cause::RelicClosed.as_str()),
+        declared: None,
     };
-    txn.append_entry(&attempt.identity, ended.outcome, &work)
-        .map(drop)
+    end(txn, &ended)
 }
 
 fn model(row: &Row) -> &str {
@@ -187,23 +258,30 @@ pub fn choose(
 ) -> Result<Option<Choice>, StoreError> {
     let mut running: Vec<String> = Vec::new();
     for hook in txn.hooks(None)? {
-        if txn.relic(&hook.relic)?.labels.iter().any(|of| of == label) {
-            let attempt = of(txn, &hook.raider, hook.incarnation, &hook.relic)?;
+        let attempt = of(txn, &hook.raider, hook.incarnation, &hook.relic)?;
+        let labels = match attempt.labels {
+            Some(labels) => labels,
+            None => txn.relic(&hook.relic)?.labels,
+        };
+        if labels.iter().any(|of| of == label) {
             running.push(attempt.identity);
         }
     }
     let mut candidates = Vec::with_capacity(harnesses.len());
     for harness in harnesses {
         let identity = city.identity(harness);
-        let newest = txn.newest_entries(&identity, routing::WINDOW)?;
-        let tally = track_record::with_label(&newest, label);
+        let newest = txn.newest_entries(&identity, label, routing::WINDOW)?;
+        let tried = track_record::with_label(&newest, label);
+        let is_recent = |at| txn.now().duration_since(at) < routing::START_PAUSE;
         let own = running.iter().filter(|of| **of == identity).count();
         candidates.push(Candidate {
             harness: harness.clone(),
             identity,
-            successes: tally.successes,
-            results: tally.results,
+            successes: tried.tally.successes,
+            results: tried.tally.results,
+            tried: tried.entries,
             running: own as u64,
+            cannot_start: tried.failed_start.is_some_and(is_recent),
         });
     }
     let key = turns(rig, label);

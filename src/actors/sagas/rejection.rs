@@ -9,7 +9,7 @@ use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
 use crate::actors::{ask, briefs, effects};
 use crate::domain::asker::{Asker, AskerKind};
-use crate::domain::attempt::Outcome;
+use crate::domain::attempt::{Outcome, rejected_by};
 use crate::domain::drum::{DrumHead, Mailbox, NewDrum, PEOPLE};
 use crate::domain::ids::{ChildId, RelicId};
 use crate::domain::merge::{MergeRequest, MrState};
@@ -63,7 +63,7 @@ pub async fn reject(
                 relic: &mr.relic,
                 mr: Some(&mr.id),
                 outcome: Outcome::Rejected,
-                failure: None,
+                failure: Some(rejected_by(asker.kind())),
                 declared: None,
             };
             identities::end(txn, &ended)?;

@@ -88,12 +88,17 @@ fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreE
             txn.record(&event.with(data))?;
             closing::close_steps(txn, &relic, &Cause::Merged.into())?;
         }
+        // Work that changed nothing says nothing about the agent, unless the change came to the target from its branch.
+        let outcome = match merged.noop && !merged.elsewhere {
+            true => Outcome::NoChange,
+            false => Outcome::Merged,
+        };
         let ended = Ended {
             raider: &merged.raider,
             incarnation: merged.incarnation,
             relic: &merged.relic,
             mr: Some(&merged.mr),
-            outcome: Outcome::Merged,
+            outcome,
             failure: None,
             declared: None,
         };

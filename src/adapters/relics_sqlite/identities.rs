@@ -16,7 +16,7 @@ use crate::ports::relics::{ChainOf, ForeignCity, StoreError, StoredEntry};
 use super::value::{Json, Time, Word};
 
 /// Reads a text as it is; one that is no UTF-8 was changed from outside, and is shown with replacements.
-fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<String> {
+pub(super) fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<String> {
     let bytes = row.get_ref(column)?.as_bytes_or_null()?;
     Ok(String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned())
 }
@@ -37,10 +37,15 @@ fn read(row: &Row<'_>) -> rusqlite::Result<CvEntry> {
     })
 }
 
-/// Returns the key of a result: a result that is recorded again has the same.
+/// Returns the key of a result: a result that is recorded again has the same. A merge request may fail several times.
 fn once(work: &Work, kind: &str) -> String {
-    let mr = work.mr.as_deref().unwrap_or_default();
-    format!("{}|{kind}|{mr}", work.work)
+    if let Some(moved) = &work.moved {
+        return format!("{}@{}", moved.chain, moved.seq);
+    }
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let tries = work.tries.unwrap_or_default();
+    let (id, mr, failure) = (&work.work, text(&work.mr), text(&work.failure));
+    format!("{id}|{kind}|{mr}|{failure}|{tries}")
 }
 
 pub(super) fn append(
@@ -70,6 +75,12 @@ pub(super) fn append(
         work.relic,
         key
     ])?;
+    let mut labelled = conn.prepare_cached(
+        "INSERT OR IGNORE INTO identity_labels (name, label, seq) VALUES (?, ?, ?)",
+    )?;
+    for label in &work.labels {
+        labelled.execute(params![name, label, entry.seq])?;
+    }
     conn.prepare_cached(
         "INSERT INTO identity_heads (name, seq, hash) VALUES (?, ?, ?)
          ON CONFLICT DO UPDATE SET seq = excluded.seq, hash = excluded.hash",
@@ -117,25 +128,20 @@ pub(super) fn chains(
     after: &str,
     limit: usize,
 ) -> Result<Vec<(String, Head)>, StoreError> {
-    // With `max`, SQLite takes the other columns from the row that has it. A chain of an identity without its end, or
-    // an end without its chain, was changed from outside.
     let (query, city) = match of {
         ChainOf::Own => (
             "SELECT name, seq, hash FROM identity_heads WHERE ?1 = '' AND name > ?2
-             UNION ALL
-             SELECT name, 0, '' FROM (SELECT DISTINCT name FROM identity_entries) e
-              WHERE name > ?2 AND NOT EXISTS (SELECT 1 FROM identity_heads h WHERE h.name = e.name)
-             ORDER BY name LIMIT ?3",
+              ORDER BY name LIMIT ?3",
             "",
         ),
         ChainOf::Slot => (
-            "SELECT name, max(seq) AS seq, hash FROM cv WHERE ?1 = '' AND name > ?2
-              GROUP BY name ORDER BY name LIMIT ?3",
+            "SELECT name, seq, hash FROM slot_heads WHERE ?1 = '' AND name > ?2
+              ORDER BY name LIMIT ?3",
             "",
         ),
         ChainOf::City(city) => (
-            "SELECT name, max(seq) AS seq, hash FROM foreign_entries WHERE city = ?1 AND name > ?2
-              GROUP BY name ORDER BY name LIMIT ?3",
+            "SELECT name, seq, hash FROM foreign_heads WHERE city = ?1 AND name > ?2
+              ORDER BY name LIMIT ?3",
             city.as_str(),
         ),
     };
@@ -147,6 +153,32 @@ pub(super) fn chains(
         };
         Ok((text(row, "name")?, head))
     })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The number of chains without a noted end that are named at once.
+const UNNOTED_MAX: usize = 100;
+
+pub(super) fn unnoted(conn: &Connection, of: &ChainOf) -> Result<Vec<String>, StoreError> {
+    let (query, city) = match of {
+        ChainOf::Own => (
+            "SELECT DISTINCT name FROM identity_entries e WHERE ?1 = ''
+                AND NOT EXISTS (SELECT 1 FROM identity_heads h WHERE h.name = e.name) LIMIT ?2",
+            "",
+        ),
+        ChainOf::Slot => (
+            "SELECT DISTINCT name FROM cv e WHERE ?1 = ''
+                AND NOT EXISTS (SELECT 1 FROM slot_heads h WHERE h.name = e.name) LIMIT ?2",
+            "",
+        ),
+        ChainOf::City(city) => (
+            "SELECT DISTINCT name FROM foreign_entries e WHERE city = ?1 AND NOT EXISTS
+                (SELECT 1 FROM foreign_heads h WHERE h.city = e.city AND h.name = e.name) LIMIT ?2",
+            city.as_str(),
+        ),
+    };
+    let mut select = conn.prepare_cached(query)?;
+    let rows = select.query_map(params![city, UNNOTED_MAX], |row| text(row, "name"))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
@@ -165,11 +197,11 @@ pub(super) fn chain_head(
             "",
         ),
         ChainOf::Slot => (
-            "SELECT max(seq) AS seq, hash FROM cv WHERE ?1 = '' AND name = ?2",
+            "SELECT max(seq) AS seq, hash FROM slot_heads WHERE ?1 = '' AND name = ?2",
             "",
         ),
         ChainOf::City(city) => (
-            "SELECT max(seq) AS seq, hash FROM foreign_entries WHERE city = ?1 AND name = ?2",
+            "SELECT max(seq) AS seq, hash FROM foreign_heads WHERE city = ?1 AND name = ?2",
             city.as_str(),
         ),
     };
@@ -228,12 +260,14 @@ fn fits(row: &Row<'_>, entry: &CvEntry) -> rusqlite::Result<bool> {
 pub(super) fn newest(
     conn: &Connection,
     name: &str,
+    label: &str,
     limit: usize,
 ) -> Result<Vec<CvEntry>, StoreError> {
     let mut select = conn.prepare_cached(
-        "SELECT * FROM identity_entries WHERE name = ? ORDER BY seq DESC LIMIT ?",
+        "SELECT e.* FROM identity_labels l JOIN identity_entries e ON e.name = l.name AND e.seq = l.seq
+          WHERE l.name = ? AND l.label = ? ORDER BY l.seq DESC LIMIT ?",
     )?;
-    let rows = select.query_map(params![name, limit], read)?;
+    let rows = select.query_map(params![name, label, limit], read)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
@@ -279,6 +313,21 @@ pub(super) fn attempt(
     Ok(found
         .optional()?
         .and_then(|attempt| serde_json::from_str(&attempt).ok()))
+}
+
+pub(super) fn attempts_of(
+    conn: &Connection,
+    relic: &RelicId,
+    raider: &RaiderId,
+) -> Result<Vec<Attempt>, StoreError> {
+    let mut select =
+        conn.prepare_cached("SELECT attempt FROM attempts WHERE relic = ? AND raider = ?")?;
+    let rows = select.query_map(params![relic.as_str(), raider.to_string()], |row| {
+        text(row, "attempt")
+    })?;
+    let rows: Vec<String> = rows.collect::<Result<_, _>>()?;
+    let read = |attempt: &String| serde_json::from_str(attempt).ok();
+    Ok(rows.iter().filter_map(read).collect())
 }
 
 pub(super) fn prune_attempts(
@@ -335,5 +384,10 @@ pub(super) fn add_foreign(conn: &Connection, city: &str, line: &Line) -> Result<
         entry.kind,
         Json(&entry.data)
     ])?;
+    conn.prepare_cached(
+        "INSERT INTO foreign_heads (city, name, seq, hash) VALUES (?, ?, ?, ?)
+         ON CONFLICT DO UPDATE SET seq = excluded.seq, hash = excluded.hash",
+    )?
+    .execute(params![city, line.name, entry.seq, entry.hash])?;
     Ok(())
 }

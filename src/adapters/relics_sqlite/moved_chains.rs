@@ -15,6 +15,7 @@ use crate::domain::cause::Cause;
 use crate::domain::cv::Head;
 use crate::domain::identity::UNKNOWN;
 use crate::domain::ids::{HarnessName, Incarnation, RaiderId, RelicId};
+use crate::domain::merge::MergeRequest;
 use crate::ports::relics::{ChainOf, StoreError};
 
 use super::value::Time;
@@ -53,8 +54,9 @@ pub(super) fn move_over(conn: &Connection) -> Result<(), StoreError> {
             move_chain(conn, &city, slot, &charges)?;
         }
         match page.last() {
-            Some((slot, _)) => last.clone_from(slot),
-            None => break,
+            // A name that is no UTF-8 reads as another one, which may come before it.
+            Some((slot, _)) if *slot > last => last.clone_from(slot),
+            _ => break,
         }
     }
     for hook in hooks::list(conn, None)? {
@@ -64,13 +66,24 @@ pub(super) fn move_over(conn: &Connection) -> Result<(), StoreError> {
         attempt.charged_at = Some(hook.charged_at);
         identities::put_attempt(conn, &attempt)?;
     }
-    for mr in merge_requests::list(conn, None, true)? {
+    for mr in unsettled(conn)? {
         if identities::attempt(conn, &mr.raider, mr.incarnation)?.is_none() {
             let attempt = attempt(&mr.raider, mr.incarnation, &mr.relic, &charges);
             identities::put_attempt(conn, &attempt)?;
         }
     }
     Ok(())
+}
+
+/// Returns the merge requests whose result may still be recorded: also those that landed or failed, and whose message
+/// waits.
+fn unsettled(conn: &Connection) -> Result<Vec<MergeRequest>, StoreError> {
+    let mut select = conn.prepare(
+        "SELECT m.* FROM merge_requests m JOIN relics r ON r.id = m.relic
+          WHERE m.settled_at IS NULL AND r.status <> 'closed'",
+    )?;
+    let rows = select.query_map([], merge_requests::read)?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Copies the entries of one chain, up to the first that does not verify.
@@ -134,7 +147,7 @@ fn work(
         });
     let mut select =
         conn.prepare_cached("SELECT label FROM relic_labels WHERE relic = ? ORDER BY place")?;
-    let named = select.query_map([&relic], |row| row.get(0))?;
+    let named = select.query_map([&relic], |row| identities::text(row, "label"))?;
     let named: Vec<String> = named.collect::<Result<_, _>>()?;
     Ok(Work {
         work: incarnation.map_or_else(String::new, |number| work_id(slot, Incarnation(number))),
@@ -179,9 +192,9 @@ fn charges(conn: &Connection) -> Result<Charges, StoreError> {
     let mut rows = select.query([])?;
     let mut charges = Charges::new();
     while let Some(row) = rows.next()? {
-        let data: String = row.get("data")?;
+        let data = identities::text(row, "data")?;
         let data: Value = serde_json::from_str(&data).unwrap_or_default();
-        let cause: String = row.get("cause")?;
+        let cause = identities::text(row, "cause")?;
         let incarnation = data.get("incarnation").and_then(Value::as_u64);
         let (Some(relic), Some(incarnation)) = (word(&data, "relic"), incarnation) else {
             continue;
@@ -194,7 +207,7 @@ fn charges(conn: &Connection) -> Result<Charges, StoreError> {
             harness,
             by: ChargedBy::new(cause, word(&data, "by").as_deref(), None),
         };
-        let key = (row.get("subject")?, relic);
+        let key = (identities::text(row, "subject")?, relic);
         charges.entry(key).or_default().push(charge);
     }
     Ok(charges)

@@ -148,12 +148,14 @@ impl Txn for SqliteTxn<'_> {
         totem_of_step(step: &RelicId) -> Option<RelicId> = totems::of_step;
         put_attempt(attempt: &Attempt) -> () = identities::put_attempt;
         attempt(raider: &RaiderId, incarnation: Incarnation) -> Option<Attempt> = identities::attempt;
+        attempts_of(relic: &RelicId, raider: &RaiderId) -> Vec<Attempt> = identities::attempts_of;
         prune_attempts(before: Timestamp, limit: usize) -> usize = identities::prune_attempts;
         append_entry(name: &str, outcome: Outcome, work: &Work) -> Option<CvEntry> = identities::append;
         chains(of: &ChainOf, after: &str, limit: usize) -> Vec<(String, Head)> = identities::chains;
         chain_head(of: &ChainOf, name: &str) -> Option<Head> = identities::chain_head;
         chain_entries(of: &ChainOf, name: &str, after: u64, limit: usize) -> Vec<StoredEntry> = identities::entries;
-        newest_entries(name: &str, limit: usize) -> Vec<CvEntry> = identities::newest;
+        newest_entries(name: &str, label: &str, limit: usize) -> Vec<CvEntry> = identities::newest;
+        unnoted_chains(of: &ChainOf) -> Vec<String> = identities::unnoted;
         has_failed_before(relic: &RelicId) -> bool = identities::failed_before;
         foreign_cities() -> Vec<ForeignCity> = identities::cities;
         put_foreign_city(city: &ForeignCity) -> () = identities::put_city;

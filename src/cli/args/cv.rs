@@ -35,6 +35,9 @@ pub(in crate::cli) struct CvTo {
     /// The file; `-` is standard output
     #[arg(required = true)]
     pub file: PathBuf,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// `hd cv import`.

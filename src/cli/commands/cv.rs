@@ -1,6 +1,5 @@
 //! `hd cv`. A file to import is read and verified here, whole; the supervisor verifies it again, and stores it in batches.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
@@ -16,6 +15,7 @@ use crate::control::protocol::answers::CvImported;
 use crate::control::protocol::args::CvImport;
 use crate::control::protocol::{BATCH_MAX, LINE_MAX, Op};
 use crate::domain::federation::{self, FILE_MAX, Header, Line};
+use crate::regular::{self, Links};
 
 /// The bytes of a request's entries.
 const REQUEST: usize = LINE_MAX / 2;
@@ -44,6 +44,14 @@ fn export(args: CvTo, context: &mut Context) -> Result<(), CliError> {
         return client.stream(&op, |item| output::json(&item).map(|()| Flow::Continue));
     }
     let shown = args.file.display().to_string();
+    let is_there = || {
+        let hint = "--force replaces it";
+        CliError::usage(format!("{shown} exists already")).hint(hint)
+    };
+    // Asked again when the file is put there.
+    if !args.force && args.file.symlink_metadata().is_ok() {
+        return Err(is_there());
+    }
     let dir = args.file.parent().filter(|dir| !dir.as_os_str().is_empty());
     let mut new = tempfile::Builder::new();
     let new = new
@@ -61,10 +69,19 @@ fn export(args: CvTo, context: &mut Context) -> Result<(), CliError> {
     let new = writer.into_inner().map_err(|error| error.into_error());
     let new = new.doing(&shown)?;
     new.as_file().sync_all().doing(&shown)?;
-    new.persist(&args.file)
-        .map_err(|error| error.error)
-        .doing(&shown)?;
-    let told = json!({ "file": shown, "entries": lines.saturating_sub(1) });
+    let kept = match args.force {
+        true => new.persist(&args.file),
+        false => new.persist_noclobber(&args.file),
+    };
+    match kept {
+        Ok(_) => {}
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(is_there());
+        }
+        Err(error) => return Err(error.error).doing(&shown),
+    }
+    // The first line and the last one are no entries.
+    let told = json!({ "file": shown, "entries": lines.saturating_sub(2) });
     context.print(&told, render::exported)
 }
 
@@ -77,7 +94,7 @@ fn contents(path: &Path) -> Result<String, CliError> {
             .lock()
             .take(FILE_MAX + 1)
             .read_to_string(&mut text),
-        false => File::open(path)
+        false => regular::open(path, Links::Follow)
             .doing(&shown)?
             .take(FILE_MAX + 1)
             .read_to_string(&mut text),

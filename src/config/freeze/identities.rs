@@ -23,6 +23,12 @@ pub fn all(reader: &mut Reader<'_>, harnesses: &Harnesses) -> Option<Identities>
         match read {
             Ok((name, pattern)) => {
                 harnesses.find(&pattern.harness, &node.place, reader.report);
+                if let Some(other) = harnesses.owner(&name, &pattern.harness) {
+                    let message = format!("\"{name}\" is the name of {other}");
+                    let error = Diagnostic::error(message).at(key);
+                    (reader.report).add(error.hint("give it another name"));
+                    valid = false;
+                }
                 if let Some((_, first)) = places.iter().find(|(other, _)| *other == pattern) {
                     let error = Diagnostic::error("two identities stand for the same")
                         .at(&node.place)

@@ -44,7 +44,7 @@ pub(super) async fn dispatch(
 async fn show(world: &World, args: args::Cv) -> Result<Value, ControlError> {
     let limit = args.limit.unwrap_or(SHOWN).min(SHOWN_MAX);
     let answer = match &args.identity {
-        Some(name) => one(world, name, limit).await?,
+        Some(name) => one(world, name, limit, args.verify).await?,
         None => all(world, args.verify).await?,
     };
     to_json(&answer)
@@ -66,7 +66,7 @@ fn address(text: &str) -> Result<(ChainOf, String), ControlError> {
 }
 
 /// Shows one chain with its newest entries.
-async fn one(world: &World, text: &str, limit: u64) -> Result<Cv, ControlError> {
+async fn one(world: &World, text: &str, limit: u64, verify: bool) -> Result<Cv, ControlError> {
     let (of, name) = address(text)?;
     let head = head(world, &of, &name).await?;
     let Some(head) = head else {
@@ -75,7 +75,7 @@ async fn one(world: &World, text: &str, limit: u64) -> Result<Cv, ControlError> 
     };
     let mut newest = Vec::new();
     let from = head.seq.saturating_sub(limit);
-    let chain = read(world, &of, &name, &head, |entry| {
+    let chain = read(world, &of, &name, (&head, verify), |entry| {
         if entry.seq > from && newest.len() < SHOWN_MAX as usize {
             newest.push(entry.clone());
         }
@@ -96,7 +96,8 @@ async fn head(world: &World, of: &ChainOf, name: &str) -> Result<Option<Head>, C
     Ok(world.store.run(find).await?)
 }
 
-/// Lists the chains. Those of other cities and of slots are read only when they are to be verified.
+/// Lists the chains. Those of other cities and of slots are read only to be verified, and have no sums in a list: each may
+/// have as many skills as another city likes.
 async fn all(world: &World, verify: bool) -> Result<Cv, ControlError> {
     let cities = world.store.run(|txn| txn.foreign_cities()).await?;
     let mut owners = vec![ChainOf::Own];
@@ -117,24 +118,45 @@ async fn all(world: &World, verify: bool) -> Result<Cv, ControlError> {
             let (owner, from) = (of.clone(), after.clone());
             let page = move |txn: &mut dyn Txn| txn.chains(&owner, &from, CHAINS);
             let page = world.store.run(page).await?;
-            let Some((last, _)) = page.last() else { break };
-            after.clone_from(last);
+            let last = page.last().map(|(name, _)| name.clone());
             for (name, head) in page {
-                let chain = match verify || of == ChainOf::Own {
-                    true => read(world, &of, &name, &head, |_| {}).await?,
+                let mut chain = match verify || of == ChainOf::Own {
+                    true => read(world, &of, &name, (&head, verify), |_| {}).await?,
                     false => unread(&of, &name, &head),
                 };
-                answer.ok &= chain.broken.is_none();
-                // A chain that breaks is always named.
-                if answer.chains.len() < CHAINS || chain.broken.is_some() {
-                    answer.chains.push(chain);
-                } else {
-                    answer.more = true;
+                if of != ChainOf::Own {
+                    chain.record = None;
                 }
+                list(&mut answer, chain);
+            }
+            match last {
+                // A name that is no UTF-8 reads as another one, which may come before it.
+                Some(last) if last > after => after = last,
+                _ => break,
+            }
+        }
+        if verify {
+            let owner = of.clone();
+            let unnoted = world.store.run(move |txn| txn.unnoted_chains(&owner));
+            for name in unnoted.await? {
+                let mut chain = unread(&of, &name, &Head::default());
+                let (seq, flaw) = (1, Flaw::Unnoted);
+                (chain.verified, chain.broken) = (true, Some(Break { seq, flaw }));
+                list(&mut answer, chain);
             }
         }
     }
     Ok(answer)
+}
+
+/// Adds a chain to the answer. One that breaks is always named.
+fn list(answer: &mut Cv, chain: Chain) {
+    answer.ok &= chain.broken.is_none();
+    if answer.chains.len() < CHAINS || chain.broken.is_some() {
+        answer.chains.push(chain);
+    } else {
+        answer.more = true;
+    }
 }
 
 fn unread(of: &ChainOf, name: &str, head: &Head) -> Chain {
@@ -154,12 +176,13 @@ fn unread(of: &ChainOf, name: &str, head: &Head) -> Chain {
     }
 }
 
-/// Reads a chain, checks it, and sums it up as far as it follows. Each entry is shown to `each`, broken or not.
+/// Reads a chain and sums it up; where it is to be verified, as far as it follows. Each entry is shown to `each`, broken or
+/// not.
 async fn read(
     world: &World,
     of: &ChainOf,
     name: &str,
-    due: &Head,
+    (due, verify): (&Head, bool),
     mut each: impl FnMut(&CvEntry),
 ) -> Result<Chain, ControlError> {
     let mut chain = unread(of, name, due);
@@ -172,7 +195,9 @@ async fn read(
         for stored in &page {
             last = stored.entry.seq;
             each(&stored.entry);
-            if chain.broken.is_none() {
+            if !verify {
+                record.add(&stored.entry);
+            } else if chain.broken.is_none() {
                 match follow(&mut head, name, stored) {
                     Ok(()) => record.add(&stored.entry),
                     Err(broken) => chain.broken = Some(broken),
@@ -183,13 +208,16 @@ async fn read(
             break;
         }
     }
+    chain.record = Some(record);
+    if !verify {
+        return Ok(chain);
+    }
     if chain.broken.is_none() {
         chain.broken = end(world, of, name, &mut head).await?;
     }
     chain.entries = head.seq;
     chain.head = head.hash;
     chain.verified = true;
-    chain.record = Some(record);
     Ok(chain)
 }
 

@@ -59,6 +59,11 @@ pub(super) fn reopen(
     let mr = txn.mr_of(&relic.id, &target.raider, target.incarnation)?;
     let ours = relic.assignee.as_deref() == Some(target.raider.to_string().as_str());
     if !relic.status.is_bound() || !ours {
+        let is_cancelled = relic.status == RelicStatus::Closed && target.cause != Cause::Merged;
+        let attempt = txn.attempt(&target.raider, target.incarnation)?;
+        if is_cancelled && attempt.is_some_and(|attempt| attempt.relic == relic.id) {
+            abandon(txn, target, &relic.id)?;
+        }
         return Ok(());
     }
     match mr {
@@ -97,8 +102,12 @@ pub(super) fn reopen(
     Ok(())
 }
 
-/// Records that the attempt came to nothing, with the cause.
+/// Records that the attempt came to nothing, with the cause. One that has a result, as a quarantine, keeps that.
 fn abandon(txn: &mut dyn Txn, target: &NukeTarget, relic: &RelicId) -> Result<(), StoreError> {
+    let attempt = identities::of(txn, &target.raider, target.incarnation, relic)?;
+    if attempt.counted_until.is_some() {
+        return Ok(());
+    }
     let ended = Ended {
         raider: &target.raider,
         incarnation: target.incarnation,

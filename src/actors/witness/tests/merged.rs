@@ -30,6 +30,7 @@ fn merged(charged: &Charged, mr: &str, commit: Oid) -> Merged {
         merge_commit: commit,
         merged_at: jiff::Timestamp::UNIX_EPOCH,
         noop: false,
+        elsewhere: false,
     }
 }
 

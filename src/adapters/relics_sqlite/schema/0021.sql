@@ -10,7 +10,7 @@ CREATE TABLE identity_entries (
     data  TEXT NOT NULL,
     -- Copies of what the data says.
     relic TEXT NOT NULL,
-    -- Work, kind and merge request: a result is recorded once.
+    -- Work, kind, merge request, failure and number of tries: a result is recorded once.
     once  TEXT NOT NULL UNIQUE,
     PRIMARY KEY (name, seq)
 ) STRICT, WITHOUT ROWID;
@@ -26,6 +26,23 @@ CREATE TABLE identity_heads (
     seq  INTEGER NOT NULL,
     hash TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- The entries by the labels of their relics. The data says the same.
+CREATE TABLE identity_labels (
+    name  TEXT NOT NULL,
+    label TEXT NOT NULL,
+    seq   INTEGER NOT NULL,
+    PRIMARY KEY (name, label, seq)
+) STRICT, WITHOUT ROWID;
+
+-- The ends of the chains of slots when they were moved.
+CREATE TABLE slot_heads (
+    name TEXT PRIMARY KEY,
+    seq  INTEGER NOT NULL,
+    hash TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO slot_heads (name, seq, hash)
+SELECT name, seq, hash FROM cv AS c WHERE seq = (SELECT max(seq) FROM cv WHERE name = c.name);
 
 -- An attempt is the work of one incarnation of a raider.
 CREATE TABLE attempts (
@@ -52,6 +69,13 @@ CREATE TABLE foreign_entries (
     kind TEXT NOT NULL,
     data TEXT NOT NULL,
     PRIMARY KEY (city, name, seq)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE foreign_heads (
+    city TEXT NOT NULL,
+    name TEXT NOT NULL,
+    seq  INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (city, name)
 ) STRICT, WITHOUT ROWID;
 CREATE TRIGGER foreign_entries_are_not_rewritten BEFORE UPDATE ON foreign_entries
 BEGIN SELECT RAISE (ABORT, 'identity chains are append-only'); END;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{CHAINS, PAGE, address, follow, head, page};
+use super::{CHAINS, PAGE, address, end, follow, head, page};
 use crate::actors::records::identities::STORE_ID;
 use crate::actors::world::World;
 use crate::control::handlers::{caller, to_json};
@@ -17,14 +17,14 @@ use crate::control::server::{Caller, Items};
 use crate::domain::asker::{Asker, AskerKind};
 use crate::domain::cv::{Break, Head};
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::federation::{CITIES_MAX, Checked, Header, LINE_MAX, Line};
+use crate::domain::federation::{CITIES_MAX, Checked, End, Header, LINE_MAX, Line};
 use crate::ports::relics::{ChainOf, ForeignCity, StoreError, StoredEntry, Txn};
 
 /// The number of lines that a slow reader may hold up.
 const BUFFER: usize = 64;
 
-/// Streams the chains of this city's identities, or of one: the header, then every entry. A chain that breaks ends the
-/// stream with an error.
+/// Streams the chains of this city's identities, or of one: the header, every entry, and the ends. A chain that breaks ends
+/// the stream with an error.
 pub(in crate::control::handlers) async fn export(
     world: &Arc<World>,
     args: args::CvExport,
@@ -73,48 +73,68 @@ async fn send_all(
     if !send_line(send, &CvLine::Header(header)).await? {
         return Ok(());
     }
-    if let Some(name) = named {
-        return send_chain(world, &name, send).await.map(drop);
+    let mut ends = End::default();
+    for name in names(world, named).await? {
+        let Some(head) = send_chain(world, &name, send).await? else {
+            return Ok(());
+        };
+        ends.heads.insert(name, head);
     }
-    let mut after = String::new();
+    send_line(send, &CvLine::End(ends)).await.map(drop)
+}
+
+/// Lists the chains of an export.
+async fn names(world: &World, named: Option<String>) -> Result<Vec<String>, ControlError> {
+    if let Some(name) = named {
+        return Ok(vec![name]);
+    }
+    let mut names: Vec<String> = Vec::new();
     loop {
+        let after = names.last().cloned().unwrap_or_default();
         let from = after.clone();
         let page = move |txn: &mut dyn Txn| txn.chains(&ChainOf::Own, &from, CHAINS);
         let page = world.store.run(page).await?;
-        let Some((last, _)) = page.last() else {
-            return Ok(());
-        };
-        after.clone_from(last);
-        for (name, _) in page {
-            if !send_chain(world, &name, send).await? {
-                return Ok(());
-            }
+        names.extend(page.into_iter().map(|(name, _)| name));
+        // A name that is no UTF-8 reads as another one, which may come before it.
+        if names.last().is_none_or(|last| *last <= after) {
+            return Ok(names);
         }
     }
 }
 
-/// Sends the entries of a chain; returns false when the reader is gone.
-async fn send_chain(world: &World, name: &str, send: &Sender) -> Result<bool, ControlError> {
+/// Sends the entries of a chain, and returns its end; none when the reader is gone.
+async fn send_chain(
+    world: &World,
+    name: &str,
+    send: &Sender,
+) -> Result<Option<Head>, ControlError> {
+    let breaks = |Break { seq, flaw }: Break| {
+        let message = format!("entry {seq} of {name} {}", flaw.says());
+        ControlError::conflict(message).hint("`hd cv --verify` checks every chain")
+    };
     let mut head = Head::default();
     loop {
         let page = page(world, &ChainOf::Own, name, head.seq).await?;
         let is_last = page.len() < PAGE;
         for stored in page {
-            follow(&mut head, name, &stored).map_err(|Break { seq, flaw }| {
-                let message = format!("entry {seq} of {name} {}", flaw.says());
-                ControlError::conflict(message).hint("`hd cv --verify` checks every chain")
-            })?;
+            follow(&mut head, name, &stored).map_err(breaks)?;
             let line = CvLine::Entry(Line {
                 name: name.to_owned(),
                 entry: stored.entry,
             });
             if !send_line(send, &line).await? {
-                return Ok(false);
+                return Ok(None);
             }
         }
         if is_last {
-            return Ok(true);
+            break;
         }
+    }
+    // Entries that were appended meanwhile are checked with it, and not sent.
+    let sent = head.clone();
+    match end(world, &ChainOf::Own, name, &mut head).await? {
+        Some(broken) => Err(breaks(broken)),
+        None => Ok(Some(sent)),
     }
 }
 

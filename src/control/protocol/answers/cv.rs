@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::cv::{Break, CvEntry};
-use crate::domain::federation::{Header, Line};
+use crate::domain::federation::{End, Header, Line};
 use crate::domain::track_record::TrackRecord;
 
 /// Identity chains.
@@ -39,7 +39,7 @@ pub struct Chain {
     pub verified: bool,
     /// The first entry that does not follow, if it was checked.
     pub broken: Option<Break>,
-    /// Sums over its entries, up to a break; null for one that was not read.
+    /// Sums over its entries, up to a break where they are checked; null for one of another city or of a slot in a list.
     pub record: Option<TrackRecord>,
 }
 
@@ -51,6 +51,8 @@ pub enum CvLine {
     Header(Header),
     /// Each further one.
     Entry(Line),
+    /// The last line.
+    End(End),
 }
 
 /// A batch that was imported.
