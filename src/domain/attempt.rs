@@ -299,6 +299,7 @@ fn clipped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::merge::FailureType;
 
     #[test]
     fn words_of_failures_are_those_of_messages() {

@@ -112,6 +112,16 @@ fn chain_of_an_identity_outlives_a_crash_and_goes_to_another_city() {
 fn goes_to_another(city: &City) {
     let file = city.root().join("chains.jsonl");
     export(city, &file);
+    let again = ["cv", "export", file.to_str().unwrap()];
+    let refused = city.hd(&again).error(2);
+    assert!(
+        refused["message"]
+            .as_str()
+            .unwrap()
+            .contains("exists already"),
+        "{refused}"
+    );
+    city.hd(&[&again[..], &["--force"]].concat()).json();
     let other = City::new();
     let path = file.to_str().unwrap();
     let refused = other.hd(&["cv", "import", path]).error(1);
@@ -173,6 +183,29 @@ fn row_that_was_changed_in_the_store_is_named() {
     let told = city.hd_text(&["cv", SCRIPT, "--verify"]);
     assert_ne!(told.code, 0);
     assert!(told.out.contains("entry 2 was changed"), "{told:?}");
+}
+
+#[test]
+fn chain_whose_last_entry_is_gone_is_not_exported() {
+    let mut city = City::new();
+    for name in ["a", "b"] {
+        let relic = city.work(name, &[&format!("commit {name}.txt"), "hd done"]);
+        city.wait_status(&relic, "closed");
+    }
+    until("both are recorded", || results(&city).len() == 2);
+    city.stop();
+    tamper(&city, "DELETE FROM identity_entries WHERE seq = 2");
+    city.start();
+    let file = city.root().join("chains.jsonl");
+    for of in [&["cv", "export"][..], &["cv", "export", SCRIPT]] {
+        let refused = city.hd(&[of, &[file.to_str().unwrap()]].concat()).error(1);
+        let message = refused["message"].as_str().unwrap();
+        assert!(
+            message.contains("entry 2 of script is missing"),
+            "{message}"
+        );
+    }
+    assert!(!file.exists());
 }
 
 /// A better record decides, and `hd why` says so.

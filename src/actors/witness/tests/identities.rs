@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::PATROL;
 use super::zombies::fragile;
-use crate::actors::mail::ChildState;
+use crate::actors::mail::{Charged, ChildState};
 use crate::domain::cv::{CvEntry, verify};
 use crate::domain::identity::{Identities, Pattern};
 use crate::domain::ids::{ChildId, HarnessName, IdentityName};
@@ -17,15 +17,36 @@ use crate::ports::relics::ChainOf;
 use crate::testing::world::{Scenario, TestCity, completion};
 
 /// Returns the chain of an identity, which verifies.
-async fn chain(city: &TestCity, name: &'static str) -> Vec<CvEntry> {
+pub(super) async fn chain(city: &TestCity, name: &'static str) -> Vec<CvEntry> {
     let read = city.store(move |txn| txn.chain_entries(&ChainOf::Own, name, 0, 99));
     let chain: Vec<CvEntry> = read.await.into_iter().map(|one| one.entry).collect();
     verify(name, &chain).unwrap();
     chain
 }
 
-fn kinds(chain: &[CvEntry]) -> Vec<&str> {
+pub(super) fn kinds(chain: &[CvEntry]) -> Vec<&str> {
     chain.iter().map(|entry| entry.kind.as_str()).collect()
+}
+
+/// Returns a row of the ledger with this number of tokens.
+pub(super) fn used(charged: &Charged, input: u64) -> Row {
+    Row {
+        day: "2026-01-31".into(),
+        owner: Owner {
+            session: charged.session.to_string(),
+            rig: "horde".into(),
+            child: charged.raider.to_string(),
+            relic: charged.relic.to_string(),
+            harness: "script".into(),
+        },
+        model: "m-1".into(),
+        tokens: Tokens {
+            input,
+            ..Tokens::default()
+        },
+        usd: 0.5,
+        unpriced: 0,
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -37,24 +58,7 @@ async fn landed_work_is_an_entry_with_what_was_measured() {
     city.store(move |txn| txn.put_relic(&row)).await;
     let charged = city.charge(&id).await.unwrap();
     city.parts.repo.commit(&charged.raider.name);
-    let used = Row {
-        day: "2026-01-31".into(),
-        owner: Owner {
-            session: charged.session.to_string(),
-            rig: "horde".into(),
-            child: charged.raider.to_string(),
-            relic: id.to_string(),
-            harness: "script".into(),
-        },
-        model: "m-1".into(),
-        tokens: Tokens {
-            input: 7,
-            output: 3,
-            ..Tokens::default()
-        },
-        usd: 0.5,
-        unpriced: 0,
-    };
+    let used = used(&charged, 7);
     city.store(move |txn| txn.add_usage(&used)).await;
     city.pass(PATROL * 2).await;
     city.completed(&charged.raider).await.unwrap();

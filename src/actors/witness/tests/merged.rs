@@ -194,7 +194,7 @@ async fn messages_delivered_twice_come_to_the_same_end() {
     city.completed(&charged.raider).await.unwrap();
     city.settle().await;
     let mr = city.mr(&charged.relic).await.unwrap();
-    let before = city.store(|txn| txn.newest_entries("script", 99)).await;
+    let before = super::identities::chain(&city, "script").await;
     let again = city.worker("b").await;
     let commit = mr.merge_commit.clone().unwrap();
     let ready = MergeReady {
@@ -231,7 +231,7 @@ async fn messages_delivered_twice_come_to_the_same_end() {
     assert!(city.runs(&again.session));
     let hook = city.hook(&again.raider).await.unwrap();
     assert_eq!(hook.incarnation, again.incarnation);
-    let after = city.store(|txn| txn.newest_entries("script", 99)).await;
+    let after = super::identities::chain(&city, "script").await;
     let merges = |chain: &[crate::domain::cv::CvEntry]| {
         chain.iter().filter(|entry| entry.kind == "merged").count()
     };

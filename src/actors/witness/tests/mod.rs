@@ -12,6 +12,7 @@ mod deciders;
 mod done;
 mod gone;
 mod identities;
+mod identity_results;
 mod ignored;
 mod intruder;
 mod journal;

@@ -78,8 +78,6 @@ fn each_result_of_an_attempt_is_appended_once_and_the_chain_cannot_be_changed() 
     ] {
         assert!(store.conn.execute(change, []).is_err(), "{change}");
     }
-    let newest = run(&mut store, |txn| txn.newest_entries("claude", 2)).unwrap();
-    assert_eq!([newest[0].seq, newest[1].seq], [4, 3]);
 }
 
 #[test]
@@ -143,6 +141,56 @@ fn last_entry_that_is_gone_is_missed_also_after_later_ones() {
     append(&mut store, Outcome::Merged, &work("c#3", "gt-9")).unwrap();
 }
 
+/// A chain that another program filled to the last number takes no entry: the rest of the transaction goes on.
+#[test]
+fn entry_that_cannot_be_appended_is_an_error_that_undoes_nothing_else() {
+    let mut store = three();
+    tamper(
+        &store,
+        "INSERT INTO identity_entries SELECT name, 9223372036854775807, prev, hash, kind, data, relic, 'x'
+           FROM identity_entries WHERE seq = 3",
+    );
+    let refused = run(&mut store, |txn| {
+        let refused = txn.append_entry("claude", Outcome::Merged, &work("c#1", "gt-9"));
+        txn.set("settled", Some("yes"))?;
+        Ok(refused)
+    });
+    let refused = refused.unwrap().unwrap_err();
+    assert!(matches!(refused, StoreError::Failed(_)), "{refused:?}");
+    let settled = run(&mut store, |txn| txn.get("settled")).unwrap();
+    assert_eq!(settled.as_deref(), Some("yes"));
+}
+
+#[test]
+fn merge_request_that_fails_again_is_another_result() {
+    let mut store = store();
+    let mut failed = work("a#1", "gt-1");
+    (failed.mr, failed.tries) = (Some("gt-2".into()), Some(1));
+    failed.failure = Some("push".into());
+    assert!(append(&mut store, Outcome::MergeFailed, &failed).is_some());
+    assert!(append(&mut store, Outcome::MergeFailed, &failed).is_none());
+    failed.tries = Some(2);
+    assert!(append(&mut store, Outcome::MergeFailed, &failed).is_some());
+    failed.failure = Some("tests".into());
+    assert!(append(&mut store, Outcome::MergeFailed, &failed).is_some());
+    let all = run(&mut store, |txn| {
+        txn.chain_entries(&ChainOf::Own, "claude", 0, 9)
+    });
+    assert!(all.unwrap().iter().all(|stored| stored.columns_fit));
+}
+
+#[test]
+fn newest_entries_are_those_with_the_label() {
+    let mut store = store();
+    for n in 0..9 {
+        let mut one = work(&format!("a#{n}"), "gt-1");
+        one.labels = vec![if n % 4 == 0 { "ui" } else { "db" }.into()];
+        append(&mut store, Outcome::Merged, &one).unwrap();
+    }
+    let newest = run(&mut store, |txn| txn.newest_entries("claude", "ui", 2)).unwrap();
+    assert_eq!([newest[0].seq, newest[1].seq], [9, 5]);
+}
+
 #[test]
 fn only_failures_by_its_own_fault_make_a_relic_reworked() {
     let mut store = store();
@@ -188,6 +236,10 @@ fn chains_of_other_cities_are_apart_from_own_ones_and_from_each_other() {
     assert_eq!((north.len(), north[0].kind.as_str()), (1, "merged"));
     let own = run(&mut store, |txn| txn.chains(&ChainOf::Own, "", 9)).unwrap();
     assert_eq!(own.len(), 1);
+    // The end is noted: a chain whose last entry is gone has it still.
+    let of = ChainOf::City("north".into());
+    let noted = run(&mut store, |txn| txn.chain_head(&of, "claude")).unwrap();
+    assert_eq!(noted.unwrap().hash, north[0].hash);
     assert!(
         store
             .conn
@@ -260,6 +312,30 @@ fn of_slot(name: &str, rows: &[(&str, serde_json::Value)]) -> Vec<CvEntry> {
     chain
 }
 
+/// Writes the charges of both incarnations into the journal, and one that cannot be read.
+fn journal_charges(conn: &rusqlite::Connection, toast: &str) {
+    // A row that another program spoilt does not keep the store from being opened.
+    let spoilt = "INSERT INTO events (ts, type, subject, cause, data)
+                  VALUES (0, 'raider.charged', CAST(x'ff' AS TEXT), CAST(x'ff' AS TEXT), CAST(x'ff' AS TEXT))";
+    conn.execute(spoilt, []).unwrap();
+    for (incarnation, harness) in [(1, "codex"), (2, "claude")] {
+        let data = json!({
+            "relic": "gt-1", "incarnation": incarnation, "harness": harness, "by": "operator",
+        });
+        let charged = NewEvent::new(EventType::RaiderCharged, toast, Cause::Operator).with(data);
+        conn.execute(
+            "INSERT INTO events (ts, type, subject, cause, data) VALUES (0, ?, ?, ?, ?)",
+            params![
+                charged.kind.as_str(),
+                charged.subject,
+                charged.cause.as_str(),
+                charged.data.to_string()
+            ],
+        )
+        .unwrap();
+    }
+}
+
 #[test]
 fn entries_of_slots_move_to_their_identities_as_far_as_they_verify() {
     let (toast, nux) = ("horde/raiders/Toast", "horde/raiders/Nux");
@@ -275,6 +351,10 @@ fn entries_of_slots_move_to_their_identities_as_far_as_they_verify() {
                 json!({ "relic": "gt-1", "incarnation": 2, "mr": "gt-3" }),
             ),
             ("no_change", json!({ "relic": "gt-9", "raider": toast })),
+            (
+                "merge_failed",
+                json!({ "relic": "gt-1", "incarnation": 1, "mr": "gt-2", "failure_type": "tests" }),
+            ),
         ],
     );
     let mut changed = of_slot(
@@ -292,25 +372,12 @@ fn entries_of_slots_move_to_their_identities_as_far_as_they_verify() {
         .chain(changed.iter().map(|entry| (nux, entry.clone())))
         .collect();
     let mut conn = old_store(&rows);
-    for (incarnation, harness) in [(1, "codex"), (2, "claude")] {
-        let data = json!({
-            "relic": "gt-1", "incarnation": incarnation, "harness": harness, "by": "operator",
-        });
-        let charged = NewEvent::new(EventType::RaiderCharged, toast, Cause::Operator).with(data);
-        conn.execute(
-            "INSERT INTO events (ts, type, subject, cause, data) VALUES (0, ?, ?, ?, ?)",
-            params![
-                charged.kind.as_str(),
-                charged.subject,
-                charged.cause.as_str(),
-                charged.data.to_string()
-            ],
-        )
-        .unwrap();
-    }
+    journal_charges(&conn, toast);
     schema::migrate_to(&mut conn, moved_chains::VERSION).unwrap();
     let mut store = SqliteRelics { conn, ..store() };
     let codex = chain(&mut store, &ChainOf::Own, "codex");
+    // The merge request failed twice.
+    assert_eq!(codex.len(), 2);
     assert_eq!(codex[0].data["failure"], "tests");
     assert_eq!(codex[0].data["work"], "horde/raiders/Toast#1");
     assert_eq!(codex[0].data["charged_by"]["kind"], "person");
@@ -323,6 +390,11 @@ fn entries_of_slots_move_to_their_identities_as_far_as_they_verify() {
     assert_eq!(kinds, ["escalated", "no_change"]);
     for (name, own) in [("codex", codex), ("claude", claude), ("unknown", unknown)] {
         assert!(verify(name, &own).is_ok(), "{name}");
+    }
+    for of in [toast, nux] {
+        let noted = run(&mut store, |txn| txn.chain_head(&ChainOf::Slot, of)).unwrap();
+        let last = chain(&mut store, &ChainOf::Slot, of).pop().unwrap();
+        assert_eq!(noted.unwrap().hash, last.hash);
     }
     // The old chains stay as evidence.
     let slot = chain(&mut store, &ChainOf::Slot, nux);

@@ -12,9 +12,11 @@ use crate::control::server::Caller;
 use crate::domain::attempt::{Outcome, Work};
 use crate::domain::city::{RestartType, Rights};
 use crate::domain::event::EventType;
-use crate::domain::ids::{HarnessName, RelicId, SessionId};
+use crate::domain::federation;
+use crate::domain::ids::{HarnessName, RaiderId, RelicId, SessionId};
 use crate::domain::question::Pattern;
 use crate::ports::relics::{ChainOf, Txn};
+use crate::ports::sessions::StartError;
 use crate::testing::world::{Scenario, TestCity};
 
 /// Records results of an identity with a label, each of a work of its own.
@@ -46,7 +48,11 @@ async fn exported(city: &TestCity) -> Vec<Value> {
 }
 
 fn batch(lines: &[Value]) -> Value {
-    json!({ "header": lines[0], "lines": lines[1..] })
+    let entries: Vec<&Value> = lines[1..]
+        .iter()
+        .filter(|line| line["heads"].is_null())
+        .collect();
+    json!({ "header": lines[0], "lines": entries })
 }
 
 #[tokio::test(start_paused = true)]
@@ -284,12 +290,79 @@ async fn harness_whose_account_is_parked_is_no_candidate() {
     assert_eq!(charge(&city).await.1, "second");
 }
 
+/// A program that is not installed has no result: it is neither preferred nor does it take the trials of others.
 #[tokio::test(start_paused = true)]
-async fn chain_that_breaks_is_named_and_not_exported() {
+async fn harness_that_cannot_start_is_tried_and_not_chosen_again() {
+    let city = choosing(&["bad", "gone", "new"]).start().await;
+    record(&city, "bad", "ui", &[Outcome::Rejected; 9]).await;
+    let slot = city.world.city.rigs[0].raiders.names[0].clone();
+    let raider = RaiderId::new(city.world.city.rigs[0].name.clone(), slot);
+    let refused = StartError::NoProgram {
+        program: "gone".into(),
+        why: "not installed".into(),
+    };
+    (city.parts.sessions).refuse_start(&raider.session_id(), refused);
+    let relic = city.relic("a").await;
+    let mut row = city.relic_now(&relic).await;
+    row.labels = vec!["ui".into()];
+    city.store(move |txn| txn.put_relic(&row)).await;
+    city.charge(&relic).await.unwrap_err();
+    let of_gone = |txn: &mut dyn Txn| txn.chain_entries(&ChainOf::Own, "gone", 0, 9);
+    let entries = city.store(of_gone).await;
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    assert_eq!(entries[0].entry.kind, "charge_failed");
+    let mut chosen = Vec::new();
+    for _ in 0..3 {
+        chosen.push(charge(&city).await.1);
+    }
+    assert_eq!(chosen, ["new", "new", "gone"]);
+}
+
+/// Results with other labels do not hide those with this one.
+#[tokio::test(start_paused = true)]
+async fn record_with_a_label_is_read_past_many_other_entries() {
+    let city = choosing(&["old", "new"]).start().await;
+    record(&city, "old", "ui", &[Outcome::Rejected]).await;
+    record(&city, "old", "db", &[Outcome::Merged; 600]).await;
+    assert_eq!(charge(&city).await.1, "new");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hashes_are_checked_only_on_request_and_imported_chains_have_no_sums_in_the_list() {
+    let (north, south) = (Scenario::new().start().await, Scenario::new().start().await);
+    record(&north, "script", "ui", &[Outcome::Merged]).await;
+    let mut lines = exported(&north).await;
+    lines[0]["city"] = json!("north");
+    ask(&south, "cv.import", batch(&lines)).await.unwrap();
+    record(&south, "script", "ui", &[Outcome::Merged]).await;
+    for verify in [false, true] {
+        let all = ask(&south, "cv", json!({ "verify": verify }))
+            .await
+            .unwrap();
+        let [own, theirs] = [0, 1].map(|n| all["chains"][n].clone());
+        assert_eq!(own["verified"], verify);
+        assert_eq!(own["record"]["all"]["results"], 1);
+        assert_eq!(
+            (&theirs["city"], &theirs["record"]),
+            (&json!("north"), &Value::Null)
+        );
+    }
+    let one = ask(&south, "cv", json!({ "identity": "north:script" }))
+        .await
+        .unwrap();
+    assert_eq!(one["chains"][0]["record"]["all"]["results"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn export_ends_with_the_ends_of_its_chains() {
     let city = Scenario::new().start().await;
-    record(&city, "script", "ui", &[Outcome::Merged]).await;
-    let names = ask(&city, "cv", json!({ "verify": true })).await.unwrap();
-    assert_eq!(names["chains"].as_array().unwrap().len(), 1);
+    record(&city, "script", "ui", &[Outcome::Merged; 2]).await;
+    let lines = exported(&city).await;
+    let last = lines[2].clone();
+    let end = json!({ "heads": { "script": { "seq": 2, "hash": last["hash"] } } });
+    assert_eq!((lines.len(), &lines[3]), (4, &end));
+    let text: Vec<String> = lines.iter().map(Value::to_string).collect();
+    assert!(federation::read(&text.join("\n")).is_ok());
     let args = args::CvExport {
         identity: Some("codex".into()),
     };
