@@ -142,11 +142,11 @@ async fn work_whose_relic_is_closed_has_an_entry() {
     let city = Scenario::new().start().await;
     // In the queue: the forge cannot land it now.
     let queued = city.worker("queued").await;
+    let at_work = city.charged("at work").await;
     let away = RepoError::Remote("away".into());
-    city.parts.repo.break_op("fetch", away);
+    city.parts.repo.break_op("fetch_target", away);
     city.completed(&queued.raider).await.unwrap();
     city.settle().await;
-    let at_work = city.charged("at work").await;
     for relic in [queued.relic, at_work.relic.clone()] {
         let close = move |txn: &mut dyn Txn| {
             let relic = txn.relic(&relic)?;
