@@ -163,6 +163,9 @@ fn supervise(path: &Path, store: Store) -> Result<(), DaemonError> {
     let city = Arc::new(loaded.city);
     let ground = Arc::new(Ground::take(&city.root)?);
     runs::work_for(&city.state_dir());
+    if let Err(error) = config::write_schema(&city.root) {
+        tracing::warn!(%error, "could not write the schema of city.toml; editors may not know its newest keys");
+    }
     panic_hook();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -395,6 +395,8 @@ pub(super) enum ConfigVerb {
     Check,
     /// The configuration in force, defaults included; needs no supervisor
     Show,
+    /// The JSON schema of city.toml, for editors; needs no city
+    Schema,
     /// A systemd unit for this city's supervisor, with how to install it; needs no supervisor
     Systemd {
         /// For your own service manager (`systemctl --user`) instead of the machine's

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use toml::de::{DeTable, DeValue};
 
 use super::diagnostics::Diagnostic;
+use super::shape::Probe;
 
 /// A file, or the built-in defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +77,8 @@ pub enum Value {
     Array(Vec<Node>),
     /// A table.
     Table(Table),
+    /// No value: readers answer it with their shape.
+    Probe(Probe),
 }
 
 /// The entries of a table.
@@ -117,6 +120,7 @@ impl Node {
             Value::Datetime(_) => "a date",
             Value::Array(_) => "an array",
             Value::Table(_) => "a table",
+            Value::Probe(_) => "a probe",
         }
     }
 }
@@ -190,6 +194,8 @@ fn convert(
 pub fn plain(node: &Node) -> toml::Value {
     match &node.value {
         Value::Text(text) | Value::Datetime(text) => toml::Value::String(text.clone()),
+        // No document has one.
+        Value::Probe(_) => toml::Value::String(String::new()),
         Value::Integer(number) => toml::Value::Integer(*number),
         Value::Float(number) => toml::Value::Float(*number),
         Value::Flag(flag) => toml::Value::Boolean(*flag),

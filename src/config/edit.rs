@@ -120,7 +120,11 @@ fn headers(node: &Node, text: &str, found: &mut Vec<usize>) {
 /// Returns the lines of a table: its header with the comments right above it, up to its last key. Later comments
 /// belong to the next table, or to none.
 fn lines(text: &str, header: usize, next: Option<usize>) -> Range<usize> {
-    let is_comment = |line: &str| line.trim_start().starts_with('#');
+    // A directive such as `#:schema` is about the whole file.
+    let is_comment = |line: &str| {
+        let line = line.trim_start();
+        line.starts_with('#') && !line.starts_with("#:")
+    };
     let mut start = header;
     for line in text[..header].split_inclusive('\n').rev() {
         if !is_comment(line) {
@@ -254,6 +258,25 @@ mod tests {
         assert!(
             first.contains("[[rigs]]\nname = \"two\"\npath = \"/src/two\"\n"),
             "{first}"
+        );
+    }
+
+    #[test]
+    fn directive_of_the_schema_stays_the_first_line() {
+        let directive = "#:schema ./.horde/city.schema.json\n";
+        let head = format!("{directive}[workspace]\nname = \"c\"\n");
+        let added = with_rig(&head, &rig("two")).unwrap();
+        assert!(added.starts_with(directive), "{added}");
+        assert_eq!(
+            without_rig(&added, "two").unwrap().trim_end(),
+            head.trim_end()
+        );
+        // Right above the rig, it is no comment on that rig.
+        let only =
+            format!("{directive}# my rig\n[[rigs]]\nname = \"two\"\npath = \"x\"\n\n[daemon]\n");
+        assert_eq!(
+            without_rig(&only, "two").unwrap(),
+            format!("{directive}[daemon]\n")
         );
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::schema::SCHEMA_FILE;
 use crate::domain::city::RigSource;
 
 /// The answers and guesses that the file is made from.
@@ -15,7 +16,7 @@ pub struct Init {
     pub harness: String,
 }
 
-/// Returns the text of the file.
+/// Returns the text of the file. Its first line names the schema, for the editors that look for it there.
 #[must_use]
 pub fn init_text(init: &Init) -> String {
     let workspace = quoted(&init.workspace);
@@ -56,7 +57,8 @@ gates = [
         None => commented(&rig),
     };
     format!(
-        r#"# A city: the repositories that agents work on, and how they are supervised.
+        r#"#:schema ./{SCHEMA_FILE}
+# A city: the repositories that agents work on, and how they are supervised.
 # `hd config check` reports the errors of this file, `hd config show` prints every key and default.
 
 [workspace]

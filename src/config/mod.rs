@@ -21,6 +21,8 @@ mod init;
 mod patches;
 mod reader;
 mod reserved_keys;
+mod schema;
+mod shape;
 mod show;
 mod sources;
 mod templates;
@@ -36,6 +38,7 @@ pub use diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use edit::{EditError, NewRig, edit, with_rig, without_rig};
 pub use find::{FILE, city_file, find_city, socket};
 pub use init::{Init, init_text, presets};
+pub use schema::{schema, write_schema};
 pub use show::{show, show_json};
 
 use crate::domain::city::City;

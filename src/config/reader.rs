@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use super::diagnostics::Diagnostic;
 use super::document::{CITY, Node, SourceSpan, Table, Value};
 use super::reserved_keys;
+use super::shape::{self, Record, Shape};
 use super::values::Parsed;
 use crate::domain::suggest::closest;
 
@@ -13,9 +14,24 @@ use crate::domain::suggest::closest;
 #[derive(Debug, Default)]
 pub struct Report {
     items: RefCell<Vec<Diagnostic>>,
+    /// The keys that are asked for, when they are recorded.
+    record: Option<Record>,
 }
 
 impl Report {
+    /// Makes a report that records the keys that are asked for.
+    pub fn recording() -> Self {
+        Self {
+            record: Some(Record::default()),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the keys that were asked for.
+    pub fn into_record(self) -> Record {
+        self.record.unwrap_or_default()
+    }
+
     /// Adds a diagnostic.
     pub fn add(&self, diagnostic: Diagnostic) {
         self.items.borrow_mut().push(diagnostic);
@@ -63,7 +79,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a value. Optional keys have their default in `config/default.toml`, so an absent key is an error.
     pub fn get<T>(&mut self, key: &'static str, parse: impl Fn(&Node) -> Parsed<T>) -> Option<T> {
-        let node = self.node(key)?;
+        let node = self.node(key, || shape::of(&parse))?;
         match parse(node) {
             Ok(value) => Some(value),
             Err(errors) => {
@@ -75,7 +91,7 @@ impl<'a> Reader<'a> {
 
     /// Opens a table within this one.
     pub fn section(&mut self, key: &'static str, section: &'static str) -> Option<Reader<'a>> {
-        let node = self.node(key)?;
+        let node = self.node(key, || Shape::Table(section))?;
         Reader::open(section, node, self.report)
     }
 
@@ -85,7 +101,8 @@ impl<'a> Reader<'a> {
         key: &'static str,
         section: &'static str,
     ) -> Option<Option<Reader<'a>>> {
-        let node = self.node(key)?;
+        let table = || Shape::Optional(Box::new(Shape::Table(section)));
+        let node = self.node(key, table)?;
         match &node.value {
             Value::Text(text) if text.is_empty() => Some(None),
             _ => Reader::open(section, node, self.report).map(Some),
@@ -94,7 +111,7 @@ impl<'a> Reader<'a> {
 
     /// Opens each table of an array of tables.
     pub fn sections(&mut self, key: &'static str, section: &'static str) -> Vec<Reader<'a>> {
-        let Some(node) = self.node(key) else {
+        let Some(node) = self.node(key, || Shape::Tables(section)) else {
             return Vec::new();
         };
         let Value::Array(items) = &node.value else {
@@ -107,9 +124,13 @@ impl<'a> Reader<'a> {
         items.iter().filter_map(open).collect()
     }
 
-    /// Returns the entries of a table whose keys are names.
-    pub fn named(&mut self, key: &'static str) -> Vec<(&'a str, &'a SourceSpan, &'a Node)> {
-        let Some(node) = self.node(key) else {
+    /// Returns the entries of a table whose keys are names, given their shape.
+    pub fn named(
+        &mut self,
+        key: &'static str,
+        shape: Shape,
+    ) -> Vec<(&'a str, &'a SourceSpan, &'a Node)> {
+        let Some(node) = self.node(key, || Shape::Named(Box::new(shape))) else {
             return Vec::new();
         };
         let Some(table) = node.table() else {
@@ -191,9 +212,12 @@ impl<'a> Reader<'a> {
         known.join(", ")
     }
 
-    fn node(&mut self, key: &'static str) -> Option<&'a Node> {
+    fn node(&mut self, key: &'static str, shape: impl FnOnce() -> Shape) -> Option<&'a Node> {
         self.asked.push(key);
         let found = self.table.get(key);
+        if let Some(record) = &self.report.record {
+            record.note(self.section, key, shape(), found);
+        }
         if found.is_none() {
             let name = match self.section {
                 "" => key.to_owned(),

@@ -8,6 +8,7 @@ mod presets;
 mod quoted;
 mod recordings;
 mod rituals;
+mod schema;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -426,11 +427,8 @@ fn init_writes_a_city_that_loads() {
         rig,
         harness: "claude".into(),
     };
-    let path = place.path("repo");
-    let named = init(Some((
-        "horde".into(),
-        crate::domain::city::RigSource::Path(path),
-    )));
+    let source = crate::domain::city::RigSource::Path(place.path("repo"));
+    let named = init(Some(("horde".into(), source)));
     let loaded = place.load(&init_text(&named));
     let loaded = loaded.unwrap_or_else(|errors| panic!("{errors}"));
     assert!(loaded.warnings.is_empty());

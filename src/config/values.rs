@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::diagnostics::Diagnostic;
 use super::document::{Node, Value};
+use super::shape::{self, Shape, takes};
 use crate::domain::ids::{InvalidId, is_branch_name};
 use crate::domain::question::Pattern;
 use crate::domain::suggest::closest;
@@ -28,6 +29,7 @@ fn wrong_kind<T>(node: &Node, wanted: &str) -> Parsed<T> {
 
 /// Reads a string, which may be empty.
 pub fn text(node: &Node) -> Parsed<String> {
+    takes(node, || Shape::Text)?;
     match &node.value {
         Value::Text(text) if text.contains('\0') => {
             complain(node, "a NUL character cannot be used here")
@@ -39,6 +41,7 @@ pub fn text(node: &Node) -> Parsed<String> {
 
 /// Reads a string that is not empty.
 pub fn filled(node: &Node) -> Parsed<String> {
+    takes(node, || Shape::Filled)?;
     let text = text(node)?;
     if text.trim().is_empty() {
         return complain(node, "this must not be empty");
@@ -48,9 +51,12 @@ pub fn filled(node: &Node) -> Parsed<String> {
 
 /// Reads a value; an empty string is none.
 pub fn optional<T>(parse: impl Fn(&Node) -> Parsed<T>) -> impl Fn(&Node) -> Parsed<Option<T>> {
-    move |node| match &node.value {
-        Value::Text(text) if text.is_empty() => Ok(None),
-        _ => parse(node).map(Some),
+    move |node| {
+        takes(node, || Shape::Optional(Box::new(shape::of(&parse))))?;
+        match &node.value {
+            Value::Text(text) if text.is_empty() => Ok(None),
+            _ => parse(node).map(Some),
+        }
     }
 }
 
@@ -61,12 +67,14 @@ pub fn pattern(node: &Node) -> Parsed<Pattern> {
 
 /// Reads a checked name of the domain.
 pub fn name<T: TryFrom<String, Error = InvalidId>>(node: &Node) -> Parsed<T> {
+    takes(node, || Shape::Name)?;
     T::try_from(text(node)?).or_else(|error| complain(node, error.to_string()))
 }
 
 /// Reads an array; the errors of all elements are reported.
 pub fn list<T>(parse: impl Fn(&Node) -> Parsed<T>) -> impl Fn(&Node) -> Parsed<Vec<T>> {
     move |node| {
+        takes(node, || Shape::List(Box::new(shape::of(&parse))))?;
         let Value::Array(items) = &node.value else {
             return wrong_kind(node, "an array");
         };
@@ -109,6 +117,7 @@ pub fn command(node: &Node) -> Parsed<Vec<String>> {
 
 /// Reads `true` or `false`.
 pub fn flag(node: &Node) -> Parsed<bool> {
+    takes(node, || Shape::Flag)?;
     match node.value {
         Value::Flag(flag) => Ok(flag),
         _ => wrong_kind(node, "true or false"),
@@ -118,6 +127,7 @@ pub fn flag(node: &Node) -> Parsed<bool> {
 /// Reads an integer of at least `least`.
 pub fn integer<T: TryFrom<i64>>(least: i64) -> impl Fn(&Node) -> Parsed<T> {
     move |node| {
+        takes(node, || Shape::Integer { least })?;
         let Value::Integer(number) = node.value else {
             return wrong_kind(node, "an integer");
         };
@@ -131,6 +141,7 @@ pub fn integer<T: TryFrom<i64>>(least: i64) -> impl Fn(&Node) -> Parsed<T> {
 /// Reads a number between two others, both included.
 pub fn number(least: f64, most: f64) -> impl Fn(&Node) -> Parsed<f64> {
     move |node| {
+        takes(node, || Shape::Number { least, most })?;
         let number = match node.value {
             Value::Float(number) => number,
             // Every integer that passes the bounds below is exact as a float.
@@ -149,6 +160,7 @@ pub fn number(least: f64, most: f64) -> impl Fn(&Node) -> Parsed<f64> {
 pub fn duration(node: &Node) -> Parsed<Duration> {
     const HINT: &str =
         "durations are strings with a unit: \"500ms\", \"30s\", \"5m\", \"1h\", \"7d\"";
+    takes(node, || Shape::Duration)?;
     let Value::Text(text) = &node.value else {
         let found = format!("expected a duration, found {}", node.kind());
         return complain_with(node, found, HINT);
@@ -182,6 +194,7 @@ pub fn some_duration(node: &Node) -> Parsed<Duration> {
 pub fn size(least: u64) -> impl Fn(&Node) -> Parsed<u64> {
     const HINT: &str = "sizes are strings with a unit: \"512KiB\", \"64MiB\", \"2GiB\", \"10MB\"";
     move |node| {
+        takes(node, || Shape::Size)?;
         let Value::Text(text) = &node.value else {
             let found = format!("expected a size, found {}", node.kind());
             return complain_with(node, found, HINT);
@@ -220,7 +233,11 @@ pub fn choice<T: Copy>(
     later: &'static [&'static str],
 ) -> impl Fn(&Node) -> Parsed<T> {
     move |node| {
-        let (word, options) = (text(node)?, options.as_ref());
+        let options = options.as_ref();
+        takes(node, || {
+            Shape::Choice(options.iter().map(|(name, _)| *name).collect())
+        })?;
+        let word = text(node)?;
         if let Some((_, value)) = options.iter().find(|(name, _)| *name == word) {
             return Ok(*value);
         }
@@ -241,12 +258,14 @@ pub fn choice<T: Copy>(
 
 /// Reads the name of an environment variable that may be configured.
 pub fn variable(node: &Node) -> Parsed<String> {
+    takes(node, || Shape::Variable)?;
     let name = text(node)?;
     check_variable(&name).map_or(Ok(name.clone()), |why| complain(node, why))
 }
 
 /// Reads variables with their values.
 pub fn environment(node: &Node) -> Parsed<BTreeMap<String, String>> {
+    takes(node, || Shape::Variables)?;
     let Some(table) = node.table() else {
         return wrong_kind(node, "a table of variables");
     };

@@ -11,6 +11,7 @@ pub mod fake_sessions;
 pub mod fake_tasks;
 #[cfg(test)]
 pub mod hang;
+pub mod json_schema;
 #[cfg(test)]
 pub mod jumpy_clock;
 pub mod poll;

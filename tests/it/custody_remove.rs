@@ -46,6 +46,8 @@ fn only_the_measured_directory_of_a_worktree_is_thrown_away() {
     assert!(of_other.is_dir(), "the sandbox of another leads there");
 }
 
+/// Weakness W26 of an earlier system: each look at the store started several processes, and the branches of removed
+/// raiders were left behind.
 #[test]
 fn a_pushed_sandbox_goes_with_its_branch() {
     let city = City::new();

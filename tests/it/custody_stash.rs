@@ -345,6 +345,7 @@ fn stash_entry_is_pinned_when_it_is_made() {
 }
 
 /// `git merge --autostash` leaves an entry that names no branch, on a commit that every raider began at.
+/// Weakness W18 of an earlier system: stash entries of one raider held up the removal of all others.
 #[test]
 fn entry_that_names_no_branch_holds_up_no_other_raider() {
     for is_told in [true, false] {

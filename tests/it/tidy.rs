@@ -8,6 +8,7 @@ mod layers;
 mod pages;
 mod source;
 mod style;
+mod weaknesses;
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;

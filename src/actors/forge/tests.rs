@@ -122,6 +122,7 @@ async fn a_gate_that_builds_says_that_it_could_not_be_built() {
 }
 
 /// No rework could make a protected branch move: a person is called, and no raider is charged.
+/// Weakness W7 of an earlier system: work was merged in the user's checkout, and a failed push was ignored.
 #[tokio::test(start_paused = true)]
 async fn a_push_that_is_refused_blocks_the_relic_and_calls_a_person() {
     let city = Scenario::new().start().await;
@@ -404,6 +405,7 @@ async fn a_rejected_merge_request_is_not_pinned() {
 
 /// MERGE_READY is tracked until it is answered: whatever step of sending or taking it the daemon dies at, the next
 /// daemon delivers it, and it is queued and landed once.
+/// Weakness W23 of an earlier system: a control message was deleted before it was carried out, and a crash lost it.
 #[tokio::test(start_paused = true)]
 async fn unanswered_merge_ready_is_delivered_again_after_a_crash() {
     for at in [

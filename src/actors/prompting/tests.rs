@@ -115,6 +115,8 @@ async fn condition(city: &TestCity, charged: &Charged) -> Option<&'static str> {
     Some(shown.word())
 }
 
+/// Weakness W25 of an earlier system: the session after a handoff began in the wrong directory, and prompts were
+/// typed after a fixed time, whatever was on the screen.
 #[tokio::test(start_paused = true)]
 async fn first_prompt_waits_until_a_dialog_has_gone() {
     let (city, charged) = started(pastes, LOGIN).await;

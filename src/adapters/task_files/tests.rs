@@ -133,6 +133,8 @@ fn a_kernel_that_had_no_watcher_left_is_asked_again() {
     assert!(tasks.watching().said.is_none(), "it would be said again");
 }
 
+/// Weakness W6 of an earlier system: an editor that saves by renaming replaced the link to the task file, and its
+/// text was never read.
 #[test]
 fn an_outcome_is_heard_of_however_it_is_written() {
     let city = crate::testing::scratch();
@@ -160,6 +162,10 @@ fn an_outcome_is_heard_of_however_it_is_written() {
         tasks.outcome(&dir, &sandbox).unwrap().text,
         "instead of the link"
     );
+    fs::write(sandbox.join("new"), "renamed over it").unwrap();
+    fs::rename(sandbox.join("new"), sandbox.join(".horde-outcome")).unwrap();
+    let text = tasks.outcome(&dir, &sandbox).unwrap().text;
+    assert_eq!(text, "renamed over it");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `hd config`: works on the files alone, whether a supervisor runs or not.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::systemd;
 use crate::cli::args::ConfigVerb;
@@ -10,32 +10,42 @@ use crate::cli::output::{self, Style};
 use crate::config::{self, Diagnostics, Env, Loaded};
 
 pub(super) fn run(verb: &ConfigVerb, context: &Context) -> Result<(), CliError> {
-    let loaded = load(context)?;
-    let unit = match verb {
-        ConfigVerb::Systemd { user } => systemd::unit(&loaded.city, *user)?,
-        ConfigVerb::Check | ConfigVerb::Show => String::new(),
-    };
-    if context.json {
-        let result = match verb {
-            ConfigVerb::Systemd { .. } => json!({ "unit": unit }),
-            ConfigVerb::Check => json!({
+    match verb {
+        ConfigVerb::Check => {
+            let loaded = load(context)?;
+            let result = json!({
                 "ok": true,
                 "revision": loaded.city.revision,
                 "warnings": loaded.warnings.to_json(),
                 "errors": [],
-            }),
-            ConfigVerb::Show => config::show_json(&loaded),
-        };
-        return output::json(&result);
+            });
+            print(context, &loaded, &result, &summary(&loaded))
+        }
+        ConfigVerb::Show => {
+            let loaded = load(context)?;
+            let result = config::show_json(&loaded);
+            print(context, &loaded, &result, &config::show(&loaded))
+        }
+        ConfigVerb::Schema => match config::schema() {
+            schema if context.json => output::json(&schema),
+            schema => output::line(&format!("{schema:#}")),
+        },
+        ConfigVerb::Systemd { user } => {
+            let loaded = load(context)?;
+            let unit = systemd::unit(&loaded.city, *user)?;
+            print(context, &loaded, &json!({ "unit": unit }), &unit)
+        }
+    }
+}
+
+fn print(context: &Context, loaded: &Loaded, result: &Value, text: &str) -> Result<(), CliError> {
+    if context.json {
+        return output::json(result);
     }
     if !loaded.warnings.is_empty() {
         output::message(&loaded.warnings.render(Style::of_stderr().color));
     }
-    match verb {
-        ConfigVerb::Check => output::line(&summary(&loaded)),
-        ConfigVerb::Show => output::line(&config::show(&loaded)),
-        ConfigVerb::Systemd { .. } => output::line(&unit),
-    }
+    output::line(text)
 }
 
 /// Loads the configuration, or returns all of its errors.

@@ -61,6 +61,11 @@ pub(super) fn run(args: &Init, context: &Context) -> Result<(), CliError> {
         harness: harness.clone().unwrap_or_else(|| DEFAULT.to_owned()),
     });
     write_new(&file, &text)?;
+    if let Err(error) = config::write_schema(&dir) {
+        output::message(&format!(
+            "hd: the schema for editors is not written, the supervisor tries again: {error}"
+        ));
+    }
     if args.here {
         exclude(&dir, rig_name.as_deref())?;
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::config::diagnostics::Diagnostic;
 use crate::config::document::{Node, SourceSpan};
 use crate::config::reader::{Reader, Report};
+use crate::config::shape::Shape;
 use crate::config::values::{choice, environment, filled, flag, list, pattern, text, variable};
 use crate::domain::city::{Harness, PromptMode};
 use crate::domain::condition::Patterns;
@@ -58,7 +59,7 @@ impl Harnesses {
 /// `[harness]`.
 pub fn all(reader: &mut Reader<'_>, context: &Context<'_>) -> Harnesses {
     let mut harnesses = Harnesses::default();
-    for (name, key, node) in reader.named("harness") {
+    for (name, key, node) in reader.named("harness", Shape::Table("harness")) {
         match HarnessName::new(name) {
             Ok(name) => {
                 let harness = one(&name, node, context, reader.report);
@@ -130,7 +131,7 @@ fn one(name: &HarnessName, node: &Node, context: &Context<'_>, report: &Report) 
 /// Reads `prices`, by the name of the model. An invalid price is reported and left out.
 fn prices(reader: &mut Reader<'_>) -> Prices {
     let report = reader.report;
-    let priced = reader.named("prices").into_iter();
+    let priced = reader.named("prices", Shape::Table("prices")).into_iter();
     let priced =
         priced.filter_map(|(model, _, node)| Some((model.to_owned(), cost::price(node, report)?)));
     Prices(priced.collect())

@@ -10,6 +10,7 @@ use super::harness::Harnesses;
 use crate::config::diagnostics::Diagnostic;
 use crate::config::document::{Node, SourceSpan};
 use crate::config::reader::{Reader, Report};
+use crate::config::shape::Shape;
 use crate::config::values::{
     Parsed, branch, choice, complain, duration, filled, flag, integer, list, name, optional,
     some_duration, text,
@@ -285,7 +286,7 @@ fn raider_policy(
 fn routes(reader: &mut Reader<'_>, harnesses: &Harnesses) -> Option<BTreeMap<String, HarnessName>> {
     let mut routes = BTreeMap::new();
     let mut valid = true;
-    for (label, _, node) in reader.named("routes") {
+    for (label, _, node) in reader.named("routes", Shape::Name) {
         match name::<HarnessName>(node) {
             Ok(harness) => {
                 harnesses.find(&harness, &node.place, reader.report);

@@ -10,6 +10,7 @@ use super::automations::cannot_read;
 use crate::config::diagnostics::Diagnostic;
 use crate::config::document::{self, Node, Source, SourceSpan, Table, Value};
 use crate::config::reader::{Reader, Report};
+use crate::config::shape::Shape;
 use crate::config::templates;
 use crate::config::values::{Parsed, complain, filled, flag, list, name, text};
 use crate::domain::ids::{RitualName, StepName};
@@ -142,7 +143,7 @@ fn one(
 /// Reads the variables with their defaults. One with a wrong default counts as known, so that its uses are no errors.
 fn vars(reader: &mut Reader<'_>) -> BTreeMap<String, Option<String>> {
     let mut vars = BTreeMap::new();
-    for (name, key, node) in reader.named("vars") {
+    for (name, key, node) in reader.named("vars", Shape::Text) {
         if !ritual::is_variable(name) {
             let error = Diagnostic::error(format!("{name:?} is not the name of a variable"));
             let hint = "lower-case letters, digits and _, beginning with a letter";

@@ -280,6 +280,8 @@ mod tests {
 
     const PID: u32 = 4242;
 
+    /// Weakness W14 of an earlier system: the lock of an identity held the pid of a command that had ended, so it was
+    /// always stale.
     #[tokio::test(start_paused = true)]
     async fn a_connection_speaks_for_the_session_it_was_opened_in_only() {
         let (city, charged) = Scenario::at_work().await;

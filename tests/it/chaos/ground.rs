@@ -55,6 +55,8 @@ fn in_log(city: &City, words: &str) {
     });
 }
 
+/// Weakness W8 of an earlier system: a workspace whose branch had been renamed counted as an orphan and was reset,
+/// and two programs could clean up at once.
 #[test]
 fn removed_lock_and_socket_are_made_again_and_no_second_supervisor_runs() {
     let city = patrolled(1).start();

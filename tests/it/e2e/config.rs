@@ -70,3 +70,28 @@ fn names_of_roles_are_not_accepted_for_slots() {
     let text = String::from_utf8(told.stderr).unwrap();
     assert!(text.contains("Witness"), "{text}");
 }
+
+/// `contract.md`, 2.2: the schema that the first line of `city.toml` names is that of the running version.
+#[test]
+fn schema_for_editors_is_renewed_at_each_start() {
+    let mut city = City::new();
+    let file = city.root().join(".horde/city.schema.json");
+    let printed = city.hd(&["config", "schema"]).json();
+    let restarts = &printed["properties"]["daemon"]["properties"]["max_restarts"];
+    assert_eq!(restarts["default"], 5, "{restarts}");
+    let written = || {
+        let text = fs::read_to_string(&file).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()
+    };
+    assert_eq!(written(), printed);
+    city.stop();
+    fs::write(&file, "{}").unwrap();
+    // It needs no city that is valid.
+    let toml = city.root().join("city.toml");
+    let valid = fs::read_to_string(&toml).unwrap();
+    fs::write(&toml, "nonsense = 1\n").unwrap();
+    assert_eq!(city.hd(&["config", "schema"]).json(), printed);
+    fs::write(&toml, valid).unwrap();
+    city.start();
+    assert_eq!(written(), printed);
+}

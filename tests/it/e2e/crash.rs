@@ -24,6 +24,8 @@ fn newest(city: &City, kinds: &[&str]) -> Vec<u64> {
 
 /// `agent-lifecycle.md`, section 3: a raider killed at work is back on its sandbox, with its dirty
 /// file and a prompt that says so, and the death is counted.
+/// Weakness W19 of an earlier system: a crashed session was restarted at every tick for ever, after a rebase of its
+/// sandbox, and without a prompt.
 #[test]
 fn an_agent_killed_mid_work_is_back_on_its_sandbox_with_its_dirty_file() {
     let city = City::new();
@@ -125,6 +127,8 @@ fn the_end_of_the_terminal_is_told_with_the_death() {
 /// `TestCrashTrackerQuarantineAtLimit`, `TestCrashTrackerDifferentSessions`, `TestCrashTrackerClearHistory`;
 /// `health-patrol.md`, crash quarantine; `rules.md`, restart: N restarts pass, the N+1st death quarantines, once; no
 /// other child is touched; an operator releases it with a clean history.
+/// Weakness W19 of an earlier system: a crashed session was restarted at every tick for ever, after a rebase of its
+/// sandbox, and without a prompt.
 #[test]
 fn a_crash_loop_is_quarantined_and_others_work_on() {
     let city = Plan::new().set("daemon", "max_restarts", "2").start();

@@ -1,4 +1,21 @@
 //! End to end: the real daemon, real git, and a scripted agent that follows its task.
+//!
+//! The tests to begin with, by what they show:
+//!
+//! | Shown | tests |
+//! |---|---|
+//! | the life of a raider, as its seed draws it | one_raider_lives_through_three_sessions_from_charge_to_merge |
+//! | relics: create, show, list, edit, close, reopen, cancel, dep, ready | list_and_show_from_the_command_line, edit_dep_ready_and_reopen_from_the_command_line, cancel_ends_the_raider_and_keeps_its_work, work_after_other_work_is_charged_when_that_has_closed |
+//! | relics: export and import | an_export_restores_the_same_relics_in_another_city, beads_are_imported_once_and_updated_afterwards, issues_of_github_are_imported_once_and_updated_afterwards |
+//! | rituals and totems | a_totem_is_done_step_by_step_and_cycles_the_session_where_the_ritual_says_so, a_totem_survives_a_killed_supervisor_and_a_crashed_session |
+//! | hook and rally | hook_and_rally_tell_a_session_its_work_and_where_it_was, a_standing_agent_takes_its_relic_and_closes_it_and_keeps_its_note |
+//! | sandbox and task files | task_and_outcome_are_links_that_git_overlooks_and_that_outlive_the_sandbox, an_outcome_file_alone_completes |
+//! | self-review | rounds_of_self_review_are_recorded_and_shown, after_the_last_failed_round_the_outcome_must_be_stuck |
+//! | human review | merge_request_in_review_lands_when_it_is_approved, session_stays_for_its_reviewer_and_works_on_after_a_rejection, change_of_a_review_path_waits_for_a_person |
+//! | drums | a_raider_asks_a_person_and_finds_the_reply_at_rally |
+//! | automatic charging | ready_relics_are_charged_by_priority_then_age, pause_of_automatic_charging_outlives_a_killed_supervisor |
+//! | rigs added and removed by hand | rig_is_added_works_and_is_removed_without_a_restart, rig_is_added_to_a_city_that_does_not_run |
+//! | the older words for verbs | the_older_words_take_work_all_the_way_too |
 
 mod accounts;
 mod agents;
@@ -22,8 +39,10 @@ mod finding;
 mod handoff;
 mod held;
 mod history;
+mod hook;
 mod landing;
 mod lfs;
+mod lifecycle;
 mod manager;
 mod metrics;
 mod mounts;

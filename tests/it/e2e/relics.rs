@@ -28,6 +28,42 @@ fn by_record(told: &Value) -> BTreeMap<String, String> {
 }
 
 #[test]
+fn list_and_show_from_the_command_line() {
+    let city = City::new();
+    let a = create(&city, &["first", "--label", "ui", "--priority", "1"]);
+    let b = create(&city, &["second", "--dep", &a]);
+    let listed = |words: &[&str]| {
+        let list = city.hd(&[&["relic", "list"], words].concat()).json();
+        let ids = list.as_array().unwrap().iter();
+        ids.map(|one| one["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&["--status", "open"]), [a.as_str(), b.as_str()]);
+    city.hd(&["relic", "close", &a, "--reason", "done by hand"])
+        .json();
+    assert_eq!(listed(&["--status", "open"]), [b.as_str()]);
+    assert_eq!(listed(&["--status", "closed"]), [a.as_str()]);
+    let shown = show(&city, &a);
+    for (key, value) in [
+        ("id", json!(a)),
+        ("title", json!("first")),
+        ("status", json!("closed")),
+        ("priority", json!(1)),
+        ("labels", json!(["ui"])),
+        ("raider", Value::Null),
+    ] {
+        assert_eq!(shown[key], value, "{key}: {shown}");
+    }
+    assert_eq!(show(&city, &b)["deps"], json!([a]));
+    let text = city.hd_text(&["relic", "show", &a]).out;
+    assert!(text.contains("first") && text.contains("closed"), "{text}");
+    assert_eq!(
+        city.hd(&["relic", "show", "gt-99"]).error(4)["kind"],
+        "not_found"
+    );
+}
+
+#[test]
 fn edit_dep_ready_and_reopen_from_the_command_line() {
     let city = City::new();
     let (a, b) = (create(&city, &["first"]), create(&city, &["second"]));
@@ -98,6 +134,8 @@ fn edit_dep_ready_and_reopen_from_the_command_line() {
     );
 }
 
+/// Weakness W4 of an earlier system: cancelling work reset its branch while that was checked out, and its commits
+/// were lost.
 #[test]
 fn cancel_ends_the_raider_and_keeps_its_work() {
     let city = City::new();

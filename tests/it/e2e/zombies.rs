@@ -44,6 +44,8 @@ fn a_done_that_hangs_loses_its_session_and_lands_all_the_same() {
 }
 
 /// Class 2: the agent dies, but the shell that it was started from continues.
+/// Weakness W3 of an earlier system: the death of an agent was not noticed: a shell stayed in its place, and its exit
+/// code was lost.
 #[test]
 fn a_shell_without_its_agent_is_replaced() {
     let harness = "[harness.shell]\ncommand = [\"sh\", \"../../../agent.sh\"]\n\

@@ -66,6 +66,8 @@ fn red_target_blames_no_raider() {
     city.stop();
 }
 
+/// Weakness W22 of an earlier system: gates ran on the target before the merge, and a failed push left its merge
+/// behind.
 #[test]
 fn only_the_tested_tree_lands_despite_a_push_meanwhile() {
     let mut city = gated("");

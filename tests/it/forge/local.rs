@@ -33,6 +33,7 @@ fn without_a_remote_the_users_branch_and_checkout_move() {
     city.stop();
 }
 
+/// Weakness W7 of an earlier system: work was merged in the user's checkout, and a failed push was ignored.
 #[test]
 fn a_checkout_with_changes_makes_the_landing_wait() {
     let mut city = without_remote();

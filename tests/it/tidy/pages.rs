@@ -6,6 +6,7 @@ use std::process::Command;
 
 use horde_supervisor::control::protocol::Exit;
 use horde_supervisor::domain::event::EventType;
+use horde_supervisor::testing::json_schema::violations;
 
 use super::{expect_none, files, root};
 
@@ -119,6 +120,35 @@ fn examples_of_toml_parse() {
     }
     expect_none("examples of TOML parse", &broken);
     assert!(count > 20, "the examples were not found");
+}
+
+/// Examples are parts of a `city.toml`, so each may leave out what is required. Those with a description are automations and rituals.
+#[test]
+fn examples_of_a_city_are_valid() {
+    let schema = horde_supervisor::config::schema();
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for page in pages()
+        .iter()
+        .filter(|page| !page.name.starts_with("docs/reference/"))
+    {
+        let blocks = split(&page.text).1.into_iter();
+        for (_, block) in blocks.filter(|(kind, _)| kind == "toml") {
+            let mut table: toml::Table = block.parse().unwrap_or_default();
+            // `[rigs.forge]` without the `[[rigs]]` that it belongs to.
+            if let Some(rig @ toml::Value::Table(_)) = table.get_mut("rigs") {
+                *rig = vec![rig.clone()].into();
+            }
+            if table.contains_key("description") {
+                continue;
+            }
+            count += 1;
+            let found = violations(&schema, &serde_json::to_value(&table).unwrap());
+            let found = found.iter().filter(|found| !found.contains(": required "));
+            wrong.extend(found.map(|found| format!("{}: {found}", page.name)));
+        }
+    }
+    expect_none("examples of city.toml are valid", &wrong);
+    assert!(count > 10, "the examples were not found");
 }
 
 #[test]

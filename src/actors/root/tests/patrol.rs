@@ -144,6 +144,8 @@ async fn unknown_activity_is_no_reason_to_end_a_session() {
 }
 
 /// Zombie capture: the last output of a dead agent is kept with its death.
+/// Weakness W3 of an earlier system: the death of an agent was not noticed: a shell stayed in its place, and its exit
+/// code was lost.
 #[tokio::test(start_paused = true)]
 async fn a_death_is_told_with_its_code_and_the_end_of_the_terminal() {
     let city = agents(&["mayor"]).start().await;
@@ -176,6 +178,8 @@ async fn patrols_skip_a_quarantined_child_and_its_state_shows_it() {
 }
 
 /// `health-patrol.md`, SDK self-sufficiency: patrols need no configured agent.
+/// Weakness W21 of an earlier system: merging, cleanup and escalation were done by language models, and were as
+/// correct as their prompts.
 #[tokio::test(start_paused = true)]
 async fn patrols_need_no_agent() {
     let city = Scenario::new().with(|city| city.automations.push(every_minute()));

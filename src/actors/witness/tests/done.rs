@@ -65,9 +65,14 @@ async fn a_push_that_fails_is_tried_again_with_back_off_and_told_once() {
     assert_eq!(city.events(EventType::RaiderPushBlocked).await.len(), 1);
 }
 
+/// Weakness W12 of an earlier system: merge requests were looked up with the highest priority only, and nothing kept
+/// two from claiming the same work.
 #[tokio::test(start_paused = true)]
 async fn done_twice_is_done_once() {
     let (city, charged) = Scenario::at_work().await;
+    let mut relic = city.relic_now(&charged.relic).await;
+    relic.priority = 4;
+    city.store(move |txn| txn.put_relic(&relic)).await;
     let (first, second) = tokio::join!(
         city.completed(&charged.raider),
         city.completed(&charged.raider)
@@ -285,6 +290,7 @@ async fn a_branch_without_commits_after_done_is_escalated_not_closed() {
     assert_eq!(city.parts.repo.landings(), 0);
 }
 
+/// Weakness W10 of an earlier system: a completion that was escalated or deferred closed its work.
 #[tokio::test(start_paused = true)]
 async fn stuck_and_deferred_work_is_pushed_and_waits() {
     for (exit, status) in [
@@ -401,6 +407,26 @@ async fn a_cleanup_report_that_is_wrong_is_recorded() {
             "what git says is acted on"
         );
     }
+}
+
+/// Weakness W11 of an earlier system: the state of the sandbox was taken before the push, so pushed work counted as
+/// unpushed and was never cleaned up.
+#[tokio::test(start_paused = true)]
+async fn report_from_before_the_push_holds_up_no_cleanup() {
+    use crate::domain::nuke::CleanupStatus;
+    let (city, charged) = Scenario::at_work().await;
+    let mut request = completion(&charged.raider);
+    request.cleanup_status = Some(CleanupStatus::HasUnpushed);
+    city.done(request).await.unwrap();
+    city.settle().await;
+    assert!(closed(&city, &charged.relic).await);
+    assert!(
+        city.parts.repo.names().is_empty(),
+        "pushed since, and measured again"
+    );
+    assert!(city.parts.repo.salvages().is_empty());
+    let mismatches = city.events(EventType::CleanupStatusMismatch).await;
+    assert!(mismatches.is_empty(), "it was true when it was reported");
 }
 
 /// A refused completion has reported a status all the same, and a later change contradicts it, once.

@@ -221,3 +221,20 @@ async fn a_suspended_rig_loses_none() {
     city.pass(GROWN * 2).await;
     assert_eq!(city.parts.repo.names(), ["Toast"]);
 }
+
+/// Weakness W8 of an earlier system: a workspace whose branch had been renamed counted as an orphan and was reset,
+/// and two programs could clean up at once.
+#[tokio::test(start_paused = true)]
+async fn sandbox_at_work_is_left_alone_whatever_its_branch_is_called() {
+    let city = Scenario::new().start().await;
+    let charged = city.worker("a").await;
+    let name = &charged.raider.name;
+    for branch in [Some("renamed".to_owned()), None] {
+        city.parts.repo.change(name, |facts| facts.branch = branch);
+        city.pass(GROWN + PATROL * 3).await;
+        assert_eq!(city.parts.repo.count("discard_sandbox"), 0);
+        assert!(city.runs(&charged.session));
+        assert_eq!(city.starts(&charged.session), 1);
+        assert!(city.hook(&charged.raider).await.is_some());
+    }
+}

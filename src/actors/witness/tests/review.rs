@@ -10,6 +10,7 @@ use crate::domain::message;
 use crate::domain::relic::RelicStatus;
 use crate::domain::review_paths::ReviewPaths;
 use crate::ports::repo::RepoError;
+use crate::testing::fake_repo::gate_run;
 use crate::testing::jumpy_clock::JumpyClock;
 use crate::testing::world::{Scenario, TestCity, rig};
 
@@ -183,4 +184,17 @@ async fn target_is_fetched_before_paths_are_compared_and_a_remote_that_is_away_i
         assert!(mr.note.unwrap().contains("it changes db/migrations/1.sql"));
         assert!(city.parts.repo.count("fetch_target") > before);
     }
+}
+
+/// Weakness W5 of an earlier system: a command set any status, past every check.
+#[tokio::test(start_paused = true)]
+async fn approved_work_does_not_land_past_a_red_gate() {
+    let city = reviewed().gate("test").start().await;
+    city.parts.repo.script_gate("test", gate_run(Some(1)));
+    let charged = finished(&city).await;
+    assert_eq!(city.parts.repo.count("run_gate"), 0, "a person looks first");
+    approve(&city, &charged).await;
+    assert_eq!(city.parts.repo.landings(), 0);
+    let relic = city.relic_now(&charged.relic).await;
+    assert_eq!((relic.status, relic.reworks), (RelicStatus::Hooked, 1));
 }

@@ -36,6 +36,8 @@ async fn causes(city: &TestCity, kind: EventType) -> Vec<String> {
     events.map(|event| event.cause).collect()
 }
 
+/// Weakness W20 of an earlier system: work in progress counted as a stall, and the alarm about it was repeated every
+/// three minutes.
 #[tokio::test(start_paused = true)]
 async fn a_silent_session_is_told_then_replaced_then_a_person_is_called_once() {
     let city = scenario().start().await;
@@ -158,6 +160,8 @@ async fn raider_that_goes_on_after_a_nudge_starts_over_with_its_nudges() {
     assert_eq!(causes(&city, EventType::RaiderStalled).await.len(), 2);
 }
 
+/// Weakness W20 of an earlier system: work in progress counted as a stall, and the alarm about it was repeated every
+/// three minutes.
 #[tokio::test(start_paused = true)]
 async fn a_slow_but_working_session_is_left_alone() {
     let city = scenario().start().await;

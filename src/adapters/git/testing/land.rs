@@ -52,6 +52,8 @@ fn a_target_that_is_gone_is_not_made_again() {
     assert_eq!(rig.at("main"), None);
 }
 
+/// Weakness W22 of an earlier system: gates ran on the target before the merge, and a failed push left its merge
+/// behind.
 #[test]
 fn a_hook_of_the_remote_can_refuse() {
     let rig = Rigged::new();

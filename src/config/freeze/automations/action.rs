@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Earlier;
 use crate::config::diagnostics::Diagnostic;
 use crate::config::reader::Reader;
+use crate::config::shape::Shape;
 use crate::config::values::{name, optional, text};
 use crate::domain::automation::{Action, RitualAction};
 use crate::domain::ids::{AgentName, RigName, RitualName};
@@ -72,7 +73,7 @@ fn are_absent(reader: &Reader<'_>, keys: &[&str], of: &str) -> bool {
 fn vars(reader: &mut Reader<'_>) -> Option<BTreeMap<String, String>> {
     let mut vars = BTreeMap::new();
     let mut right = true;
-    for (name, _, node) in reader.named("vars") {
+    for (name, _, node) in reader.named("vars", Shape::Text) {
         match text(node) {
             Ok(value) => {
                 vars.insert(name.to_owned(), value);

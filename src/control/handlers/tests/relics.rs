@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{PATROL, ask, ask_as};
-use crate::control::protocol::{ControlError, ErrorKind};
+use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::domain::city::{RestartType, Rights};
@@ -461,4 +461,30 @@ async fn blocked_relic_waits_until_a_person_has_looked() {
         assert_eq!(kind(refused), ErrorKind::Forbidden);
     }
     ask(&city, "relic.reopen", reopen).await.unwrap();
+}
+
+/// Weakness W5 of an earlier system: a command set any status, past every check.
+#[tokio::test(start_paused = true)]
+async fn no_edit_sets_a_status_past_the_checks_of_its_verb() {
+    let (city, charged) = Scenario::at_work().await;
+    for status in ["open", "closed", "blocked", "deferred"] {
+        let edit = json!({ "relic": charged.relic, "title": "a", "status": status });
+        let parsed = Op::parse(
+            "relic.edit".parse().unwrap(),
+            edit.as_object().unwrap().clone(),
+        );
+        assert_eq!(parsed.unwrap_err().kind, ErrorKind::BadRequest, "{status}");
+    }
+    // Work at hand is neither reopened nor charged again.
+    let again = json!({ "relic": charged.relic, "note": "again" });
+    let twice = json!({ "relic": charged.relic, "rig": "horde" });
+    for (op, args) in [("relic.reopen", again), ("charge", twice)] {
+        assert_eq!(
+            kind(ask(&city, op, args).await),
+            ErrorKind::Conflict,
+            "{op}"
+        );
+    }
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Hooked);
+    assert!(city.runs(&charged.session));
 }

@@ -223,3 +223,31 @@ async fn login_is_shown_with_the_choices_of_its_dialog() {
     let choices = json!(["Sign in with ChatGPT", "Provide a key"]);
     assert_eq!(shown["choices"], choices);
 }
+
+/// Weakness W17 of an earlier system: raiders were looked up under another name than they were stored under, and with
+/// one fixed prefix of ids: working raiders were listed as done.
+#[tokio::test(start_paused = true)]
+async fn raider_is_shown_at_work_and_gives_its_relic_back_whatever_the_prefix() {
+    let scenario = Scenario::new().rig(|rig| rig.prefix = "zz".into());
+    let city = scenario.start().await;
+    let ran = ask(&city, "run", json!({ "task": ["a"], "rig": "horde" })).await;
+    let relic = ran.unwrap()["relics"][0]["relic"].clone();
+    assert_eq!(relic, "zz-1");
+    city.pass(MINUTE).await;
+    let raiders = ask(&city, "raider.list", json!({})).await.unwrap();
+    let raiders = raiders.as_array().unwrap();
+    assert_eq!(raiders.len(), 1, "{raiders:?}");
+    assert_eq!(
+        (&raiders[0]["state"], &raiders[0]["hook"]),
+        (&json!("working"), &relic)
+    );
+    let shown = async |relic: &Value| ask(&city, "relic.show", json!({ "relic": relic })).await;
+    let hooked = shown(&relic).await.unwrap();
+    assert_eq!(
+        (&hooked["status"], &hooked["raider"]),
+        (&json!("hooked"), &json!("horde/raiders/Toast"))
+    );
+    let nuke = json!({ "name": "Toast", "yes": true });
+    ask(&city, "raider.nuke", nuke).await.unwrap();
+    assert_eq!(shown(&relic).await.unwrap()["status"], "open");
+}

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{Bench, Program, await_screen, facts, finish, id, spec, start};
 use crate::domain::facts::RunState;
-use crate::ports::sessions::Input;
+use crate::ports::sessions::{Input, SessionError, SessionHandle};
 use crate::testing::eventually;
 
 /// The screen shows the program's output, with its time.
@@ -112,4 +112,29 @@ pub fn logs_go_when_their_session_ended_long_ago(bench: &dyn Bench) {
     finish(&*sessions, &again.handle);
     assert_eq!(sessions.forget(&id("s")), Ok(()));
     assert_eq!(sessions.prune_logs(later), Ok(1));
+}
+
+/// Weakness W24 of an earlier system: a session was addressed by the beginning of its name, so that the end of one
+/// could end another, and values of the environment were not quoted.
+pub fn session_whose_name_begins_with_that_of_another_is_left_alone(bench: &dyn Bench) {
+    let sessions = bench.sessions();
+    let longer = start(&*sessions, &spec(bench, "demo-a", &Program::Echoes));
+    let gone = SessionError::Gone(id("demo"));
+    let absent = SessionHandle {
+        id: id("demo"),
+        token: longer.handle.token.clone(),
+    };
+    assert_eq!(sessions.facts(&id("demo")), Ok(None));
+    assert_eq!(sessions.adopt(&id("demo")), Err(gone.clone()));
+    assert_eq!(sessions.peek(&absent), Err(gone));
+    let text = Input::Submit("for another".to_owned());
+    assert!(sessions.send(&absent, &text).is_err());
+    let _none = sessions.stop(&absent, Duration::ZERO);
+    let shorter = start(&*sessions, &spec(bench, "demo", &Program::Echoes));
+    finish(&*sessions, &shorter.handle);
+    let text = Input::Submit("still here".to_owned());
+    sessions.send(&longer.handle, &text).expect("it runs on");
+    let screen = await_screen(&*sessions, &longer.handle, "got still here");
+    assert!(!screen.contains("for another"), "{screen}");
+    finish(&*sessions, &longer.handle);
 }
