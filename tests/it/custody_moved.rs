@@ -99,7 +99,7 @@ fn move_that_was_followed_in_part_is_followed_to_its_end() {
     }
 }
 
-/// One line of an agent, or a sandbox that it closed, stops neither the others nor the rig.
+/// A line that an agent wrote, or a directory that it closed, stops neither the others nor the rig.
 #[test]
 fn link_that_cannot_follow_stops_nothing() {
     let city = City::new();
@@ -141,7 +141,7 @@ fn directory_of_another_raider_is_not_taken_by_its_name() {
     assert_eq!(city.facts(&sandbox).head.as_str(), head);
 }
 
-/// What an agent wrote in the place of a link is no reason to write elsewhere.
+/// A link that an agent put in the place of a directory is no way to write elsewhere.
 #[test]
 fn link_that_an_agent_replaced_is_not_followed() {
     let city = City::new();
