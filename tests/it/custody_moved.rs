@@ -1,7 +1,7 @@
 //! A city that was moved: the index, the HEAD and the detached commits of its sandboxes are found at the new place.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use horde_supervisor::adapters::git::GitRepo;
@@ -115,6 +115,12 @@ fn link_that_cannot_follow_stops_nothing() {
         let text = format!("{}\n", link.display());
         fs::write(worktrees.join(name).join("gitdir"), text).unwrap();
     }
+    let looping = sandbox.join("loop");
+    symlink(&looping, &looping).unwrap();
+    fs::create_dir(worktrees.join("loop")).unwrap();
+    let text = format!("{}/.git\n", looping.join("x").display());
+    fs::write(worktrees.join("loop/gitdir"), text).unwrap();
+    assert_eq!(city.facts(&sandbox).untracked, ["inner/", "loop"]);
     let inner = sandbox.join("inner");
     let closed = |dir: &Path, mode| {
         fs::set_permissions(dir, fs::Permissions::from_mode(mode)).unwrap();
@@ -151,7 +157,7 @@ fn link_that_an_agent_replaced_is_not_followed() {
     let link = fs::read(sandbox.join("inner/.git")).unwrap();
     fs::write(outside.join(".git"), &link).unwrap();
     fs::rename(sandbox.join("inner"), sandbox.join("was")).unwrap();
-    std::os::unix::fs::symlink(&outside, sandbox.join("inner")).unwrap();
+    symlink(&outside, sandbox.join("inner")).unwrap();
     let (repo, sandbox) = moved(&city);
     repo.prepare().unwrap();
     assert_eq!(fs::read(outside.join(".git")).unwrap(), link);
