@@ -1,6 +1,7 @@
 //! The command line of `hd`. Arguments that go over the wire are the protocol's own
 //! ([`crate::control::protocol::args`]), so that both ends and the help say the same.
 
+mod cv;
 mod drums;
 mod harness;
 mod mq;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub(super) use self::cv::{Cv, CvFile, CvTo, CvVerb};
 pub(super) use self::drums::DrumsVerb;
 pub(super) use self::harness::{HarnessSetup, HarnessTest, HarnessVerb};
 pub(super) use self::mq::MqVerb;
@@ -148,6 +150,8 @@ pub(super) enum Verb {
     Metrics,
     /// Tokens and money, from the transcripts of sessions
     Cost(args::Cost),
+    /// The records of agent identities: chains of results, each entry hashed over the one before
+    Cv(Cv),
     /// The events of the journal
     Events(args::Events),
     /// Why something is as it is: the events about a raider, agent, relic, merge request, rig or account ("account

@@ -221,6 +221,13 @@ impl Writer {
                 json!({ "type": "object", "additionalProperties": { "type": "string" } })
             }
             Shape::List(of) => json!({ "type": "array", "items": self.value(of, whole) }),
+            Shape::OneOrMore(of) => {
+                let one = self.value(of, whole);
+                let mut all = one.clone();
+                all["type"] = json!([one["type"], "array"]);
+                all["items"] = one;
+                all
+            }
             Shape::Optional(of) => or_none(self.value(of, whole)),
             Shape::Table(section) => self.table(section, whole),
             Shape::Tables(section) => {

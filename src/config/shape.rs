@@ -45,6 +45,8 @@ pub enum Shape {
     Variables,
     /// An array.
     List(Box<Shape>),
+    /// The shape, or an array of it.
+    OneOrMore(Box<Shape>),
     /// The shape, or an empty string for none.
     Optional(Box<Shape>),
     /// The table of a section.

@@ -200,6 +200,8 @@ mod tests {
             "status",
             "metrics",
             "cost",
+            "cv",
+            "cv.export",
             "rally",
             "relic.show",
             "relic.list",

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 mod harness;
 mod place;
+mod routes;
 
 pub use self::harness::{Harness, OnCompact, PromptMode};
 pub use self::place::{SOCKET_PATH_MAX, socket_path, tmux_server};
 pub use super::agents::{Agent, AgentPrompt, Group, Pool, RestartType, Rights, Strategy};
 use super::automation::{Automation, AutomationId};
 use super::budget::Budget;
+use super::identity::Identities;
 use super::ids::Incarnation;
 use super::ids::{
     AgentName, ChildId, HarnessName, RaiderId, RelicId, RigName, RitualName, SessionId, SlotName,
@@ -55,6 +57,8 @@ pub struct City {
     /// The city's automations, then those of its rigs, each by name; none that is in
     /// `[automations] skip`.
     pub automations: Vec<Automation>,
+    /// `[identities]`.
+    pub identities: Identities,
     /// The rituals: those of the city, and the built-in ones that it does not override.
     pub rituals: BTreeMap<RitualName, Ritual>,
 }
@@ -349,8 +353,8 @@ impl RigSource {
 pub struct RaiderPolicy {
     /// The harness of new raiders, unless a charge names another.
     pub harness: HarnessName,
-    /// Other harnesses, by a label of the relic.
-    pub routes: BTreeMap<String, HarnessName>,
+    /// Other harnesses, by a label of the relic: one, or several among which the better record decides.
+    pub routes: BTreeMap<String, Vec<HarnessName>>,
     /// The pool of slots, in the order in which they are given out.
     pub names: Vec<SlotName>,
     /// The maximum number of raiders at once. Above the pool's length, numbered names follow.
@@ -377,15 +381,6 @@ pub struct RaiderPolicy {
     pub idle_timeout: Option<Duration>,
     /// The daily budget of the rig's raiders.
     pub budget: Option<Budget>,
-}
-
-impl RaiderPolicy {
-    /// Returns the harness for a relic with these labels: that of the first label with a route, else the usual one.
-    #[must_use]
-    pub fn harness_for(&self, labels: &[String]) -> &HarnessName {
-        let routed = labels.iter().find_map(|label| self.routes.get(label));
-        routed.unwrap_or(&self.harness)
-    }
 }
 
 /// `[rigs.witness]`.

@@ -1,12 +1,16 @@
 //! Identity chains: the history of a name, where each entry is sealed by the hash of the previous one
-//! (`raider-lifecycle.md`, identity). Append-only; [`verify`] finds the first changed entry.
+//! (`raider-lifecycle.md`, identity). Append-only; [`Head::follow`] finds the first changed entry.
+//!
+//! The hash of an entry is SHA-256, in lower-case hex, over the canonical JSON (UTF-8, no spaces, keys in the order of
+//! their bytes) of `{"data":..,"kind":..,"name":..,"prev":..,"seq":..}`. A golden file keeps this form.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// A link of an identity chain.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// An entry of an identity chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CvEntry {
     /// 1 for the first.
     pub seq: u64,
@@ -14,39 +18,107 @@ pub struct CvEntry {
     pub prev: String,
     /// SHA-256 over name, seq, prev, kind and data.
     pub hash: String,
-    /// The event (`merged`, `merge_failed`, `escalated`, ...).
+    /// The result (`merged`, `merge_failed`, `escalated`, ...).
     pub kind: String,
     /// Details.
     pub data: Value,
 }
 
-/// Returns the entry that follows `last` in the chain of `name`.
-#[must_use]
-pub fn next(name: &str, last: Option<&CvEntry>, kind: &str, data: &Value) -> CvEntry {
-    let mut entry = CvEntry {
-        seq: last.map_or(0, |last| last.seq) + 1,
-        prev: last.map(|last| last.hash.clone()).unwrap_or_default(),
-        hash: String::new(),
-        kind: kind.to_owned(),
-        data: data.clone(),
-    };
-    entry.hash = hash(name, &entry);
-    entry
+/// The end of a chain: number and hash of its last entry; 0 and empty before the first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Head {
+    /// The number of the last entry.
+    pub seq: u64,
+    /// Its hash.
+    pub hash: String,
 }
 
-/// Checks the whole chain of `name`, the first entry first.
+words! {
+    /// The reason why an entry does not follow from those before it.
+    #[derive(JsonSchema)]
+    Flaw {
+        /// An entry is missing, or there are too many.
+        Missing => "missing",
+        /// It does not name the hash of the entry before it.
+        Unlinked => "unlinked",
+        /// Its hash is not that of its content.
+        Changed => "changed",
+        /// Its columns in the store are not those of its data.
+        Columns => "columns",
+        /// The noted end of the chain does not have it.
+        Unnoted => "unnoted",
+    }
+}
+
+impl Flaw {
+    /// Returns the reason as the end of a sentence about the entry.
+    #[must_use]
+    pub fn says(self) -> &'static str {
+        match self {
+            Self::Missing => "is missing",
+            Self::Unlinked => "does not follow the entry before it",
+            Self::Changed => "was changed: its hash is not that of its content",
+            Self::Columns => "has columns in the store that differ from its data",
+            Self::Unnoted => "is not what the noted end of the chain says",
+        }
+    }
+}
+
+/// The place at which a chain breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Break {
+    /// The number of the first entry that does not follow.
+    pub seq: u64,
+    /// The reason.
+    pub flaw: Flaw,
+}
+
+impl Head {
+    /// Returns the entry that follows in the chain of `name`.
+    #[must_use]
+    pub fn next(&self, name: &str, kind: &str, data: &Value) -> CvEntry {
+        let mut entry = CvEntry {
+            seq: self.seq + 1,
+            prev: self.hash.clone(),
+            hash: String::new(),
+            kind: kind.to_owned(),
+            data: data.clone(),
+        };
+        entry.hash = hash(name, &entry);
+        entry
+    }
+
+    /// Checks that an entry follows in the chain of `name`, and moves on to it.
+    ///
+    /// # Errors
+    /// [`Break`] with the number that the entry should have.
+    pub fn follow(&mut self, name: &str, entry: &CvEntry) -> Result<(), Break> {
+        let seq = self.seq + 1;
+        let broken = |flaw| Err(Break { seq, flaw });
+        if entry.seq != seq {
+            return broken(Flaw::Missing);
+        }
+        if entry.prev != self.hash {
+            return broken(Flaw::Unlinked);
+        }
+        if entry.hash != hash(name, entry) {
+            return broken(Flaw::Changed);
+        }
+        (self.seq, self.hash) = (seq, entry.hash.clone());
+        Ok(())
+    }
+}
+
+/// Checks the whole chain of `name`, the first entry first, and returns its end.
 ///
 /// # Errors
-/// The index of the first entry that does not follow from the previous ones.
-pub fn verify(name: &str, chain: &[CvEntry]) -> Result<(), usize> {
-    let mut last: Option<&CvEntry> = None;
-    for (index, entry) in chain.iter().enumerate() {
-        if next(name, last, &entry.kind, &entry.data) != *entry {
-            return Err(index);
-        }
-        last = Some(entry);
+/// The first entry that does not follow from the previous ones.
+pub fn verify(name: &str, chain: &[CvEntry]) -> Result<Head, Break> {
+    let mut head = Head::default();
+    for entry in chain {
+        head.follow(name, entry)?;
     }
-    Ok(())
+    Ok(head)
 }
 
 /// Returns the SHA-256, in hex, over the canonical JSON of everything in the entry but its hash.
@@ -105,19 +177,27 @@ mod tests {
     use serde_json::json;
 
     fn chain(name: &str, kinds: &[&str]) -> Vec<CvEntry> {
+        let mut head = Head::default();
         let mut chain: Vec<CvEntry> = Vec::new();
         for (index, kind) in kinds.iter().enumerate() {
             let data = json!({"relic": format!("gt-{index}"), "usd": 0.1});
-            chain.push(next(name, chain.last(), kind, &data));
+            let entry = head.next(name, kind, &data);
+            head.follow(name, &entry).unwrap();
+            chain.push(entry);
         }
         chain
     }
 
+    fn broken(seq: u64, flaw: Flaw) -> Result<Head, Break> {
+        Err(Break { seq, flaw })
+    }
+
     #[test]
     fn a_chain_as_appended_is_whole() {
-        let chain = chain("horde/raiders/Toast", &["merged", "escalated", "merged"]);
-        assert_eq!(verify("horde/raiders/Toast", &chain), Ok(()));
-        assert_eq!(verify("horde/raiders/Toast", &[]), Ok(()));
+        let chain = chain("claude", &["merged", "escalated", "merged"]);
+        let head = verify("claude", &chain).unwrap();
+        assert_eq!((head.seq, &head.hash), (3, &chain[2].hash));
+        assert_eq!(verify("claude", &[]), Ok(Head::default()));
         assert_eq!(chain[0].prev, "");
         assert_eq!(chain[2].prev, chain[1].hash);
         assert_eq!(chain[2].seq, 3);
@@ -125,9 +205,8 @@ mod tests {
 
     #[test]
     fn hash_is_over_sorted_keys_and_stable() {
-        let entry = next(
+        let entry = Head::default().next(
             "Toast",
-            None,
             "merged",
             &json!({"b": [1, {"y": 2, "x": 1.5}], "a": "ä\""}),
         );
@@ -138,11 +217,34 @@ mod tests {
     }
 
     #[test]
-    fn another_name_or_order_breaks_it() {
-        let mut chain = chain("Toast", &["merged", "merged", "merged"]);
-        assert_eq!(verify("Nux", &chain), Err(0));
-        chain.swap(1, 2);
-        assert_eq!(verify("Toast", &chain), Err(1));
+    fn another_name_order_or_gap_breaks_it_at_that_entry() {
+        let whole = chain("Toast", &["merged", "merged", "merged"]);
+        assert_eq!(verify("Nux", &whole), broken(1, Flaw::Changed));
+        let mut swapped = whole.clone();
+        swapped.swap(1, 2);
+        assert_eq!(verify("Toast", &swapped), broken(2, Flaw::Missing));
+        let mut relinked = whole.clone();
+        relinked[1].prev = "0".repeat(64);
+        assert_eq!(verify("Toast", &relinked), broken(2, Flaw::Unlinked));
+        assert_eq!(verify("Toast", &whole[1..]), broken(1, Flaw::Missing));
+    }
+
+    /// A change of this file means that chains of older versions no longer verify.
+    #[test]
+    fn format_of_a_chain_is_that_of_the_golden_file() {
+        let golden = include_str!("../../tests/data/identity/chain.jsonl");
+        let stored: Vec<CvEntry> = golden
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(stored.len(), 3);
+        assert!(verify("claude/opus-4.5", &stored).is_ok());
+        let mut head = Head::default();
+        for entry in &stored {
+            let again = head.next("claude/opus-4.5", &entry.kind, &entry.data);
+            assert_eq!(again, *entry);
+            head.follow("claude/opus-4.5", &again).unwrap();
+        }
     }
 
     proptest! {
@@ -156,15 +258,16 @@ mod tests {
                 3 => chain[at].prev.push('0'),
                 _ => chain[at].hash = "0".repeat(64),
             }
-            prop_assert_eq!(verify("Toast", &chain), Err(at));
+            let found = verify("Toast", &chain).map_err(|broken| broken.seq);
+            prop_assert_eq!(found, Err(at as u64 + 1));
         }
 
         #[test]
         fn chain_read_back_from_text_still_verifies(usd in any::<f64>().prop_filter("finite", |f| f.is_finite())) {
-            let entry = next("Toast", None, "merged", &json!({"usd": usd}));
+            let entry = Head::default().next("Toast", "merged", &json!({"usd": usd}));
             let text = serde_json::to_string(&entry).unwrap();
             let back: CvEntry = serde_json::from_str(&text).unwrap();
-            prop_assert_eq!(verify("Toast", &[back]), Ok(()));
+            prop_assert!(verify("Toast", &[back]).is_ok());
         }
     }
 }

@@ -103,6 +103,7 @@ words! {
         RelicClosed => "relic.closed",
         TotemStarted => "totem.started",
         TotemStepDone => "totem.step_done",
+        CvImported => "cv.imported",
         CleanupStatusMismatch => "cleanup_status.mismatch",
     }
 }

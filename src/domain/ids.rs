@@ -144,6 +144,12 @@ name_type!(
     check_name
 );
 name_type!(
+    /// The name of an agent identity: `<harness>[/<model>]`, or one that `[identities]` gives.
+    IdentityName,
+    "identity",
+    check_identity
+);
+name_type!(
     /// The name of an automation, which is that of its folder.
     AutomationName,
     "automation name",
@@ -182,6 +188,36 @@ name_type!(
     "object id",
     check_oid
 );
+
+/// Words that follow `hd cv` as verbs.
+const CV_VERBS: [&str; 3] = ["export", "import", "help"];
+
+fn check_identity(kind: &'static str, text: &str) -> Result<(), InvalidId> {
+    let bad = |why| {
+        Err(InvalidId {
+            kind,
+            text: text.chars().take(128).collect(),
+            why,
+        })
+    };
+    if text.len() > 96 {
+        return bad("it is longer than 96 bytes");
+    }
+    if CV_VERBS.contains(&text) {
+        return bad("it is a verb of `hd cv`");
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.+@".contains(c);
+    let part = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(allowed)
+    };
+    if !text.split('/').all(part) {
+        return bad(
+            "each part between '/' must start with a letter or a digit and has only letters, \
+             digits, '-', '_', '.', '+' and '@'",
+        );
+    }
+    Ok(())
+}
 
 fn check_relic(kind: &'static str, text: &str) -> Result<(), InvalidId> {
     let bad = || InvalidId {

@@ -83,6 +83,9 @@ pub struct Merged {
     pub merged_at: Timestamp,
     /// Set when the target had everything of it already.
     pub noop: bool,
+    /// Set when it was merged outside of the forge while it waited for a person.
+    #[serde(default)]
+    pub elsewhere: bool,
 }
 
 /// Forge → witness: it could not land.

@@ -149,6 +149,8 @@ kinds! {
     Unpushed => "unpushed", "the finished branch cannot be pushed as it is";
     /// The owner of a sandbox without hook cannot be read.
     Unread => "unread", "the owner of its sandbox cannot be read";
+    /// The result of work cannot be appended to the chain of its identity. The subject is the identity.
+    Unrecorded => "unrecorded", "the result of its work cannot be recorded";
     /// A session cannot be seen.
     Unseen => "unseen", "its progress cannot be observed";
     /// A zombie cannot be removed.

@@ -6,11 +6,14 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::domain::attempt::{Attempt, Outcome, Work};
 use crate::domain::automation::{AutomationId, Mark, Run};
 use crate::domain::cause::Cause;
 pub use crate::domain::cv::CvEntry;
+use crate::domain::cv::Head;
 use crate::domain::drum::{Drum, DrumHead, Mailbox, NewDrum, Waiting};
 use crate::domain::event::{Event, NewEvent};
+use crate::domain::federation::Line;
 use crate::domain::ids::{Incarnation, RaiderId, RelicId, RigName, SlotName};
 use crate::domain::merge::MergeRequest;
 use crate::domain::message::{Address, Body, Message};
@@ -136,6 +139,37 @@ impl SalvageEntry {
             fingerprint: None,
         }
     }
+}
+
+/// The owner of chains.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChainOf {
+    /// This city's identities.
+    Own,
+    /// Another city of this name.
+    City(String),
+    /// A slot: an older version kept a chain for each, and nothing is appended any more.
+    Slot,
+}
+
+/// An entry as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredEntry {
+    /// The entry.
+    pub entry: CvEntry,
+    /// Unset when columns that copy its data differ from it.
+    pub columns_fit: bool,
+}
+
+/// A city whose chains were imported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignCity {
+    /// Its name.
+    pub name: String,
+    /// The id of its store.
+    pub id: String,
+    /// The last import.
+    pub imported_at: Timestamp,
 }
 
 /// A transaction. Every method sees the writes of the methods before it.
@@ -311,8 +345,61 @@ pub trait Txn {
     /// Returns the relic whose totem has this step.
     fn totem_of_step(&mut self, step: &RelicId) -> Result<Option<RelicId>, StoreError>;
 
-    fn append_cv(&mut self, name: &str, kind: &str, data: &Value) -> Result<CvEntry, StoreError>;
-    fn cv(&mut self, name: &str) -> Result<Vec<CvEntry>, StoreError>;
+    /// Stores an attempt, in place of an earlier state of it.
+    fn put_attempt(&mut self, attempt: &Attempt) -> Result<(), StoreError>;
+    fn attempt(
+        &mut self,
+        raider: &RaiderId,
+        incarnation: Incarnation,
+    ) -> Result<Option<Attempt>, StoreError>;
+    /// Lists the attempts of all incarnations of a raider at a relic; those that cannot be read are left out.
+    fn attempts_of(
+        &mut self,
+        relic: &RelicId,
+        raider: &RaiderId,
+    ) -> Result<Vec<Attempt>, StoreError>;
+    /// Deletes at most `limit` attempts at relics that were closed before that time; returns their number.
+    fn prune_attempts(&mut self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
+    /// Appends a result to the chain of an identity; none when this result of the work is in a chain already.
+    fn append_entry(
+        &mut self,
+        name: &str,
+        outcome: Outcome,
+        work: &Work,
+    ) -> Result<Option<CvEntry>, StoreError>;
+    /// Lists the first chains whose names come after this text, each with its end.
+    fn chains(
+        &mut self,
+        of: &ChainOf,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, Head)>, StoreError>;
+    /// Returns the end of a chain; none without such a chain.
+    fn chain_head(&mut self, of: &ChainOf, name: &str) -> Result<Option<Head>, StoreError>;
+    /// Lists the first entries of a chain after this number. Reads entries that were changed from outside, too.
+    fn chain_entries(
+        &mut self,
+        of: &ChainOf,
+        name: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<StoredEntry>, StoreError>;
+    /// Lists the last entries with a label of an identity's chain, the newest first.
+    fn newest_entries(
+        &mut self,
+        name: &str,
+        label: &str,
+        limit: usize,
+    ) -> Result<Vec<CvEntry>, StoreError>;
+    /// Names chains that have entries and no noted end: they were changed from outside.
+    fn unnoted_chains(&mut self, of: &ChainOf) -> Result<Vec<String>, StoreError>;
+    /// Returns true when a merge request of the relic failed by its own fault, or was rejected.
+    fn has_failed_before(&mut self, relic: &RelicId) -> Result<bool, StoreError>;
+    /// Lists the cities whose chains were imported.
+    fn foreign_cities(&mut self) -> Result<Vec<ForeignCity>, StoreError>;
+    /// Adds a city, or notes a later import of it.
+    fn put_foreign_city(&mut self, city: &ForeignCity) -> Result<(), StoreError>;
+    fn add_foreign_entry(&mut self, city: &str, line: &Line) -> Result<(), StoreError>;
 
     /// Lists the counted deaths of every child that has any.
     fn deaths(&mut self) -> Result<Vec<Deaths>, StoreError>;
@@ -348,6 +435,8 @@ pub trait Txn {
     fn add_usage(&mut self, row: &Row) -> Result<(), StoreError>;
     /// Lists sums from a day on, the oldest first.
     fn usage_since(&mut self, day: &str) -> Result<Vec<Row>, StoreError>;
+    /// Lists the sums of a raider on a relic.
+    fn usage_of_work(&mut self, relic: &RelicId, child: &str) -> Result<Vec<Row>, StoreError>;
     /// Lists the sums of all relics that are on a hook.
     fn usage_of_hooked(&mut self) -> Result<Vec<Row>, StoreError>;
     /// Deletes sums from before that day, and transcripts that have not grown since that time; returns the number of

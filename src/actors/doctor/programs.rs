@@ -68,7 +68,7 @@ fn wanted(world: &World, hooks: &[Hook]) -> BTreeMap<Wanted, BTreeSet<String>> {
         }
     };
     for rig in &city.rigs {
-        let routes = rig.raiders.routes.values();
+        let routes = rig.raiders.routes.values().flatten();
         for name in routes.chain([&rig.raiders.harness]) {
             harness(name, format!("rig {}", rig.name));
         }

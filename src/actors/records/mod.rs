@@ -8,6 +8,7 @@ pub mod drums;
 pub mod escalations;
 pub(in crate::actors) mod facts;
 pub mod failures;
+pub mod identities;
 pub mod operator_orders;
 pub mod quarantine;
 pub mod rework;

@@ -16,6 +16,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::escalations;
+use super::identities::{self, Ended};
+use crate::domain::attempt::Outcome;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
@@ -119,6 +121,7 @@ pub fn block(txn: &mut dyn Txn, hook: &Hook, deaths: &Deaths) -> Result<(), Stor
         });
         let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::TooManyDeaths);
         txn.record(&event.with(data))?;
+        identities::end(txn, &Ended::of_hook(hook, Outcome::Quarantined))?;
     }
     let call = Escalation::high(
         &hook.raider,

@@ -1,5 +1,5 @@
 //! Pruning of the journal: old events are deleted, except those that an automation has not handled yet, and with them
-//! the messages that were handled and the drums that were acknowledged before.
+//! the messages that were handled, the drums that were acknowledged and the attempts that were over before.
 
 use crate::actors::records::automations;
 use jiff::Timestamp;
@@ -12,7 +12,8 @@ use crate::ports::relics::{EventFilter, StoreError, Txn};
 /// Maximum number of events deleted or scanned in one transaction.
 const PART: usize = 500;
 
-/// Deletes events from before that time, messages that were handled before, and drums that were acknowledged before.
+/// Deletes events from before that time, messages that were handled before, drums that were acknowledged before, and
+/// attempts whose relics were closed before.
 ///
 /// # Errors
 /// The store's; earlier parts stay deleted.
@@ -38,6 +39,12 @@ pub(super) async fn prune(world: &World, before: Timestamp) -> Result<(), StoreE
     }
     while !world.is_stopping() {
         let part = move |txn: &mut dyn Txn| txn.prune_drums(before, PART);
+        if world.store.run(part).await? < PART {
+            break;
+        }
+    }
+    while !world.is_stopping() {
+        let part = move |txn: &mut dyn Txn| txn.prune_attempts(before, PART);
         if world.store.run(part).await? < PART {
             break;
         }

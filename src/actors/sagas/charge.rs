@@ -11,6 +11,7 @@
 //! A charge that was not requested by a person, and that fails for good, counts as a failure of the relic.
 
 mod base;
+mod harness;
 mod sandbox;
 mod unwind;
 
@@ -24,23 +25,24 @@ use serde::{Deserialize, Serialize};
 use super::super::claims::Claim;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::world::World;
-use super::super::{accounts, ask, effects, usage};
+use super::super::{ask, effects};
 use super::{claimed, pack, step, unpack};
 use crate::actors::mail::raider_spec;
-use crate::actors::records::{agent_hooks, charging, quarantine};
+use crate::actors::records::{agent_hooks, charging, identities, quarantine};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::relic::{Hook, REWORK, Relic, RelicKind, RelicStatus};
+use crate::domain::routing::Choice;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::domain::slots::{self, NoSlot};
 use crate::domain::start::Start;
-use crate::domain::suggest::closest;
 use crate::ports::relics::{StoreError, Txn};
 
 use self::base::base;
 pub use self::base::start_on;
+pub use self::harness::known_harness;
 pub use self::sandbox::sandbox_spec;
 pub use self::unwind::stranded;
 use self::unwind::unwind;
@@ -68,6 +70,12 @@ pub(super) struct Plan {
     #[serde(default)]
     start: Option<Start>,
     harness: HarnessName,
+    /// The identity of the work; an older version did not record it.
+    #[serde(default)]
+    identity: Option<String>,
+    /// The choice of the harness among several, if there was one.
+    #[serde(default)]
+    choice: Option<Choice>,
     cause: Cause,
     /// The caller that asked for the charge, if any.
     #[serde(default)]
@@ -111,29 +119,6 @@ impl Plan {
     }
 }
 
-/// Returns the harness of a charge: the requested one, else the rig's.
-///
-/// # Errors
-/// [`RefusalKind::NotFound`] when there is none of that name.
-pub fn known_harness(
-    world: &World,
-    rig: &Rig,
-    asked: Option<&HarnessName>,
-) -> Result<HarnessName, Refusal> {
-    let harness = asked.unwrap_or(&rig.raiders.harness);
-    let harnesses = &world.city.harnesses;
-    if harnesses.contains_key(harness) {
-        return Ok(harness.clone());
-    }
-    let known = || harnesses.keys().map(HarnessName::as_str);
-    let message = format!("no harness named {harness}");
-    let hint = match closest(harness.as_str(), known()) {
-        Some(near) => format!("did you mean {near}?"),
-        None => format!("harnesses: {}", known().collect::<Vec<_>>().join(", ")),
-    };
-    Err(Refusal::new(RefusalKind::NotFound, message).hint(hint))
-}
-
 fn may_begin(world: &World, rig: &Rig) -> Result<(), Refusal> {
     if world.is_stopping() {
         let message = "the supervisor is stopping";
@@ -168,11 +153,7 @@ pub async fn begin(
         target: request.target.clone().or(relic.target.clone()),
         harness: request.harness.clone().or(relic.harness.clone()),
     };
-    // A route by label is not kept with the relic: its labels may change.
-    let routed = rig.raiders.harness_for(&relic.labels);
-    let harness = known_harness(world, rig, asked.harness.as_ref().or(Some(routed)))?;
-    accounts::refuse_parked(world, &harness)?;
-    usage::afford(world, rig, &harness).await?;
+    let candidates = harness::candidates(world, rig, &relic, asked.harness.as_ref()).await?;
     let target = match asked.target.clone() {
         Some(target) => target,
         None => rig_settings::target_of_charge(world, rig).await?,
@@ -182,6 +163,7 @@ pub async fn begin(
     let on_disk: BTreeSet<SlotName> = on_disk.into_iter().map(|(name, _)| name).collect();
     world.at(FaultPoint::ChargeSlotBefore);
     let (rig, claims) = (rig.clone(), world.claims.clone());
+    let city = std::sync::Arc::clone(&world.city);
     let begun = world
         .store
         .run(move |txn| {
@@ -194,6 +176,7 @@ pub async fn begin(
                 .map_err(|no: NoSlot| StoreError::Conflict(no.to_string()))?;
             let raider = RaiderId::new(rig.name.clone(), name);
             let incarnation = txn.next_incarnation(&raider)?;
+            let (harness, choice) = candidates.choose(txn, &city, &rig.name)?;
             let plan = Plan {
                 branch: raider.branch(&relic.id, incarnation),
                 relic: relic.id,
@@ -202,7 +185,9 @@ pub async fn begin(
                 from_target,
                 target: target.clone(),
                 start: start.clone(),
-                harness: harness.clone(),
+                identity: Some(city.identity(&harness)),
+                harness,
+                choice,
                 cause,
                 by: request.origin.by().cloned(),
                 asked: asked.clone(),
@@ -428,6 +413,7 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
     let data = serde_json::json!({
         "relic": plan.relic, "incarnation": plan.incarnation, "branch": plan.branch,
         "base": plan.base, "harness": plan.harness, "start": plan.start,
+        "identity": plan.identity, "why": plan.choice.as_ref().map(Choice::says), "choice": plan.choice,
     });
     let raider = &plan.raider;
     let origin = Origin::new(plan.cause, plan.by);
@@ -441,6 +427,7 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
 /// Writes the hook in one transaction; checks the relic again, which may have been closed while the sandbox was made.
 async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal> {
     let (id, hook, data) = (saga.id, plan.hook(world), pack(plan));
+    let (plan, city) = (plan.clone(), std::sync::Arc::clone(&world.city));
     let (asked, cause) = (plan.asked.clone(), plan.cause);
     let stored = data.clone();
     world
@@ -474,6 +461,14 @@ async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal>
             relic.harness.clone_from(&asked.harness);
             txn.put_relic(&relic)?;
             txn.put_hook(&hook)?;
+            let begun = identities::Begun {
+                hook: &hook,
+                identity: (plan.identity.clone()).unwrap_or_else(|| city.identity(&hook.harness)),
+                cause,
+                by: plan.by.as_deref(),
+                choice: plan.choice.clone(),
+            };
+            identities::begin(txn, &relic, begun)?;
             let data = serde_json::json!({ "status": "hooked", "raider": hook.raider });
             let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::Charged);
             txn.record(&event.with(data))?;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::land;
-use crate::actors::records::quarantine;
+use crate::actors::records::{identities, quarantine};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ids::RelicId;
@@ -70,6 +70,7 @@ pub fn close(
     for mut mr in txn.mrs_of(&relic.id)? {
         let why = Some("its relic was closed");
         if land::withdraw(txn, &mut mr, why, Cause::RelicClosed)? {
+            identities::withdrawn(txn, &mr)?;
             relic.branch = Some(mr.branch);
             withdrawn.push(mr.id);
         }

@@ -19,7 +19,10 @@ mod wait;
 
 use crate::actors::mail::Attempt;
 use crate::actors::mail::NukeTarget;
+use crate::actors::records::identities;
 use crate::actors::rig_settings;
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 pub use elsewhere::merged_elsewhere;
@@ -32,6 +35,7 @@ use super::super::refusal::Refusal;
 use super::super::world::World;
 use super::super::{effects, gates};
 use super::{nuke, pack, unpack};
+use crate::domain::attempt::file_types;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
@@ -47,6 +51,9 @@ struct Plan {
     target: String,
     old: Oid,
     new: Oid,
+    /// The changed files, by type.
+    #[serde(default)]
+    files: Option<BTreeMap<String, u64>>,
 }
 
 /// Tries to land a queued merge request.
@@ -105,8 +112,10 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
         Ok(green) => green,
         Err(red) => return Ok(red),
     };
+    let files = changed_files(world, rig, &mr, &tip).await;
     world.at(FaultPoint::LandIntentBefore);
     let plan = Plan {
+        files,
         mr: mr.id.clone(),
         target: mr.target.clone(),
         old: state.tip,
@@ -117,6 +126,30 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
     };
     world.at(FaultPoint::LandIntentAfter);
     resume(world, rig, saga).await
+}
+
+/// Counts by type the files that a landing changes; none when they cannot be listed, which is no reason not to land.
+async fn changed_files(
+    world: &World,
+    rig: &Rig,
+    mr: &MergeRequest,
+    tip: &Oid,
+) -> Option<BTreeMap<String, u64>> {
+    let (target, tip) = (mr.target.clone(), tip.clone());
+    let paths = effects::repo_for(world, &rig.name, effects::WorkKind::Landing, move |repo| {
+        repo.changed_paths(&tip, &target)
+    });
+    match paths.await {
+        Ok(paths) => Some(file_types(paths.iter().map(String::as_str))),
+        Err(error) => {
+            tracing::warn!(
+                mr = %mr.id,
+                %error,
+                "the changed files of a landing cannot be listed; its entry in the identity's chain has no types of files"
+            );
+            None
+        }
+    }
 }
 
 /// Returns why a merge request is held whose target no longer exists, and what a person can do. Its target is not changed:
@@ -222,9 +255,12 @@ async fn land_request(
     mr: &MergeRequest,
     onto: &Oid,
 ) -> Result<LandRequest, Refusal> {
-    let id = mr.relic.clone();
-    let read = move |txn: &mut dyn Txn| Ok((txn.relic(&id)?, txn.mrs_of(&id)?));
-    let (relic, attempts) = world.store.run(read).await?;
+    let own = mr.clone();
+    let read = move |txn: &mut dyn Txn| {
+        let attempt = identities::of(txn, &own.raider, own.incarnation, &own.relic)?;
+        Ok((txn.relic(&own.relic)?, txn.mrs_of(&own.relic)?, attempt))
+    };
+    let (relic, attempts, attempt) = world.store.run(read).await?;
     // A fresh raider may have continued the branch of an earlier one.
     let mut began: Vec<Oid> = attempts.into_iter().filter_map(|it| it.began).collect();
     began.sort();
@@ -239,6 +275,7 @@ async fn land_request(
             format!("Horde-Relic: {}", mr.relic),
             format!("Horde-MR: {}", mr.id),
             format!("Raider: {}", mr.raider),
+            format!("Horde-Identity: {}", attempt.identity),
         ],
         committer: rig_settings::forge_signature(world, rig).await?,
     })

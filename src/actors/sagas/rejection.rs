@@ -3,11 +3,13 @@
 //! `rework_attempts`).
 
 use super::land;
+use crate::actors::records::identities::{self, Ended};
 use crate::actors::records::{drums, rework, void_outcomes};
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
 use crate::actors::{ask, briefs, effects};
 use crate::domain::asker::{Asker, AskerKind};
+use crate::domain::attempt::{Outcome, rejected_by};
 use crate::domain::drum::{DrumHead, Mailbox, NewDrum, PEOPLE};
 use crate::domain::ids::{ChildId, RelicId};
 use crate::domain::merge::{MergeRequest, MrState};
@@ -54,7 +56,18 @@ pub async fn reject(
         }
         // It may have ended its review since it was looked for.
         let live = live.as_ref().filter(|_| mr.awaits_person());
-        land::withdraw(txn, &mut mr, Some(&note), &asker)?;
+        if land::withdraw(txn, &mut mr, Some(&note), &asker)? {
+            let ended = Ended {
+                raider: &mr.raider,
+                incarnation: mr.incarnation,
+                relic: &mr.relic,
+                mr: Some(&mr.id),
+                outcome: Outcome::Rejected,
+                failure: Some(rejected_by(asker.kind())),
+                declared: None,
+            };
+            identities::end(txn, &ended)?;
+        }
         let Some(hook) = live else {
             rework::reject(txn, &mr, Some(&note), &asker)?;
             return Ok(Rejected {

@@ -9,6 +9,8 @@ use super::inbox::Handled;
 use super::{WitnessArgs, nuke_now};
 use crate::actors::mail::NukeTarget;
 use crate::actors::records::escalations::{self, Ends};
+use crate::actors::records::identities::{self, Ended};
+use crate::domain::attempt::Outcome;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::merge::MergeRequest;
@@ -83,10 +85,24 @@ fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreE
         txn.record(&event.with(data.clone()))?;
         if closes {
             let event = NewEvent::new(EventType::RelicClosed, &relic.id, Cause::Merged);
-            txn.record(&event.with(data.clone()))?;
+            txn.record(&event.with(data))?;
             closing::close_steps(txn, &relic, &Cause::Merged.into())?;
         }
-        txn.append_cv(&merged.raider.to_string(), "merged", &data)?;
+        // Work that changed nothing says nothing about the agent, unless the change came to the target from its branch.
+        let outcome = match merged.noop && !merged.elsewhere {
+            true => Outcome::NoChange,
+            false => Outcome::Merged,
+        };
+        let ended = Ended {
+            raider: &merged.raider,
+            incarnation: merged.incarnation,
+            relic: &merged.relic,
+            mr: Some(&merged.mr),
+            outcome,
+            failure: None,
+            declared: None,
+        };
+        identities::end(txn, &ended)?;
         escalations::landed(txn, &[&merged.relic, &merged.mr])?;
         if let Some(mr) = all.iter_mut().find(|mr| mr.id == merged.mr) {
             mr.settled_at = Some(txn.now());

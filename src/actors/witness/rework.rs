@@ -5,10 +5,12 @@
 use super::super::refusal::Refusal;
 use super::WitnessArgs;
 use super::inbox::Handled;
+use crate::actors::records::identities::{self, Ended};
+use crate::domain::attempt::{self, Outcome};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::Oid;
-use crate::domain::merge::FailureType;
+use crate::domain::merge::{FailureType, MrState};
 use crate::domain::message::{self, Body, Escalation, MergeFailed};
 use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::prompt;
@@ -57,8 +59,8 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
         &failed.raider,
         Cause::MergeFailed,
     );
-    txn.record(&event.with(data.clone()))?;
-    txn.append_cv(&failed.raider.to_string(), "merge_failed", &data)?;
+    txn.record(&event.with(data))?;
+    note_result(txn, failed)?;
     let mut relic = txn.relic(&failed.relic)?;
     let theirs = relic.assignee.as_deref() == Some(failed.raider.to_string().as_str());
     let hook = txn.hook_of_relic(&failed.relic)?;
@@ -102,6 +104,26 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
         txn.send(&message::witness(&failed.rig), message::SHAMAN, body)?;
     }
     Ok(())
+}
+
+/// Records the failure in the chain of the identity that did the work.
+fn note_result(txn: &mut dyn Txn, failed: &MergeFailed) -> Result<(), StoreError> {
+    let requests = txn.mrs_of(&failed.relic)?;
+    let mr = requests.iter().find(|mr| mr.id == failed.mr);
+    // A message may come late: a retry has landed it.
+    if mr.is_none_or(|mr| mr.state == MrState::Merged) {
+        return Ok(());
+    }
+    let ended = Ended {
+        raider: &failed.raider,
+        incarnation: failed.incarnation,
+        relic: &failed.relic,
+        mr: Some(&failed.mr),
+        outcome: Outcome::MergeFailed,
+        failure: Some(attempt::word(failed.failure_type)),
+        declared: None,
+    };
+    identities::end(txn, &ended)
 }
 
 /// Returns the tip of the target that the attempt was begun on.

@@ -19,6 +19,8 @@ use super::inbox::{Handled, raise};
 use super::retained::{self, Retained};
 use super::{WitnessArgs, wisps};
 use crate::actors::mail::{ChildRef, NukeTarget};
+use crate::actors::records::identities::{self, Ended};
+use crate::domain::attempt::Outcome;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
@@ -412,10 +414,9 @@ async fn close_unchanged(args: &WitnessArgs, id: u64, hook: Hook) -> Result<(), 
             "relic": relic.id, "raider": hook.raider, "no_change": true, "reason": reason,
         });
         let event = NewEvent::new(EventType::RelicClosed, &relic.id, Cause::Done);
-        txn.record(&event.with(data.clone()))?;
+        txn.record(&event.with(data))?;
         closing::close_steps(txn, &relic, &Cause::Done.into())?;
-        txn.append_cv(&hook.raider.to_string(), "no_change", &data)
-            .map(|_| ())
+        identities::end(txn, &Ended::of_hook(&hook, Outcome::NoChange))
     });
     Ok(closed.await?)
 }
@@ -478,9 +479,13 @@ fn release_relic(txn: &mut dyn Txn, hook: &Hook, stuck: bool) -> Result<bool, St
     txn.record(&event.with(data.clone()))?;
     if stuck {
         let event = NewEvent::new(EventType::RaiderStuck, &hook.raider, cause);
-        txn.record(&event.with(data.clone()))?;
+        txn.record(&event.with(data))?;
     }
-    let kind = if stuck { "escalated" } else { "deferred" };
-    txn.append_cv(&hook.raider.to_string(), kind, &data)?;
+    let outcome = if stuck {
+        Outcome::Escalated
+    } else {
+        Outcome::Deferred
+    };
+    identities::end(txn, &Ended::of_hook(hook, outcome))?;
     Ok(true)
 }

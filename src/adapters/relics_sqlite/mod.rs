@@ -8,15 +8,16 @@
 //! ```
 
 mod automations;
-mod cv;
 mod deaths;
 mod drums;
 mod hooks;
+mod identities;
 mod journal;
 mod kv;
 pub mod mark;
 mod merge_requests;
 mod messages;
+mod moved_chains;
 mod place;
 mod raiders;
 mod ready;

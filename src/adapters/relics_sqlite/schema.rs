@@ -5,6 +5,8 @@ use rusqlite::Connection;
 
 use crate::ports::relics::StoreError;
 
+use super::moved_chains;
+
 /// Every step from an empty file to the current schema. Append only.
 const MIGRATIONS: &[&str] = &[
     include_str!("schema/0001.sql"),
@@ -27,6 +29,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0018.sql"),
     include_str!("schema/0019.sql"),
     include_str!("schema/0020.sql"),
+    include_str!("schema/0021.sql"),
 ];
 
 /// "hord": marks the file as a relic store (`file` and SQLite's own tools show it).
@@ -77,6 +80,9 @@ pub(super) fn migrate_to(conn: &mut Connection, last: usize) -> Result<(), Store
     for (index, step) in MIGRATIONS.iter().enumerate().take(last).skip(version) {
         let transaction = conn.transaction()?;
         transaction.execute_batch(step)?;
+        if index + 1 == moved_chains::VERSION {
+            moved_chains::move_over(&transaction)?;
+        }
         transaction.pragma_update(None, "application_id", APPLICATION)?;
         transaction.pragma_update(None, "user_version", index + 1)?;
         transaction.commit()?;

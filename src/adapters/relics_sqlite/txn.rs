@@ -4,11 +4,13 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 use serde_json::Value;
 
+use crate::domain::attempt::{Attempt, Outcome, Work};
 use crate::domain::automation::{AutomationId, Mark, Run};
 use crate::domain::cause::Cause;
-use crate::domain::cv::CvEntry;
+use crate::domain::cv::{CvEntry, Head};
 use crate::domain::drum::{Drum, DrumHead, Mailbox, NewDrum, Waiting};
 use crate::domain::event::{Event, NewEvent};
+use crate::domain::federation::Line;
 use crate::domain::ids::{Incarnation, RaiderId, RelicId, RigName};
 use crate::domain::merge::MergeRequest;
 use crate::domain::message::{Address, Body, Message};
@@ -19,11 +21,14 @@ use crate::domain::saga::{Saga, SagaKind};
 use crate::domain::self_review::Round;
 use crate::domain::totem::TotemRow;
 use crate::domain::usage::ledger::{Row, Source};
-use crate::ports::relics::{EventFilter, NewRelic, RelicFilter, SalvageEntry, StoreError, Txn};
+use crate::ports::relics::{
+    ChainOf, EventFilter, ForeignCity, NewRelic, RelicFilter, SalvageEntry, StoreError,
+    StoredEntry, Txn,
+};
 
 use super::{
-    automations, cv, deaths, drums, hooks, journal, kv, merge_requests, messages, raiders, ready,
-    relics, retention, sagas, salvage, self_reviews, totems, usage,
+    automations, deaths, drums, hooks, identities, journal, kv, merge_requests, messages, raiders,
+    ready, relics, retention, sagas, salvage, self_reviews, totems, usage,
 };
 
 /// A job's transaction: the connection inside the job's savepoint.
@@ -141,8 +146,20 @@ impl Txn for SqliteTxn<'_> {
         add_totem(totem: &TotemRow) -> () = totems::add;
         totem(relic: &RelicId) -> Option<TotemRow> = totems::get;
         totem_of_step(step: &RelicId) -> Option<RelicId> = totems::of_step;
-        append_cv(name: &str, kind: &str, data: &Value) -> CvEntry = cv::append;
-        cv(name: &str) -> Vec<CvEntry> = cv::chain;
+        put_attempt(attempt: &Attempt) -> () = identities::put_attempt;
+        attempt(raider: &RaiderId, incarnation: Incarnation) -> Option<Attempt> = identities::attempt;
+        attempts_of(relic: &RelicId, raider: &RaiderId) -> Vec<Attempt> = identities::attempts_of;
+        prune_attempts(before: Timestamp, limit: usize) -> usize = identities::prune_attempts;
+        append_entry(name: &str, outcome: Outcome, work: &Work) -> Option<CvEntry> = identities::append;
+        chains(of: &ChainOf, after: &str, limit: usize) -> Vec<(String, Head)> = identities::chains;
+        chain_head(of: &ChainOf, name: &str) -> Option<Head> = identities::chain_head;
+        chain_entries(of: &ChainOf, name: &str, after: u64, limit: usize) -> Vec<StoredEntry> = identities::entries;
+        newest_entries(name: &str, label: &str, limit: usize) -> Vec<CvEntry> = identities::newest;
+        unnoted_chains(of: &ChainOf) -> Vec<String> = identities::unnoted;
+        has_failed_before(relic: &RelicId) -> bool = identities::failed_before;
+        foreign_cities() -> Vec<ForeignCity> = identities::cities;
+        put_foreign_city(city: &ForeignCity) -> () = identities::put_city;
+        add_foreign_entry(city: &str, line: &Line) -> () = identities::add_foreign;
         deaths() -> Vec<Deaths> = deaths::list;
         put_deaths(deaths: &Deaths) -> () = deaths::put;
         mark(automation: &AutomationId) -> Option<Mark> = automations::mark;
@@ -156,6 +173,7 @@ impl Txn for SqliteTxn<'_> {
         active_sources() -> Vec<Source> = usage::active;
         add_usage(row: &Row) -> () = usage::add;
         usage_since(day: &str) -> Vec<Row> = usage::since;
+        usage_of_work(relic: &RelicId, child: &str) -> Vec<Row> = usage::of_work;
         usage_of_hooked() -> Vec<Row> = usage::of_hooked;
         prune_usage(day: &str, before: Timestamp) -> usize = usage::prune;
         get(key: &str) -> Option<String> = kv::get;

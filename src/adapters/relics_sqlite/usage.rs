@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row as Columns, params};
 
+use crate::domain::ids::RelicId;
 use crate::domain::usage::Tokens;
 use crate::domain::usage::ledger::{Owner, Row, Source};
 use crate::ports::relics::StoreError;
@@ -117,6 +118,17 @@ pub(super) fn of_hooked(conn: &Connection) -> Result<Vec<Row>, StoreError> {
         "SELECT * FROM usage WHERE relic IN (SELECT relic FROM hooks) ORDER BY relic, day",
     )?;
     let rows = select.query_map([], read)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn of_work(
+    conn: &Connection,
+    relic: &RelicId,
+    child: &str,
+) -> Result<Vec<Row>, StoreError> {
+    let mut select = conn
+        .prepare_cached("SELECT * FROM usage WHERE relic = ? AND child = ? ORDER BY day, model")?;
+    let rows = select.query_map(params![relic.as_str(), child], read)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

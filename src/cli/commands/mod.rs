@@ -3,6 +3,7 @@
 mod attach;
 mod auto;
 mod config;
+mod cv;
 mod daemon;
 mod demo;
 mod diff;
@@ -73,6 +74,7 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Auto(verb) => auto::run(verb, context),
         Verb::Metrics => context.show(&Op::Metrics(Nothing {}), show::text),
         Verb::Cost(args) => context.show(&Op::Cost(args), cost::cost),
+        Verb::Cv(args) => cv::run(args, context),
         Verb::Events(args) => context.follow(&Op::Events(args), event::event),
         Verb::Why(args) => context.show(&Op::Why(args), event::why),
         Verb::Salvage(verb) => salvage(verb, context),

@@ -139,10 +139,11 @@ fn in_words(value: &Value) -> String {
     }
 }
 
-/// Returns false for an empty field, for the number of repeated notices when there were none, and for the kind of the
-/// caller: the cause says it, and `by` names it.
+/// Returns false for an empty field, for the number of repeated notices when there were none, for the kind of the
+/// caller: the cause says it, and `by` names it; and for the choice of a harness: `why` says it.
 fn says_something(key: &str, value: &Value) -> bool {
     key != "asker"
+        && key != "choice"
         && !value.is_null()
         && *value != json!([])
         && !(key == "again" && *value == json!(0))

@@ -2,6 +2,7 @@
 //! ignored.
 
 pub(super) mod cost;
+pub(super) mod cv;
 pub(super) mod drums;
 pub(super) mod event;
 pub(super) mod harness;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{cost, event, harness, lists, outcome_lines, show, status, totem};
+use super::{cost, cv, event, harness, lists, outcome_lines, show, status, totem};
 use crate::cli::context::Render;
 use crate::cli::output::Style;
 use crate::domain::shown;
@@ -22,6 +22,9 @@ const NASTY: &str =
 
 const RENDERERS: &[Render] = &[
     cost::cost,
+    cv::cv,
+    cv::exported,
+    cv::imported,
     event::event,
     event::why,
     harness::resumed,
@@ -148,6 +151,14 @@ fn results() -> Vec<Value> {
 
 /// Returns the results that have only a few words.
 fn more_results() -> Vec<Value> {
+    let chain = json!({"name": "claude", "city": "north", "is_slot": false, "entries": 2, "verified": true,
+        "broken": {"seq": 2, "flaw": "changed"}, "record": {"all": {"successes": 1, "results": 2},
+            "labels": {"ui": {"successes": 1, "results": 2}}, "file_types": {"rs": 1}}});
+    let entry = json!({"seq": 1, "hash": "h", "kind": "merged", "data": {"at": "a", "relic": "gt-1", "mr": "gt-2",
+        "labels": ["l"], "failure": "f"}});
+    let cv = json!({"name": "north:claude", "entries": [entry], "ok": false, "chains": [chain], "more": true});
+    let mut all = cv.clone();
+    all["name"] = Value::Null;
     let texts = json!({"name": "n", "text": "a\nb", "screen": "s", "raider": "r", "relic": "gt-1",
         "session": "s", "branch": "b", "rig": "horde", "path": "/p", "worktree": "/w", "id": "i",
         "state": "kept", "message": "m", "note": "n", "reason": "r", "hint": "h", "question": "q",
@@ -164,6 +175,8 @@ fn more_results() -> Vec<Value> {
         json!({"findings": [finding.clone()], "unseen": ["u"], "fixed": 1}),
         json!([finding]),
         rows,
+        cv,
+        all,
         json!("a text"),
         texts,
     ]

@@ -10,7 +10,8 @@ use crate::config::values::{choice, environment, filled, flag, list, pattern, te
 use crate::domain::city::{Harness, PromptMode};
 use crate::domain::condition::Patterns;
 use crate::domain::harness::hooks::Hooks;
-use crate::domain::ids::HarnessName;
+use crate::domain::identity::UNKNOWN;
+use crate::domain::ids::{HarnessName, IdentityName};
 use crate::domain::suggest::closest;
 use crate::domain::usage::price::Prices;
 
@@ -29,6 +30,18 @@ impl Harnesses {
         frozen
             .filter_map(|(name, harness)| Some((name, harness?)))
             .collect()
+    }
+
+    /// Returns what has the name of an identity already, unless it is this harness itself: the work of another one would be
+    /// in the same record.
+    pub fn owner(&self, name: &IdentityName, of: &HarnessName) -> Option<String> {
+        let first = name.as_str().split('/').next().unwrap_or_default();
+        if name.as_str() == UNKNOWN {
+            return Some("work of which the harness is not known".to_owned());
+        }
+        let mut others = self.frozen.keys().filter(|harness| *harness != of);
+        let other = others.find(|harness| harness.as_str() == first)?;
+        Some(format!("work of the harness {other}"))
     }
 
     /// Returns the harness that a rig or an agent names; complains when it is missing or cannot run.

@@ -9,6 +9,7 @@ mod daemon;
 mod forge;
 mod groups;
 mod harness;
+mod identities;
 mod notify;
 mod rigs;
 mod rituals;
@@ -109,6 +110,7 @@ pub fn freeze(
         .section("retention", "retention")
         .and_then(daemon::retention);
     let harnesses = harness::all(&mut reader, context);
+    let identities = identities::all(&mut reader, &harnesses);
     let rigs = rigs::all(&mut reader, context, &harnesses);
     let provider = session.as_ref().map(|session| session.provider);
     let agents = agents::all(
@@ -133,8 +135,7 @@ pub fn freeze(
         &agents,
         report,
     );
-    let prompt_files = agents.iter().filter_map(|a| a.prompt_file.clone());
-    let prompt_files = prompt_files.collect();
+    let prompt_files = (agents.iter().filter_map(|a| a.prompt_file.clone())).collect();
     let (name, suspended, budget) = workspace?;
     let frozen = Frozen {
         city: City {
@@ -152,6 +153,7 @@ pub fn freeze(
             suspended,
             budget,
             automations,
+            identities: identities?,
             rituals,
         },
         prompt_files,

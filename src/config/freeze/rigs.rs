@@ -8,7 +8,7 @@ use super::cost;
 use super::forge;
 use super::harness::Harnesses;
 use crate::config::diagnostics::Diagnostic;
-use crate::config::document::{Node, SourceSpan};
+use crate::config::document::{Node, SourceSpan, Value};
 use crate::config::reader::{Reader, Report};
 use crate::config::shape::Shape;
 use crate::config::values::{
@@ -282,15 +282,25 @@ fn raider_policy(
     })
 }
 
-/// Reads the harnesses by label; none when one of them is invalid.
-fn routes(reader: &mut Reader<'_>, harnesses: &Harnesses) -> Option<BTreeMap<String, HarnessName>> {
+/// Reads the harnesses by label: a name, or a list of different names. None when one of them is invalid.
+fn routes(
+    reader: &mut Reader<'_>,
+    harnesses: &Harnesses,
+) -> Option<BTreeMap<String, Vec<HarnessName>>> {
     let mut routes = BTreeMap::new();
     let mut valid = true;
-    for (label, _, node) in reader.named("routes", Shape::Name) {
-        match name::<HarnessName>(node) {
-            Ok(harness) => {
-                harnesses.find(&harness, &node.place, reader.report);
-                routes.insert(label.to_owned(), harness);
+    let several = Shape::OneOrMore(Box::new(Shape::Name));
+    for (label, _, node) in reader.named("routes", several) {
+        let items = match &node.value {
+            Value::Array(items) => items.iter().collect(),
+            _ => vec![node],
+        };
+        match candidates(node, &items) {
+            Ok(named) => {
+                for (harness, item) in named.iter().zip(items) {
+                    harnesses.find(harness, &item.place, reader.report);
+                }
+                routes.insert(label.to_owned(), named);
             }
             Err(errors) => {
                 errors
@@ -301,6 +311,21 @@ fn routes(reader: &mut Reader<'_>, harnesses: &Harnesses) -> Option<BTreeMap<Str
         }
     }
     valid.then_some(routes)
+}
+
+fn candidates(node: &Node, items: &[&Node]) -> Parsed<Vec<HarnessName>> {
+    let mut named: Vec<HarnessName> = Vec::with_capacity(items.len());
+    for item in items {
+        let harness = name::<HarnessName>(item)?;
+        if named.contains(&harness) {
+            return complain(item, format!("\"{harness}\" is listed twice"));
+        }
+        named.push(harness);
+    }
+    if named.is_empty() {
+        return complain(node, "expected the name of a harness, or a list of names");
+    }
+    Ok(named)
 }
 
 fn or_theme(pool: Vec<SlotName>) -> Vec<SlotName> {

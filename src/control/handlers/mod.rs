@@ -7,6 +7,7 @@ mod auto;
 mod caller;
 mod charging;
 mod cost;
+mod cv;
 mod denials;
 mod diff;
 mod doctor;
@@ -93,6 +94,7 @@ impl Service for Handlers {
             match op {
                 Op::Events(args) => events::events(&world, args).await.map(Answer::Stream),
                 Op::RelicExport(_) => relic::export(&world).await.map(Answer::Stream),
+                Op::CvExport(args) => cv::export(&world, args).await.map(Answer::Stream),
                 Op::Stop(args) => misc::stop(&stop, args).await.map(Answer::Value),
                 Op::ConfigShow(_) => Ok(Answer::Value(Value::clone(&world.shown))),
                 Op::Ping(_) => Ok(Answer::Value(misc::ping(&world))),
@@ -189,18 +191,17 @@ async fn dispatch(
         Op::AutoEnable(args) => auto::switch(world, &args.name, true).await,
         Op::AutoDisable(args) => auto::switch(world, &args.name, false).await,
         Op::Cost(args) => cost::cost(world, args).await,
+        op @ (Op::Cv(_) | Op::CvImport(_)) => cv::dispatch(world, &caller, op).await,
         Op::Why(args) => events::why(world, &args.name).await,
-        Op::SalvageList(args) => salvage::list(world, args).await,
-        Op::SalvageStashes(args) => salvage::pinned(world, args).await,
-        Op::SalvageShow(args) => salvage::show(world, &args.id).await,
-        Op::SalvageRestore(args) => salvage::restore(world, args).await,
-        Op::SalvagePrune(args) => salvage::prune(world, asker().await, args).await,
+        #[rustfmt::skip]
+        op @ (Op::SalvageList(_) | Op::SalvageStashes(_) | Op::SalvageShow(_) | Op::SalvageRestore(_) | Op::SalvagePrune(_)) => of_salvage(world, &caller, op).await,
         #[rustfmt::skip]
         op @ (Op::Escalate(_) | Op::Escalations(_) | Op::EscalationsAck(_) | Op::DrumsSend(_) | Op::DrumsInbox(_)
         | Op::DrumsRead(_) | Op::DrumsReply(_) | Op::DrumsAck(_)) => of_messages(world, &caller, op).await,
         // Handled by `call` itself.
         Op::Events(_)
         | Op::RelicExport(_)
+        | Op::CvExport(_)
         | Op::Stop(_)
         | Op::ConfigShow(_)
         | Op::Ping(_)
@@ -220,6 +221,19 @@ async fn of_review(world: &World, caller: &Caller, op: Op) -> Result<Value, Cont
         Op::MqApprove(args) => mq::approve(world, asker().await, args).await,
         Op::MqReject(args) => mq::reject(world, asker().await, args).await,
         Op::MqPr(args) => mq::pull_request(world, asker().await, &args.mr).await,
+        _ => Err(ControlError::internal("this operation is served elsewhere")),
+    }
+}
+
+/// Dispatches the operations on salvage.
+async fn of_salvage(world: &World, caller: &Caller, op: Op) -> Result<Value, ControlError> {
+    let asker = || caller::asker(world, caller);
+    match op {
+        Op::SalvageList(args) => salvage::list(world, args).await,
+        Op::SalvageStashes(args) => salvage::pinned(world, args).await,
+        Op::SalvageShow(args) => salvage::show(world, &args.id).await,
+        Op::SalvageRestore(args) => salvage::restore(world, args).await,
+        Op::SalvagePrune(args) => salvage::prune(world, asker().await, args).await,
         _ => Err(ControlError::internal("this operation is served elsewhere")),
     }
 }

@@ -6,6 +6,7 @@ mod approvals;
 mod branches;
 mod callers;
 mod charging;
+mod cv;
 mod doctor;
 mod doctor_work;
 mod drums;

@@ -106,6 +106,9 @@ ops! {
     "status" => Status(Status), Look, Quick;
     "metrics" => Metrics(Nothing), Look, Quick;
     "cost" => Cost(Cost), Look, Quick;
+    "cv" => Cv(Cv), Look, Slow;
+    "cv.export" => CvExport(CvExport), Look, Slow;
+    "cv.import" => CvImport(CvImport), Operate, Quick;
     "stop" => Stop(Stop), Operate, Slow;
     "reload" => Reload(Reload), Operate, Quick;
     "run" => Run(Run), Work, Slow;

@@ -8,6 +8,7 @@ use super::*;
 use crate::domain::city::OnCompact;
 use crate::domain::condition::Patterns;
 use crate::domain::harness::hooks::Hooks;
+use crate::domain::identity::Identities;
 use crate::domain::review_paths::ReviewPaths;
 use crate::domain::usage::price::Prices;
 
@@ -55,6 +56,7 @@ pub fn city() -> City {
         suspended: false,
         budget: None,
         automations: Vec::new(),
+        identities: Identities::default(),
         rituals: BTreeMap::new(),
     }
 }

@@ -40,6 +40,7 @@ mod handoff;
 mod held;
 mod history;
 mod hook;
+mod identity;
 mod landing;
 mod lfs;
 mod lifecycle;

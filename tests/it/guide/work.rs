@@ -209,6 +209,38 @@ fn page_on_raiders() {
 }
 
 #[test]
+fn page_on_identities() {
+    let mut page = Page::open("docs/guide/identity.md");
+    let mut city = City::made(&Plan::new());
+    let named = page.toml("drafts = \"codex\"");
+    let routes = page.toml("routes = { ui").replace("gemini", "script");
+    let toml = fs::read_to_string(city.root().join("city.toml")).unwrap();
+    let toml = toml.replace("[rigs.raiders]\n", &format!("[rigs.raiders]\n{routes}"));
+    write(city.root(), "city.toml", format!("{toml}\n{named}"));
+    city.start();
+    let relic = city.work("work", &["commit a.txt", "hd done"]);
+    city.wait_status(&relic, "closed");
+    let own = &[("claude", "script")];
+    page.run(&city, "hd cv", &[]);
+    let one = &[("claude/opus-4.5", "script")];
+    page.run(&city, "hd cv claude/opus-4.5", one);
+    page.run(&city, "hd cv claude/opus-4.5 --limit", one);
+    page.run(&city, "hd cv --verify", &[]);
+    page.run(&city, "hd cv export chains.jsonl", &[]);
+    page.run(&city, "hd cv export claude", own);
+    page.run(&city, "hd why", &[("pr-1", &relic)]);
+    let other = City::new();
+    let export = fs::read_to_string(city.root().join("chains.jsonl")).unwrap();
+    let (header, rest) = export.split_once('\n').unwrap();
+    let renamed = header.replace("\"e2e\"", "\"north\"");
+    write(other.root(), "north.jsonl", format!("{renamed}\n{rest}"));
+    page.run(&other, "hd cv import north.jsonl", &[]);
+    page.run(&other, "hd cv import north.jsonl --as", &[]);
+    page.run(&other, "hd cv north:claude", own);
+    page.end(&[]);
+}
+
+#[test]
 fn page_of_recipes() {
     let mut page = Page::open("docs/guide/recipes.md");
     let city = toast();

@@ -8,7 +8,9 @@ use super::Plan;
 use crate::actors::mail::ChildRef;
 use crate::actors::mail::NukeTarget;
 use crate::actors::records::failures;
+use crate::actors::records::identities::{self, Ended};
 use crate::actors::records::operator_orders;
+use crate::domain::attempt::Outcome;
 use crate::domain::cause::Cause;
 use crate::domain::ids::RaiderId;
 use crate::domain::message;
@@ -30,6 +32,11 @@ pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<()
     world
         .store
         .run(move |txn| {
+            let hook = txn.hook(&plan.raider)?;
+            // Its session could not be started.
+            if let Some(hook) = hook.filter(|hook| hook.incarnation == plan.incarnation) {
+                identities::end(txn, &Ended::of_hook(&hook, Outcome::ChargeFailed))?;
+            }
             operator_orders::drop_hook(txn, &plan.raider, plan.incarnation)?;
             let mut relic = txn.relic(&plan.relic)?;
             failures::reopen(txn, &plan.raider, &mut relic, plan.error.as_deref())?;

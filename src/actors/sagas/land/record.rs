@@ -9,6 +9,7 @@ use super::super::super::world::World;
 use super::wait::forget;
 use super::{Plan, pack};
 use crate::actors::mail::Attempt;
+use crate::actors::records::identities;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
@@ -36,7 +37,9 @@ pub(super) async fn start(world: &World, id: RelicId) -> Result<Option<MergeRequ
         }
         if txn.relic(&mr.relic)?.status == RelicStatus::Closed {
             let why = Some("its relic is closed");
-            withdraw(txn, &mut mr, why, Cause::RelicClosed)?;
+            if withdraw(txn, &mut mr, why, Cause::RelicClosed)? {
+                identities::withdrawn(txn, &mr)?;
+            }
             return Ok(None);
         }
         take(txn, &mut mr, &Step::Tests)?;
@@ -71,6 +74,9 @@ pub(super) async fn open(world: &World, rig: &Rig, plan: Plan) -> Result<Option<
             return Ok(None);
         }
         record_mr(txn, EventType::MrMerging, &mr, Cause::Done)?;
+        let mut attempt = identities::of(txn, &mr.raider, mr.incarnation, &mr.relic)?;
+        attempt.files.clone_from(&plan.files);
+        txn.put_attempt(&attempt)?;
         let (subject, data) = (plan.mr.as_str(), pack(&plan));
         txn.open_saga(SagaKind::Land, &rig, subject, "intent", &data)
             .map(Some)
@@ -104,7 +110,7 @@ pub(super) async fn record_merged(
         if let Some(id) = saga {
             txn.close_saga(id)?;
         }
-        settle(txn, &mut mr, &commit, noop).map(drop)
+        settle(txn, &mut mr, &commit, (noop, false)).map(drop)
     });
     recorded.await?;
     world.nudge(&witness);
@@ -124,7 +130,7 @@ pub(super) async fn record_elsewhere(
         let reviewed = mr.head.clone();
         let mut mr = txn.mr(&mr.id)?;
         // Later commits may have been submitted, or a person has decided.
-        if !mr.awaits_person() || mr.head != reviewed || !settle(txn, &mut mr, &tip, true)? {
+        if !mr.awaits_person() || mr.head != reviewed || !settle(txn, &mut mr, &tip, (true, true))? {
             return Ok(false);
         }
         let data = serde_json::json!({
@@ -140,12 +146,13 @@ pub(super) async fn record_elsewhere(
     Ok(recorded)
 }
 
-/// Takes the step of a landing, and sends MERGED. Returns false when it has landed already.
+/// Takes the step of a landing, and sends MERGED, which says if nothing was left to land and if the forge did not do
+/// it. Returns false when it has landed already.
 fn settle(
     txn: &mut dyn Txn,
     mr: &mut MergeRequest,
     commit: &Oid,
-    noop: bool,
+    (noop, elsewhere): (bool, bool),
 ) -> Result<bool, StoreError> {
     if !take(txn, mr, &Step::Landed(commit.clone()))? {
         return Ok(false);
@@ -156,6 +163,7 @@ fn settle(
         merge_commit: commit.clone(),
         merged_at: txn.now(),
         noop,
+        elsewhere,
         rig: mr.rig.clone(),
         mr: mr.id,
         raider: mr.raider,

@@ -2,7 +2,9 @@
 
 use crate::actors::mail::NukeTarget;
 use crate::actors::records::failures;
+use crate::actors::records::identities::{self, Ended};
 use crate::actors::sagas::{closing, land};
+use crate::domain::attempt::Outcome;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RelicId;
@@ -35,8 +37,9 @@ pub(super) fn settle(
         let told = prompt::salvaged(relic.context.as_deref(), &kept.id, kept.work.as_ref());
         relic.context = Some(told);
     }
+    let id = relic.id.clone();
     closing::close(txn, relic, cancel.reason.as_deref(), target.origin())?;
-    Ok(())
+    abandon(txn, target, &id)
 }
 
 /// Opens the relic of a raider that was removed before its work was in the queue (`rules.md`, charge): the next
@@ -56,6 +59,11 @@ pub(super) fn reopen(
     let mr = txn.mr_of(&relic.id, &target.raider, target.incarnation)?;
     let ours = relic.assignee.as_deref() == Some(target.raider.to_string().as_str());
     if !relic.status.is_bound() || !ours {
+        let is_cancelled = relic.status == RelicStatus::Closed && target.cause != Cause::Merged;
+        let attempt = txn.attempt(&target.raider, target.incarnation)?;
+        if is_cancelled && attempt.is_some_and(|attempt| attempt.relic == relic.id) {
+            abandon(txn, target, &relic.id)?;
+        }
         return Ok(());
     }
     match mr {
@@ -79,6 +87,7 @@ pub(super) fn reopen(
     }
     relic.assignee = None;
     txn.put_relic(&relic)?;
+    abandon(txn, target, &relic.id)?;
     let data = serde_json::json!({ "status": relic.status });
     let event = NewEvent::new(EventType::RelicUpdated, &relic.id, target.cause);
     txn.record(&event.with(data))?;
@@ -91,4 +100,22 @@ pub(super) fn reopen(
         failures::count(txn, &relic.id, &target.raider.rig, &why)?;
     }
     Ok(())
+}
+
+/// Records that the attempt came to nothing, with the cause. One that has a result, as a quarantine, keeps that.
+fn abandon(txn: &mut dyn Txn, target: &NukeTarget, relic: &RelicId) -> Result<(), StoreError> {
+    let attempt = identities::of(txn, &target.raider, target.incarnation, relic)?;
+    if attempt.counted_until.is_some() {
+        return Ok(());
+    }
+    let ended = Ended {
+        raider: &target.raider,
+        incarnation: target.incarnation,
+        relic,
+        mr: None,
+        outcome: Outcome::Abandoned,
+        failure: Some(target.cause.as_str()),
+        declared: Some(txn.now()),
+    };
+    identities::end(txn, &ended)
 }

@@ -2,6 +2,7 @@
 //! with a harness of its own keeps that.
 
 use crate::actors::mail::RootMail;
+use crate::actors::records::identities;
 use crate::actors::world::World;
 use crate::domain::city::City;
 use crate::domain::relic::Hook;
@@ -20,12 +21,13 @@ pub(in crate::actors) fn move_on(
         return Ok(false);
     };
     let relic = txn.relic(&hook.relic)?;
-    let routed = || rig.raiders.harness_for(&relic.labels).clone();
+    let routed = || rig.raiders.continues(&relic.labels, &hook.harness).clone();
     let next = relic.harness.clone().unwrap_or_else(routed);
     if next == hook.harness || !city.harnesses.contains_key(&next) {
         return Ok(false);
     }
     hook.harness = next;
+    identities::go_on_with(txn, city, hook, &hook.harness)?;
     txn.put_hook(hook)?;
     Ok(true)
 }

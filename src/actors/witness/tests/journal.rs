@@ -35,8 +35,7 @@ async fn merge_that_was_told_is_not_told_again() {
     forget(&test_city).await;
     test_city.pass(PATROL * 5).await;
     assert!(test_city.events(EventType::RaiderMerged).await.is_empty());
-    let name = charged.raider.to_string();
-    let chain = test_city.store(move |txn| txn.cv(&name)).await;
+    let chain = super::identities::chain(&test_city, "script").await;
     let merged = chain.iter().filter(|entry| entry.kind == "merged");
     assert_eq!(merged.count(), 1, "{chain:?}");
     assert_eq!(test_city.status(&charged.relic).await, RelicStatus::Closed);

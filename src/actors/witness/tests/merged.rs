@@ -30,6 +30,7 @@ fn merged(charged: &Charged, mr: &str, commit: Oid) -> Merged {
         merge_commit: commit,
         merged_at: jiff::Timestamp::UNIX_EPOCH,
         noop: false,
+        elsewhere: false,
     }
 }
 
@@ -193,7 +194,7 @@ async fn messages_delivered_twice_come_to_the_same_end() {
     city.completed(&charged.raider).await.unwrap();
     city.settle().await;
     let mr = city.mr(&charged.relic).await.unwrap();
-    let before = city.store(|txn| txn.cv("horde/raiders/Toast")).await;
+    let before = super::identities::chain(&city, "script").await;
     let again = city.worker("b").await;
     let commit = mr.merge_commit.clone().unwrap();
     let ready = MergeReady {
@@ -230,7 +231,7 @@ async fn messages_delivered_twice_come_to_the_same_end() {
     assert!(city.runs(&again.session));
     let hook = city.hook(&again.raider).await.unwrap();
     assert_eq!(hook.incarnation, again.incarnation);
-    let after = city.store(|txn| txn.cv("horde/raiders/Toast")).await;
+    let after = super::identities::chain(&city, "script").await;
     let merges = |chain: &[crate::domain::cv::CvEntry]| {
         chain.iter().filter(|entry| entry.kind == "merged").count()
     };

@@ -11,6 +11,8 @@ mod charge;
 mod deciders;
 mod done;
 mod gone;
+mod identities;
+mod identity_results;
 mod ignored;
 mod intruder;
 mod journal;

@@ -15,7 +15,7 @@ use crate::domain::relic::{DoneIntent, Exit, Hook, RelicStatus, Source};
 use crate::domain::restart::{Deaths, Mono};
 use crate::domain::saga::SagaKind;
 use crate::ports::clock::Clock;
-use crate::ports::relics::{EventFilter, RelicFilter, SalvageEntry};
+use crate::ports::relics::{ChainOf, EventFilter, RelicFilter, SalvageEntry};
 
 /// A clock that stands still.
 struct Still;
@@ -100,7 +100,6 @@ fn fill(txn: &mut dyn Txn) -> Result<(), StoreError> {
         ignored: vec!["target/".into()],
         work: None,
     })?;
-    txn.append_cv(&raider.to_string(), "merged", &json!({ "relic": work.id }))?;
     txn.set("cursor", Some("12"))
 }
 
@@ -178,7 +177,6 @@ fn everything(txn: &mut dyn Txn) -> Result<Vec<String>, StoreError> {
         format!("{:#?}", txn.sagas(None)?),
         format!("{:#?}", txn.events(&events)?),
         format!("{:#?}", txn.salvages()?),
-        format!("{:#?}", txn.cv(&name)?),
         format!("{:#?}", txn.get("cursor")?),
     ])
 }
@@ -196,6 +194,16 @@ fn a_store_of_the_first_schema_is_read_whole() {
     run(&mut fresh, fill).unwrap();
     let expected = run(&mut fresh, everything).unwrap();
     assert_eq!(run(&mut old, everything).unwrap(), expected);
+    // Its entry of a slot is in the chain of an identity, and its hook has an attempt.
+    let own = run(&mut old, |txn| {
+        txn.chain_entries(&ChainOf::Own, "unknown", 0, 9)
+    })
+    .unwrap();
+    let (moved, relic) = (&own[0].entry.data["moved"], &own[0].entry.data["relic"]);
+    assert_eq!((&moved["chain"], relic), (&json!(toast()), &json!("gt-1")));
+    let attempt = run(&mut old, |txn| txn.attempt(&toast(), Incarnation(1))).unwrap();
+    let hook = hook(id("gt-1"));
+    assert_eq!(attempt.unwrap().identity, hook.harness.as_str());
     // The store can be written as usual.
     assert_eq!(create(&mut old, &task("next")).id, id("gt-3"));
     // The tables of later schemas exist, and are empty.

@@ -5,6 +5,7 @@ mod drums;
 mod files;
 mod flow;
 mod golden;
+mod identities;
 mod imports;
 mod journal;
 mod migrate;

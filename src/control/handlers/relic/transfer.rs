@@ -13,6 +13,7 @@ use super::edit::changes;
 use super::guard::Speaker;
 use super::{guard, nudge_all, to_json};
 use crate::actors::records::agent_hooks;
+use crate::actors::records::identities::STORE_ID;
 use crate::actors::sagas::closing;
 use crate::actors::world::World;
 use crate::control::handlers::{caller, names};
@@ -31,8 +32,6 @@ use crate::ports::relics::{NewRelic, StoreError, Txn};
 const PAGE: usize = 500;
 /// The number of relics that a slow reader may hold up.
 const BUFFER: usize = 64;
-/// The store's key of its own id.
-const STORE_ID: &str = "store:id";
 
 /// Returns the system of the records that this city exports.
 fn own_system(txn: &mut dyn Txn) -> Result<String, StoreError> {

@@ -186,7 +186,7 @@ async fn label_of_a_relic_routes_it_to_a_harness() {
             let name = HarnessName::new(name).unwrap();
             city.harnesses.insert(name, like.clone());
         }
-        let route = |label: &str, to: &str| (label.to_owned(), HarnessName::new(to).unwrap());
+        let route = |label: &str, to: &str| (label.to_owned(), vec![HarnessName::new(to).unwrap()]);
         let routes = [route("ui", "painter"), route("docs", "writer")];
         city.rigs[0].raiders.routes = routes.into_iter().collect();
         city.rigs[0].raiders.auto_charge = true;

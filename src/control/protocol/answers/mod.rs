@@ -2,6 +2,7 @@
 //! clients may read them. Fields may be added; none is renamed or removed (`contract.md`, 2.4).
 
 mod city;
+mod cv;
 mod drums;
 mod events;
 mod mq;
@@ -12,6 +13,7 @@ mod status;
 mod totem;
 
 pub use self::city::{Account, Agent, AgentState, Automation, Budget, Pool};
+pub use self::cv::{Chain, Cv, CvImported, CvLine};
 pub use self::drums::{
     Delivery, DeliveryState, Drum, DrumHead, Inbox, RalliedDrum, RalliedDrums, SentDrum,
 };

@@ -4,9 +4,9 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
-    Agent, Automation, Cancelled, Charging, Decided, Deps, Drum, DrumHead, EditedRelic, Event,
-    Imported, Inbox, MrDetails, MrRow, PullRequest, Raider, ReadyRelic, Relic, Ritual, RitualRow,
-    SelfReview, SentDrum, Shown, Status, StepDone, Story, Totem,
+    Agent, Automation, Cancelled, Charging, Cv, CvImported, CvLine, Decided, Deps, Drum, DrumHead,
+    EditedRelic, Event, Imported, Inbox, MrDetails, MrRow, PullRequest, Raider, ReadyRelic, Relic,
+    Ritual, RitualRow, SelfReview, SentDrum, Shown, Status, StepDone, Story, Totem,
 };
 use crate::control::protocol::OpName;
 use crate::domain::work_diff::Diff;
@@ -24,6 +24,9 @@ pub struct Answer {
 pub fn schemas() -> Vec<Answer> {
     vec![
         of::<Status>(OpName::Status),
+        of::<Cv>(OpName::Cv),
+        of::<CvLine>(OpName::CvExport),
+        of::<CvImported>(OpName::CvImport),
         of::<Diff>(OpName::Diff),
         of::<Charging>(OpName::ChargePause),
         of::<Charging>(OpName::ChargeResume),

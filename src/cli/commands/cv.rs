@@ -1,0 +1,167 @@
+//! `hd cv`. A file to import is read and verified here, whole; the supervisor verifies it again, and stores it in batches.
+
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::cli::args::{Cv, CvFile, CvTo, CvVerb};
+use crate::cli::context::Context;
+use crate::cli::error::{CliError, Doing};
+use crate::cli::output;
+use crate::cli::render::cv as render;
+use crate::control::client::Flow;
+use crate::control::protocol::answers::CvImported;
+use crate::control::protocol::args::CvImport;
+use crate::control::protocol::{BATCH_MAX, LINE_MAX, Op};
+use crate::domain::federation::{self, FILE_MAX, Header, Line};
+use crate::regular::{self, Links};
+
+/// The bytes of a request's entries.
+const REQUEST: usize = LINE_MAX / 2;
+
+pub(super) fn run(args: Cv, context: &mut Context) -> Result<(), CliError> {
+    match args.verb {
+        Some(CvVerb::Export(args)) => export(args, context),
+        Some(CvVerb::Import(args)) => import(&args, context),
+        None => {
+            let result = context.ask(&Op::Cv(args.cv.clone()))?;
+            context.print(&result, render::cv)?;
+            let is_broken = result.get("ok") == Some(&Value::Bool(false));
+            match is_broken && args.cv.verify {
+                true => Err(CliError::failed("a chain does not verify")),
+                false => Ok(()),
+            }
+        }
+    }
+}
+
+/// Writes chains, an entry per line. A file appears whole or not at all.
+fn export(args: CvTo, context: &mut Context) -> Result<(), CliError> {
+    let client = context.client()?;
+    let op = Op::CvExport(args.of);
+    if args.file.as_os_str() == "-" {
+        return client.stream(&op, |item| output::json(&item).map(|()| Flow::Continue));
+    }
+    let shown = args.file.display().to_string();
+    let is_there = || {
+        let hint = "--force replaces it";
+        CliError::usage(format!("{shown} exists already")).hint(hint)
+    };
+    // Asked again when the file is put there.
+    if !args.force && args.file.symlink_metadata().is_ok() {
+        return Err(is_there());
+    }
+    let dir = args.file.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let mut new = tempfile::Builder::new();
+    let new = new
+        .prefix(".hd-")
+        .tempfile_in(dir.unwrap_or(Path::new(".")))
+        .doing(&shown)?;
+    let mut lines = 0_u64;
+    let mut writer = BufWriter::new(new);
+    client.stream(&op, |item| -> Result<Flow, CliError> {
+        lines += 1;
+        writeln!(writer, "{item}").doing(&shown)?;
+        Ok(Flow::Continue)
+    })?;
+    // A part of an export is of no use: the file is removed when it is not kept.
+    let new = writer.into_inner().map_err(|error| error.into_error());
+    let new = new.doing(&shown)?;
+    new.as_file().sync_all().doing(&shown)?;
+    let kept = match args.force {
+        true => new.persist(&args.file),
+        false => new.persist_noclobber(&args.file),
+    };
+    match kept {
+        Ok(_) => {}
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(is_there());
+        }
+        Err(error) => return Err(error.error).doing(&shown),
+    }
+    // The first line and the last one are no entries.
+    let told = json!({ "file": shown, "entries": lines.saturating_sub(2) });
+    context.print(&told, render::exported)
+}
+
+/// Returns the text of a file of bounded size; `-` is standard input.
+fn contents(path: &Path) -> Result<String, CliError> {
+    let shown = path.display().to_string();
+    let mut text = String::new();
+    let read = match path.as_os_str() == "-" {
+        true => io::stdin()
+            .lock()
+            .take(FILE_MAX + 1)
+            .read_to_string(&mut text),
+        false => regular::open(path, Links::Follow)
+            .doing(&shown)?
+            .take(FILE_MAX + 1)
+            .read_to_string(&mut text),
+    };
+    read.doing(&shown)?;
+    if text.len() as u64 > FILE_MAX {
+        let message = format!("{shown} has more than {FILE_MAX} bytes");
+        return Err(CliError::usage(message).hint("nothing was imported"));
+    }
+    Ok(text)
+}
+
+/// Verifies a file, then has it stored. Nothing is stored when an entry is faulty.
+fn import(args: &CvFile, context: &mut Context) -> Result<(), CliError> {
+    let text = contents(&args.file)?;
+    let faulty = |why: String| {
+        let message = format!("{}: {why}", args.file.display());
+        CliError::usage(message).hint("nothing was imported")
+    };
+    let (mut header, lines) = federation::read(&text).map_err(faulty)?;
+    if let Some(city) = &args.as_name {
+        header.city.clone_from(city);
+        header.check().map_err(faulty)?;
+    }
+    let entries = lines.len();
+    let (mut added, mut known) = (0, 0);
+    let mut client = context.client()?;
+    for batch in batches(lines) {
+        let op = request(&header, batch);
+        let stored = client.call(&op).map_err(|error| {
+            let mut error = CliError::from(error);
+            if added + known > 0 {
+                error.hint = Some(format!(
+                    "{} entries were stored before this, all verified; a second import goes on",
+                    added + known
+                ));
+            }
+            error
+        })?;
+        let stored: CvImported = serde_json::from_value(stored)
+            .map_err(|error| CliError::failed(format!("the answer cannot be read: {error}")))?;
+        added += stored.added;
+        known += stored.known;
+    }
+    let told = json!({ "city": header.city, "entries": entries, "added": added, "known": known });
+    context.print(&told, render::imported)
+}
+
+fn request(header: &Header, lines: Vec<Line>) -> Op {
+    Op::CvImport(CvImport {
+        header: header.clone(),
+        lines,
+    })
+}
+
+/// Cuts the entries into batches that fit into a request each. A file without entries is one batch: the city is known then.
+fn batches(lines: Vec<Line>) -> Vec<Vec<Line>> {
+    let (mut batches, mut batch, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for line in lines {
+        let size = json!(line).to_string().len() + 1;
+        if batch.len() == BATCH_MAX || !batch.is_empty() && bytes + size > REQUEST {
+            batches.push(std::mem::take(&mut batch));
+            bytes = 0;
+        }
+        bytes += size;
+        batch.push(line);
+    }
+    batches.push(batch);
+    batches
+}
