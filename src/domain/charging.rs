@@ -118,7 +118,7 @@ pub enum Waits {
     Deps(Vec<RelicId>),
     /// It is assigned to a person, agent or pool.
     Assigned(String),
-    /// The sandbox of an earlier attempt is kept, because it has work that is not saved.
+    /// The sandbox of an earlier attempt is not removed yet.
     Kept(RaiderId),
     /// The rig gets no new work.
     Closed(&'static str),
@@ -181,8 +181,8 @@ impl Waits {
                 self.brief()
             ),
             Self::Kept(raider) => format!(
-                "{relic} is not charged: the sandbox of {raider} has work of the attempt before that is not saved; \
-                 `hd raider nuke {raider} --salvage` saves it and frees the relic"
+                "{relic} is not charged: the sandbox of {raider}, of the attempt before, is not removed yet; \
+                 `hd raider nuke {raider} --salvage` saves what it holds and frees the relic"
             ),
             Self::Closed(why) => format!("{relic} is not charged: {why}"),
             Self::Paused(InForce { pause, city }) => {

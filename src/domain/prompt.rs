@@ -134,8 +134,8 @@ pub fn first(brief: &Brief<'_>) -> String {
     let who = introduction(brief);
     let task = task(brief);
     let workflow = workflow(brief);
-    let outcome = outcome(brief);
-    let rules = rules(brief);
+    let outcome = outcome(brief.relic, brief.hd);
+    let rules = rules(brief.target, brief.hd);
     format!("{who}\n\n{task}\n\n{workflow}\n\n{outcome}\n\n{rules}\n")
 }
 
@@ -183,8 +183,8 @@ pub fn respawn(
     let (relic, task_file, base) = (brief.relic, brief.task_file, brief.base.short());
     let task = task(brief);
     let workflow = workflow(brief);
-    let outcome = outcome(brief);
-    let rules = rules(brief);
+    let outcome = outcome(brief.relic, brief.hd);
+    let rules = rules(brief.target, brief.hd);
     format!(
         "{who}\n\n\
          {last} {left}{less}\n\n\
@@ -209,8 +209,8 @@ pub fn handoff(brief: &Brief<'_>, note: Option<&str>) -> String {
     let (task_file, base) = (brief.task_file, brief.base.short());
     let task = task(brief);
     let workflow = workflow(brief);
-    let outcome = outcome(brief);
-    let rules = rules(brief);
+    let outcome = outcome(brief.relic, brief.hd);
+    let rules = rules(brief.target, brief.hd);
     format!(
         "{who}\n\n\
          Your last session on this task handed off to you. The worktree is unchanged since then. {note}\n\n\
@@ -263,7 +263,10 @@ pub fn task_file(brief: &Brief<'_>) -> String {
     if let Some(steps) = brief.steps {
         text.push_str(&format!("\n## Steps\n\n{}\n", steps.trim()));
     }
-    text.push_str(&format!("\n## How to finish\n\n{}\n", outcome(brief)));
+    text.push_str(&format!(
+        "\n## How to finish\n\n{}\n",
+        outcome(brief.relic, brief.hd)
+    ));
     text
 }
 
@@ -324,8 +327,9 @@ fn workflow(brief: &Brief<'_>) -> String {
     )
 }
 
-fn outcome(brief: &Brief<'_>) -> String {
-    let (relic, hd) = (brief.relic, brief.hd);
+/// Returns how a session finishes its work (`agent-lifecycle.md`, outcome file).
+#[must_use]
+pub fn outcome(relic: &RelicId, hd: &str) -> String {
     format!(
         "Before you stop, you must write the outcome to {OUTCOME_FILE}, as one line of JSON:\n\
          - finished: {{\"id\":\"{relic}\",\"outcome\":\"passed\"}}\n\
@@ -339,7 +343,9 @@ fn outcome(brief: &Brief<'_>) -> String {
     )
 }
 
-fn rules(brief: &Brief<'_>) -> String {
+/// Returns the rules of a session that works on a target.
+#[must_use]
+pub fn rules(target: &str, hd: &str) -> String {
     format!(
         "Rules:\n\
          - Do not push, merge, open a pull request or change branches: the supervisor pushes your \
@@ -350,8 +356,7 @@ fn rules(brief: &Brief<'_>) -> String {
          \"what for\"`. A session without progress is restarted after a while.\n\
          - When your context is nearly full, commit and run `{hd} handoff -m \"where you are\"`: \
          a fresh session continues. `{hd} rally` prints your identity and your task again.",
-        brief.target,
-        hd = brief.hd,
+        target,
     )
 }
 
@@ -378,7 +383,7 @@ fn explain(brief: &Brief<'_>, problem: &Problem) -> String {
         }
         Problem::Unclear(why) => format!(
             "{OUTCOME_FILE} could not be understood: {why}.\n{}",
-            outcome(brief)
+            outcome(brief.relic, brief.hd)
         ),
     }
 }

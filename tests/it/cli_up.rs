@@ -149,3 +149,25 @@ fn init_without_a_coding_agent_names_the_next_step() {
         assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
     }
 }
+
+/// Nothing is written into a bare repository, which has no `.git`.
+#[test]
+fn init_makes_the_city_beside_a_bare_repository() {
+    let dir = horde_supervisor::testing::scratch();
+    let bare = dir.path().join("tool.git");
+    let made = std::process::Command::new("git")
+        .args(["init", "-q", "--bare"])
+        .arg(&bare)
+        .status();
+    assert!(made.unwrap().success());
+    let mut hd = assert_cmd::Command::new(cargo_bin("hd"));
+    for name in VARIABLES {
+        hd.env_remove(name);
+    }
+    let ran = run(hd.arg("init").current_dir(&bare));
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(!bare.join("city.toml").exists());
+    let toml = fs::read_to_string(dir.path().join("tool-city/city.toml")).unwrap();
+    let bare = bare.canonicalize().unwrap();
+    assert!(toml.contains(&bare.display().to_string()), "{toml}");
+}

@@ -1,6 +1,7 @@
 //! A city that was moved: the index, the HEAD and the detached commits of its sandboxes are found at the new place.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use horde_supervisor::adapters::git::GitRepo;
@@ -77,27 +78,76 @@ fn sandboxes_of_a_city_that_was_moved_are_whole_at_the_new_place() {
 /// A start that was killed before it wrote the new place has changed some links.
 #[test]
 fn move_that_was_followed_in_part_is_followed_to_its_end() {
-    let city = City::new();
-    let sandbox = busy(&city);
-    let place = city.repo.repo_dir().join("horde/place");
-    let old = fs::read(&place).unwrap();
-    let (moved, to) = moved(&city);
-    moved.prepare().unwrap();
-    let place = moved.repo_dir().join("horde/place");
-    assert_ne!(fs::read(&place).unwrap(), old);
-    fs::write(&place, &old).unwrap();
-    let back = moved.theirs().join("worktrees/Toast/gitdir");
-    fs::write(&back, format!("{}/.git\n", sandbox.display())).unwrap();
-    let again = repo(
-        &city.root().join("elsewhere"),
-        RigSource::Path(city.checkout()),
-        true,
-    );
-    again.prepare().unwrap();
-    assert_eq!(again.sandbox_fault(&to).unwrap(), None);
+    for half in [
+        "horde/repo.git/worktrees/Toast/gitdir",
+        "horde/raiders/Toast/.git",
+    ] {
+        let city = City::new();
+        busy(&city);
+        let place = "city/.horde/custody/horde.git/horde/place";
+        let old = fs::read(city.root().join(place)).unwrap();
+        let link = fs::read(city.root().join("city").join(half)).unwrap();
+        let (repo, to) = moved(&city);
+        repo.prepare().unwrap();
+        let elsewhere = city.root().join("elsewhere");
+        assert_ne!(fs::read(elsewhere.join(place)).unwrap(), old);
+        fs::write(elsewhere.join(place), &old).unwrap();
+        fs::write(elsewhere.join("city").join(half), &link).unwrap();
+        assert!(repo.sandbox_fault(&to).unwrap().is_some(), "{half}");
+        repo.prepare().unwrap();
+        assert_eq!(repo.sandbox_fault(&to).unwrap(), None, "{half}");
+    }
 }
 
-/// What an agent wrote in the place of a link is no reason to write elsewhere.
+/// A line that an agent wrote, or a directory that it closed, stops neither the others nor the rig.
+#[test]
+fn link_that_cannot_follow_stops_nothing() {
+    let city = City::new();
+    let sandbox = busy(&city);
+    let old = city.root().join("city/horde");
+    let worktrees = city.repo.theirs().join("worktrees");
+    for (name, link) in [
+        ("long", old.join("a".repeat(300)).join(".git")),
+        ("other", old.join("a".repeat(253))),
+        ("far", Path::new(&"a/".repeat(3000)).join(".git")),
+    ] {
+        fs::create_dir(worktrees.join(name)).unwrap();
+        let text = format!("{}\n", link.display());
+        fs::write(worktrees.join(name).join("gitdir"), text).unwrap();
+    }
+    let looping = sandbox.join("loop");
+    symlink(&looping, &looping).unwrap();
+    fs::create_dir(worktrees.join("loop")).unwrap();
+    let text = format!("{}/.git\n", looping.join("x").display());
+    fs::write(worktrees.join("loop/gitdir"), text).unwrap();
+    assert_eq!(city.facts(&sandbox).untracked, ["inner/", "loop"]);
+    let inner = sandbox.join("inner");
+    let closed = |dir: &Path, mode| {
+        fs::set_permissions(dir, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    closed(&inner, 0o555);
+    let (repo, sandbox) = moved(&city);
+    repo.prepare().unwrap();
+    closed(&sandbox.join("inner"), 0o755);
+    assert_eq!(repo.sandbox_fault(&sandbox).unwrap(), None);
+}
+
+/// An agent names the administrative directory of another raider, whose sandbox is gone, as its own.
+#[test]
+fn directory_of_another_raider_is_not_taken_by_its_name() {
+    let city = City::new();
+    let sandbox = busy(&city);
+    let head = rev(&sandbox, "HEAD");
+    let other = city.spec_of("Ash", 1);
+    city.repo.make_sandbox(&other).unwrap();
+    fs::remove_dir_all(&other.path).unwrap();
+    fs::write(sandbox.join(".git"), "gitdir: /none/worktrees/Ash\n").unwrap();
+    let back = city.repo.theirs().join("worktrees/Toast/gitdir");
+    fs::write(&back, "/none/raiders/Toast/.git\n").unwrap();
+    assert_eq!(city.facts(&sandbox).head.as_str(), head);
+}
+
+/// A link that an agent put in the place of a directory is no way to write elsewhere.
 #[test]
 fn link_that_an_agent_replaced_is_not_followed() {
     let city = City::new();
@@ -107,7 +157,7 @@ fn link_that_an_agent_replaced_is_not_followed() {
     let link = fs::read(sandbox.join("inner/.git")).unwrap();
     fs::write(outside.join(".git"), &link).unwrap();
     fs::rename(sandbox.join("inner"), sandbox.join("was")).unwrap();
-    std::os::unix::fs::symlink(&outside, sandbox.join("inner")).unwrap();
+    symlink(&outside, sandbox.join("inner")).unwrap();
     let (repo, sandbox) = moved(&city);
     repo.prepare().unwrap();
     assert_eq!(fs::read(outside.join(".git")).unwrap(), link);

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::facts;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -177,9 +179,40 @@ pub fn send_handoff(txn: &mut dyn Txn, raider: &RaiderId, note: Handoff) -> Resu
     let data = json!({
         "note": note.note, "relic": note.relic, "resume": note.resume, "totem_step": note.totem_step,
     });
+    // The note itself is read once, by the first prompt; a session that compacts asks for it again.
+    let last = LastNote {
+        relic: note.relic.clone(),
+        note: note.note.clone(),
+    };
+    facts::write(txn, &last_note_key(raider), &last)?;
     txn.send(&address, &address, Body::Handoff(note))?;
     let event = NewEvent::new(EventType::RaiderHandoff, &address, Cause::Handoff);
     txn.record(&event.with(data)).map(|_| ())
+}
+
+/// The last handoff note of a slot.
+#[derive(Serialize, Deserialize)]
+struct LastNote {
+    relic: Option<RelicId>,
+    note: Option<String>,
+}
+
+fn last_note_key(raider: &RaiderId) -> String {
+    format!("handoff/{raider}")
+}
+
+/// Returns the last handoff note of a raider's work on this relic, read or not.
+///
+/// # Errors
+/// The store's.
+pub fn last_note(
+    txn: &mut dyn Txn,
+    raider: &RaiderId,
+    relic: &RelicId,
+) -> Result<Option<String>, StoreError> {
+    let last: Option<LastNote> = facts::read(txn, &last_note_key(raider))?;
+    let own = last.filter(|last| last.relic.as_ref() == Some(relic));
+    Ok(own.and_then(|last| last.note))
 }
 
 /// Returns the step of the note that waits for the raider's next session on this relic.

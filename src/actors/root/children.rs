@@ -73,11 +73,12 @@ impl Root {
             How::Fresh | How::Respawned | How::HandedOver => EventType::AgentStarted,
         };
         let cause = slot.child.cause();
-        let mut events = vec![NewEvent::new(kind, id, cause).with(data)];
+        let up = NewEvent::new(kind, id, cause).with(data);
+        let mut events = vec![self.named(id, up)];
         if let (Work::Raider { hook, .. }, How::Respawned) = (&slot.spec.work, how) {
             let data = serde_json::json!({ "relic": hook.relic, "incarnation": hook.incarnation });
             let respawned = NewEvent::new(EventType::RaiderRespawned, id, cause);
-            events.push(respawned.with(data));
+            events.push(self.named(id, respawned.with(data)));
         }
         self.world.store.journal(events);
     }

@@ -102,8 +102,8 @@ impl Root {
         }
         slot.waiting_end.push(reply);
         slot.meant = Some(meant);
-        slot.asker = order.by;
-        self.step(me, &id, Event::End(order.cause)).await;
+        self.step_for(me, &id, Event::End(order.cause), order.by)
+            .await;
     }
 
     /// Ends the session of a child that has no slot.
@@ -132,15 +132,12 @@ impl Root {
             None => Err(format!("{id} is unknown")),
         };
         if result.is_ok() {
-            if let Some(slot) = self.slots.get_mut(id) {
-                slot.asker = order.by;
-            }
             let cycle = Event::Cycle {
                 cause: order.cause,
                 tail,
                 progress,
             };
-            self.step(me, id, cycle).await;
+            self.step_for(me, id, cycle, order.by).await;
         }
         let _gave_up = reply.send(result);
     }
@@ -163,8 +160,8 @@ impl Root {
             return self.end_stray(ChildRef::any(id, session), reply);
         };
         slot.waiting_end.push(reply);
-        slot.asker = by;
-        self.step(me, &id, Event::Rest(Cause::Operator)).await;
+        self.step_for(me, &id, Event::Rest(Cause::Operator), by)
+            .await;
     }
 
     pub(super) async fn wake(
@@ -203,8 +200,30 @@ impl Root {
             slot.wake_waited = None;
         }
         slot.waiting_wake.push(reply);
-        slot.asker = order.by;
-        self.step(me, &id, Event::Woken(order.cause)).await;
+        self.step_for(me, &id, Event::Woken(order.cause), order.by)
+            .await;
+    }
+
+    /// Makes a step for a caller, whose name its events get. An order that changes nothing leaves the caller of the one
+    /// that is being carried out.
+    async fn step_for(
+        &mut self,
+        me: &ActorRef<RootMsg>,
+        id: &ChildId,
+        event: Event,
+        by: Option<Asker>,
+    ) {
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        let phase = slot.child.phase().clone();
+        let former = std::mem::replace(&mut slot.asker, by);
+        self.step(me, id, event).await;
+        if let Some(slot) = self.slots.get_mut(id)
+            && *slot.child.phase() == phase
+        {
+            slot.asker = former;
+        }
     }
 
     /// Returns an event of a child with the caller of the order that brought it about, where an operator's order did.

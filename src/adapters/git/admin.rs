@@ -365,7 +365,7 @@ pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<(PathBuf, Rel
         let dir = match dir {
             Ok(dir) => dir,
             // A worktree that is being made or is gone has nothing that could be lost.
-            Err(error) if is_nothing(&error) => continue,
+            Err(error) if is_nothing(&error) || is_no_place(&error) => continue,
             Err(error) => return Err(failed("cannot follow", &admin, &error)),
         };
         if let Ok(below) = dir.strip_prefix(&home)
@@ -375,6 +375,13 @@ pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<(PathBuf, Rel
         }
     }
     Ok(found)
+}
+
+/// Returns true if a path that an agent wrote can name no directory: it is too long, goes around in links, or has a
+/// zero byte.
+fn is_no_place(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(nix::errno::Errno::from_raw);
+    code == Some(nix::errno::Errno::ENAMETOOLONG) || is_strange(error)
 }
 
 /// Returns true if access was refused although the directory, or the nearest one above it that exists, is this

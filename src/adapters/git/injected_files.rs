@@ -91,26 +91,28 @@ pub(super) fn is_ours(sandbox: &Path, path: &[u8]) -> bool {
     target.is_absolute() && (name == TASK || name == "outcome") && tasks == Some("tasks".as_ref())
 }
 
+/// The name of a link that is being made; one that is left by a crash is replaced at the next try.
+const BESIDE: &str = ".horde-link";
+
 /// Points our links in a worktree to the new place of a city that was moved.
-pub(super) fn follow(worktree: &Path, old: &Path, new: &Path) -> Result<(), RepoError> {
+///
+/// # Errors
+/// When a link cannot be made, for example in a directory that the agent closed.
+pub(super) fn follow(worktree: &Path, old: &Path, new: &Path) -> std::io::Result<()> {
+    let beside = worktree.join(BESIDE);
+    if fs::symlink_metadata(&beside).is_ok_and(|found| found.is_symlink()) {
+        fs::remove_file(&beside)?;
+    }
     for name in EXCLUDED {
         let link = worktree.join(name);
-        let Some(target) = fs::read_link(&link)
-            .ok()
-            .filter(|_| is_ours(worktree, name.as_bytes()))
-        else {
+        let ours = fs::read_link(&link).ok();
+        let ours = ours.filter(|_| is_ours(worktree, name.as_bytes()));
+        let Some(rest) = ours.as_ref().and_then(|it| it.strip_prefix(old).ok()) else {
             continue;
         };
-        let Ok(rest) = target.strip_prefix(old) else {
-            continue;
-        };
-        // Beside it and renamed: after a crash in the middle there is still a link that names the old place.
-        let mut beside = tempfile::Builder::new();
-        let beside = beside.prefix(".horde-link");
-        let made = beside.make_in(worktree, |path| symlink(new.join(rest), path));
-        let made = made.at("cannot link", &link)?.into_temp_path();
-        made.persist(&link)
-            .map_err(|error| failed("cannot link", &link, &error.error))?;
+        // Renamed over it: after a crash there is still a link.
+        symlink(new.join(rest), &beside)?;
+        fs::rename(&beside, &link)?;
     }
     Ok(())
 }

@@ -2,8 +2,11 @@
 //! paths: at another place the index, the HEAD and the detached commits of every sandbox would no longer be found.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
 
 use super::admin::{self, At, read_if_there, write_whole};
 use super::bytes;
@@ -19,6 +22,10 @@ const LINE_MAX: u64 = 64 * 1024;
 
 /// Corrects the links of all worktrees if the rig's directory is at another place than at the last start. A crash in
 /// the middle is repeated from the front at the next start.
+///
+/// # Errors
+/// When a file of ours cannot be written, or the system has no space or descriptors. What agents put in the way of
+/// one worktree stops neither the others nor the rig.
 pub(super) fn follow(repo: &GitRepo) -> Result<(), RepoError> {
     let Some(new) = repo.theirs().parent() else {
         return Ok(());
@@ -32,8 +39,17 @@ pub(super) fn follow(repo: &GitRepo) -> Result<(), RepoError> {
         let old = PathBuf::from(OsStr::from_bytes(&old));
         let (from, to) = (old.display(), new.display());
         tracing::info!(rig = %repo.name(), %from, %to, "the city was moved; the links of its worktrees follow");
+        let theirs = repo.own_theirs()?;
         for admin in admin::entries(repo)? {
-            relink(repo, &admin, &old, new)?;
+            match relink(theirs, &admin, &old, new) {
+                Err(error) if is_passing(&error) => {
+                    return Err(admin::failed("cannot correct the links of", &admin, &error));
+                }
+                Err(error) => {
+                    tracing::warn!(admin = %admin.display(), %error, "the links of a worktree could not follow the move of the city; `hd raider repair` makes them again");
+                }
+                Ok(()) => {}
+            }
         }
     }
     let dir = repo.repo_dir().join("horde");
@@ -41,72 +57,85 @@ pub(super) fn follow(repo: &GitRepo) -> Result<(), RepoError> {
     write_whole(&file, bytes::of(new))
 }
 
+/// Returns true if the system, and not an entry, is the cause: the next start tries again.
+fn is_passing(error: &io::Error) -> bool {
+    let passing = [
+        Errno::EMFILE,
+        Errno::ENFILE,
+        Errno::ENOMEM,
+        Errno::EAGAIN,
+        Errno::ENOSPC,
+        Errno::EDQUOT,
+    ];
+    let code = error.raw_os_error().map(Errno::from_raw);
+    code.is_some_and(|code| passing.contains(&code))
+}
+
 /// Corrects both links between an administrative directory and its worktree. An agent can have put anything there:
 /// what names another place stays as it is, and is found as broken.
-fn relink(repo: &GitRepo, admin: &Path, old: &Path, new: &Path) -> Result<(), RepoError> {
+fn relink(theirs: &Path, admin: &Path, old: &Path, new: &Path) -> io::Result<()> {
     let Some(id) = admin.file_name() else {
         return Ok(());
     };
     let back = Path::new("worktrees").join(id).join("gitdir");
-    let Some(named) = line(repo.own_theirs()?, &back)? else {
+    let Some(named) = line(theirs, &back)? else {
         return Ok(());
     };
     let named = Path::new(OsStr::from_bytes(&named));
+    if named.file_name() != Some(OsStr::new(".git")) {
+        return Ok(());
+    }
     let way = Path::new("repo.git/worktrees").join(id);
     let former = [b"gitdir: ", bytes::of(&old.join(&way))].concat();
     let now = [b"gitdir: ", bytes::of(&new.join(&way)), b"\n"].concat();
-    let Ok(link) = named.strip_prefix(old) else {
-        follow_outside(named, &former, &now);
-        return Ok(());
-    };
-    if is_line(new, link, &former)? {
-        if let (Some(worktree), Some(from), Some(to)) = (link.parent(), old.parent(), new.parent())
-        {
-            injected_files::follow(&new.join(worktree), from, to)?;
-        }
-        replace(new, link, &now)?;
+    let own = Path::new(".git");
+    if let Ok(link) = named.strip_prefix(old) {
+        // First: a worktree without its own link is found by the link back.
+        let text = [bytes::of(&new.join(link)), b"\n"].concat();
+        beneath::replace_durably(theirs, &back, &text)?;
+        follow_worktree((old, new), link, (&former, &now))
+    } else if let Ok(link) = named.strip_prefix(new) {
+        // A start that was killed has changed the link back.
+        follow_worktree((old, new), link, (&former, &now))
+    } else if let Some(dir) = named.parent()
+        && is_line(dir, own, &former)?
+    {
+        // A salvage that was restored to another place did not move.
+        beneath::replace_durably(dir, own, &now)
+    } else {
+        Ok(())
     }
-    let text = [bytes::of(&new.join(link)), b"\n"].concat();
-    replace(repo.own_theirs()?, &back, &text)
 }
 
-/// Corrects the link of a worktree outside of the rig's directory, which did not move: a salvage was restored there.
-/// The place is only an agent's word, so that an error there is no reason to stop.
-fn follow_outside(link: &Path, former: &[u8], now: &[u8]) {
-    let (Some(dir), Some(name)) = (link.parent(), link.file_name()) else {
-        return;
-    };
-    let name = Path::new(name);
-    if name == Path::new(".git")
-        && is_line(dir, name, former).unwrap_or(false)
-        && let Err(error) = replace(dir, name, now)
-    {
-        tracing::warn!(%error, "a worktree outside of the city could not follow its move");
+/// Corrects the links in a worktree.
+fn follow_worktree(
+    (old, new): (&Path, &Path),
+    link: &Path,
+    (former, now): (&[u8], &[u8]),
+) -> io::Result<()> {
+    if is_line(new, link, former)? {
+        beneath::replace_durably(new, link, now)?;
+    } else if !is_line(new, link, now.trim_ascii_end())? {
+        return Ok(());
+    }
+    match (link.parent(), old.parent(), new.parent()) {
+        (Some(worktree), Some(from), Some(to)) => {
+            injected_files::follow(&new.join(worktree), from, to)
+        }
+        _ => Ok(()),
     }
 }
 
 /// Returns true for a file with only this line.
-fn is_line(root: &Path, name: &Path, expected: &[u8]) -> Result<bool, RepoError> {
+fn is_line(root: &Path, name: &Path, expected: &[u8]) -> io::Result<bool> {
     Ok(line(root, name)?.is_some_and(|found| found == expected))
 }
 
 /// Returns the line of a file without the space at its end; none if there is no regular file, or a link on its path.
-fn line(root: &Path, name: &Path) -> Result<Option<Vec<u8>>, RepoError> {
+fn line(root: &Path, name: &Path) -> io::Result<Option<Vec<u8>>> {
     match beneath::read(root, name, LINE_MAX) {
         Ok(text) => Ok(text.map(|text| text.trim_ascii_end().to_vec())),
         Err(error) if admin::is_strange(&error) || admin::is_nothing(&error) => Ok(None),
-        Err(error) => Err(admin::failed("cannot read", &root.join(name), &error)),
-    }
-}
-
-fn replace(root: &Path, name: &Path, text: &[u8]) -> Result<(), RepoError> {
-    match beneath::replace_durably(root, name, text) {
-        // Replaced by an agent's program meanwhile, or closed to this user.
-        Err(error) if admin::is_strange(&error) || admin::is_nothing(&error) => {
-            let path = root.join(name);
-            tracing::warn!(path = %path.display(), %error, "a link of a worktree could not follow the move of the city; `hd raider repair` makes it again");
-            Ok(())
-        }
-        done => done.at("cannot write", &root.join(name)),
+        Err(error) => Err(error),
     }
 }

@@ -1,6 +1,7 @@
 //! Repairs a sandbox's administrative files. The work tree stays as it is, except if there is none at all: then it is
 //! recreated.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -127,17 +128,34 @@ fn find(repo: &GitRepo, spec: &SandboxSpec) -> Result<Option<PathBuf>, RepoError
 }
 
 /// Finds the administrative directory of a sandbox by its name, if no worktree claims it: both links name a place that
-/// does not exist.
+/// does not exist. An agent writes both, so that the link back must name this slot, at any place; without one, only the
+/// name that the supervisor gave it counts.
 pub(super) fn by_name(repo: &GitRepo, sandbox: &Path, note: Option<&Note>) -> Option<PathBuf> {
+    let home = admin::home(repo)?;
+    let slot = sandbox.file_name()?;
     let written = admin::read_link_file(&sandbox.join(".git"));
     let by_link = written.as_deref().and_then(Path::file_name);
     // Without a note, an agent may have made the directory of that name.
-    let by_name = sandbox.file_name().filter(|_| note.is_some());
+    let by_name = note.and(Some(slot));
     let entry = note.map(|note| entry_name(&note.raider, note.incarnation));
     let by_entry = entry.as_ref().map(AsRef::as_ref);
+    let is_own = |name: &OsStr| match admin::line(&home.join(name), Path::new("gitdir")) {
+        Ok(Some(text)) => is_of_slot(bytes::path(text.trim_ascii_end()), slot),
+        _ => Some(name) == by_entry,
+    };
     let names = [by_link, by_entry, by_name].into_iter().flatten();
-    let mut all = names.map(|name| admin::worktrees(repo).join(name));
+    let own = names.filter(|name| is_own(name));
+    let mut all = own.map(|name| home.join(name));
     all.find(|admin| is_dir(admin) && !claimed(admin))
+}
+
+/// Returns true if a link back names the sandbox of this slot, at any place.
+fn is_of_slot(link: &Path, slot: &OsStr) -> bool {
+    let mut above = link.ancestors().map(Path::file_name);
+    let expected = [OsStr::new(".git"), slot, OsStr::new("raiders")];
+    expected
+        .iter()
+        .all(|part| above.next().flatten() == Some(part))
 }
 
 /// Returns true for a directory, and not for a link to one, which an agent can make.

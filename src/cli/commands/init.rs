@@ -186,9 +186,14 @@ fn place(args: &Init, here: &Path, rig: Option<&Path>) -> Result<PathBuf, CliErr
     )
 }
 
-/// The repository that a directory is in.
+/// The repository that a directory is in: its top, or the repository itself where it is bare.
 fn repository(dir: &Path) -> Option<PathBuf> {
-    let found = dir.ancestors().find(|dir| dir.join(".git").exists());
+    let is_bare = |dir: &Path| {
+        let has = |name: &str| dir.join(name).is_dir();
+        dir.join("HEAD").is_file() && has("objects") && has("refs")
+    };
+    let mut above = dir.ancestors();
+    let found = above.find(|dir| dir.join(".git").exists() || is_bare(dir));
     found.map(Path::to_owned)
 }
 

@@ -20,7 +20,8 @@ use crate::control::server::Caller;
 use crate::domain::drum::Mailbox;
 use crate::domain::handoff::Progress;
 use crate::domain::ids::{ChildId, SessionId};
-use crate::domain::message::{Body, Handoff};
+use crate::domain::message::Handoff;
+use crate::domain::prompt;
 use crate::domain::relic::{Exit, Hook};
 use crate::domain::self_review;
 use crate::domain::stall::Wait;
@@ -218,21 +219,14 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         return standing::rally(world, caller, session).await;
     }
     let hook = own_hook(world, caller).await?;
-    let (id, address) = (hook.relic.clone(), hook.raider.to_string());
+    let id = hook.relic.clone();
     let own = hook.clone();
     let hd = world.hd();
     let own_hd = hd.clone();
     let (relic, note, reviews, drums, totem) = world
         .store
         .run(move |txn| {
-            let note = txn
-                .inbox(&address)?
-                .into_iter()
-                .rev()
-                .find_map(|m| match m.body {
-                    Body::Handoff(note) => note.note,
-                    _ => None,
-                });
+            let note = totems::last_note(txn, &own.raider, &id)?;
             let reviews = txn.self_reviews(&id, &own.raider, own.incarnation)?;
             let drums = drums::rallied(txn, &[Mailbox::Work(id.clone())], &own_hd)?;
             let totem = totems::read(txn, &id)?;
@@ -263,6 +257,7 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         "task_file": world.tasks.task_file(&sandbox), "relic": to_json(&relic)?, "note": note,
         "self_reviews": to_json(&reviews.iter().rev().take(RALLIED).rev().collect::<Vec<_>>())?, "self_reviews_left": left, "git": git, "done": hook.done.is_some(), "drums": to_json(&drums)?,
         "totem": totem.map(|totem| to_json(&totem::progress(&totem, &hd))).transpose()?,
+        "rules": prompt::rules(&hook.target, &hd), "finish": prompt::outcome(&hook.relic, &hd),
         // The full path, because a shell may know another program as `hd`.
         "hd": hd,
     }))

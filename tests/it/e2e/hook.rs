@@ -58,6 +58,15 @@ fn hook_and_rally_tell_a_session_its_work_and_where_it_was() {
         (&again["raider"], &again["incarnation"]),
         (&json!(TOAST), &json!(1))
     );
+    // A session that compacts asks again: its first prompt is gone by then.
+    assert_eq!(again["note"], "b is half done");
+    for (key, part) in [
+        ("rules", "Do not push"),
+        ("finish", "\"outcome\":\"passed\""),
+    ] {
+        let text = again[key].as_str().unwrap();
+        assert!(text.contains(part), "{key}: {text}");
+    }
     let git = &again["git"];
     assert_eq!(
         (&git["ahead"], &git["dirty"], &git["untracked"]),

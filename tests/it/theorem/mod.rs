@@ -7,7 +7,7 @@
 //! repair, a conflict that musters a fresh raider, a removal by the patrol) or one death of the daemon at
 //! a step of it, with all of its bytes compared; refusals, which must change nothing, are not counted.
 //!
-//! `cargo test` takes one in [`SAMPLE`] of all pairs of a form and an end; a sample has every end and more than half of the forms, and
+//! `cargo test` takes one in [`SAMPLE`] of all pairs of a form and an end; a sample has every end and more than a third of the forms, and
 //! as many seeds in a row take all pairs. A pair is several cases. The long tier has every form meet every end, twice.
 //! Other forms are added by chance: the seed is the clock's and is printed, `HORDE_SEED` repeats it,
 //! `HORDE_CASE=Sparse,Repair` restricts the run to these, and `HORDE_CASES=100000` has the long tier go on with the
@@ -199,8 +199,8 @@ fn a_few_samples_are_the_whole() {
         let sample = pairs(round(seed, Part::Sample));
         let forms: BTreeSet<_> = sample.iter().map(|(form, _)| *form).collect();
         let ends: BTreeSet<_> = sample.iter().map(|(_, end)| *end).collect();
-        let most = forms.len() * 2 >= Form::ALL.len();
-        assert!(is_filtered() || (most && ends.len() == End::ALL.len()));
+        let many = forms.len() * 3 >= Form::ALL.len();
+        assert!(is_filtered() || (many && ends.len() == End::ALL.len()));
         met.extend(sample);
     }
     assert_eq!(met, pairs(round(0, Part::All)));

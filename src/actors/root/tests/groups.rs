@@ -333,8 +333,15 @@ async fn member_that_leaves_its_group_during_a_restart_is_not_forgotten() {
     assert!(!all_run(&city), "it backs off");
     // Time stands still until the lists are released.
     city.parts.sessions.hold_lists(true);
-    city.reconfigure(|city| city.groups[0].members.truncate(2))
+    let list = async {
+        city.until("the list of the new configuration", || {
+            city.parts.sessions.lists_held() > 0
+        })
         .await;
+        city.parts.sessions.release_list();
+    };
+    let change = city.reconfigure(|city| city.groups[0].members.truncate(2));
+    tokio::join!(change, list);
     city.wake(&agent("a")).await.unwrap();
     let before = city.starts(&a);
     city.parts.sessions.crash(&a, 9);

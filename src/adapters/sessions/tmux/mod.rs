@@ -12,7 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -138,13 +138,18 @@ impl Tmux {
     /// holders may need one at the same time.
     ///
     /// # Errors
-    /// When there are too few, or the server does not answer.
+    /// When there are too few, or tmux does not answer.
     pub fn check_descriptors(&self) -> io::Result<()> {
         let Some(server) = self.server()? else {
             return Ok(());
         };
-        let Some(found) = proc::descriptors(&server)? else {
-            return Ok(());
+        let found = match proc::descriptors(&server) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                tracing::warn!(%error, "the descriptors of the tmux server cannot be read; it may run out of them");
+                return Ok(());
+            }
         };
         if found.limit.saturating_sub(found.open) >= SPARE + found.open / 2 * 3 {
             return Ok(());
@@ -158,20 +163,26 @@ impl Tmux {
 
     /// Returns the process of the server; none if none runs.
     fn server(&self) -> io::Result<Option<ProcessId>> {
-        let mut known = self.server.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(server) = &*known
+        let known = self.known_server().clone();
+        if let Some(server) = &known
             && proc::lives(server)?
         {
-            return Ok(known.clone());
+            return Ok(known);
         }
+        // Asked without the lock: a server that hangs must not make each start wait for the one before.
         let said = match self.ask(&["display-message", "-p", "#{pid}"].map(Into::into)) {
             Err(error) if !is_missing(&error) => return Err(error),
             said => said.unwrap_or_default(),
         };
-        // One that cannot be identified has ended meanwhile.
+        // One that cannot be identified is not checked.
         let pid = said.trim().parse().ok();
-        *known = pid.and_then(|pid| proc::identify(pid).ok());
-        Ok(known.clone())
+        let found = pid.and_then(|pid| proc::identify(pid).ok());
+        self.known_server().clone_from(&found);
+        Ok(found)
+    }
+
+    fn known_server(&self) -> MutexGuard<'_, Option<ProcessId>> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn open_pane(&self, exe: &Path, dir: &Path, launch: &Launch) -> io::Result<ProcessId> {

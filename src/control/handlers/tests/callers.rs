@@ -241,7 +241,7 @@ async fn so_do_the_events_of_run_reopen_and_nuke() {
     }
 }
 
-/// So do the events of orders about children, and of a run of an automation by hand.
+/// So do the events of orders about children.
 #[tokio::test(start_paused = true)]
 async fn so_do_the_events_of_orders_about_children() {
     let city = city(Rights::All).await;
@@ -258,6 +258,16 @@ async fn so_do_the_events_of_orders_about_children() {
         .unwrap();
     city.settle().await;
     assert_eq!(told(EventType::AgentRestarted).await, expected);
+    for kind in [EventType::AgentStarted, EventType::RaiderRespawned] {
+        assert_eq!(told(kind).await, expected, "{kind:?}");
+    }
+    for op in ["agent.stop", "agent.start"] {
+        ask_as(&city, mayor(), op, toast.clone()).await.unwrap();
+        city.settle().await;
+    }
+    for kind in [EventType::AgentStopped, EventType::AgentStarted] {
+        assert_eq!(told(kind).await, expected, "{kind:?}");
+    }
     let repair = json!({ "name": "Toast", "yes": true });
     ask_as(&city, mayor(), "raider.repair", repair)
         .await
