@@ -215,7 +215,7 @@ fn page_on_identities() {
     let named = page.toml("drafts = \"codex\"");
     let routes = page.toml("routes = { ui").replace("gemini", "script");
     let toml = fs::read_to_string(city.root().join("city.toml")).unwrap();
-    let toml = toml.replace("[rigs.raiders]\n", &format!("[rigs.raiders]\n{routes}"));
+    let toml = toml.replace("[rigs.raiders]\n", &routes);
     write(city.root(), "city.toml", format!("{toml}\n{named}"));
     city.start();
     let relic = city.work("work", &["commit a.txt", "hd done"]);

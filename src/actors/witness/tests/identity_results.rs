@@ -1,4 +1,4 @@
-//! What the entries of identity chains count: each token and second once, each failure, and nothing that an agent could
+//! Entries of identity chains count each token and second once, each failure, and nothing that an agent could
 //! decide alone.
 
 use super::PATROL;
