@@ -24,8 +24,8 @@ const LINE_MAX: u64 = 64 * 1024;
 /// the middle is repeated from the front at the next start.
 ///
 /// # Errors
-/// When a file of ours cannot be written, or the system has no space or descriptors. What agents put in the way of
-/// one worktree stops neither the others nor the rig.
+/// When a file of ours cannot be written, or the system has no space or descriptors. An entry that an agent put in the
+/// way of one worktree stops neither the others nor the rig.
 pub(super) fn follow(repo: &GitRepo) -> Result<(), RepoError> {
     let Some(new) = repo.theirs().parent() else {
         return Ok(());

@@ -1,5 +1,5 @@
 //! The migration of the chains of slots: each entry that verifies is copied to the chain of the identity that did the
-//! work. What an old chain lost or had changed stays in its table, and is reported by `hd cv --verify`.
+//! work. An entry that does not verify stays in the old table, and `hd cv --verify` reports it.
 //!
 //! The harness of an old entry is that of its charge in the journal; work whose charge was deleted there has the identity
 //! `unknown`. A model is not known of old work, so the identity has none.

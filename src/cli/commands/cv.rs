@@ -1,10 +1,11 @@
 //! `hd cv`. A file to import is read and verified here, whole; the supervisor verifies it again, and stores it in batches.
 
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::export_file::{self, Existing};
 use crate::cli::args::{Cv, CvFile, CvTo, CvVerb};
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
@@ -43,45 +44,14 @@ fn export(args: CvTo, context: &mut Context) -> Result<(), CliError> {
     if args.file.as_os_str() == "-" {
         return client.stream(&op, |item| output::json(&item).map(|()| Flow::Continue));
     }
-    let shown = args.file.display().to_string();
-    let is_there = || {
-        let hint = "--force replaces it";
-        CliError::usage(format!("{shown} exists already")).hint(hint)
+    let existing = match args.force {
+        true => Existing::Replaced,
+        false => Existing::Kept,
     };
-    // Asked again when the file is put there.
-    if !args.force && args.file.symlink_metadata().is_ok() {
-        return Err(is_there());
-    }
-    let dir = args.file.parent().filter(|dir| !dir.as_os_str().is_empty());
-    let mut new = tempfile::Builder::new();
-    let new = new
-        .prefix(".hd-")
-        .tempfile_in(dir.unwrap_or(Path::new(".")))
-        .doing(&shown)?;
-    let mut lines = 0_u64;
-    let mut writer = BufWriter::new(new);
-    client.stream(&op, |item| -> Result<Flow, CliError> {
-        lines += 1;
-        writeln!(writer, "{item}").doing(&shown)?;
-        Ok(Flow::Continue)
-    })?;
-    // A part of an export is of no use: the file is removed when it is not kept.
-    let new = writer.into_inner().map_err(|error| error.into_error());
-    let new = new.doing(&shown)?;
-    new.as_file().sync_all().doing(&shown)?;
-    let kept = match args.force {
-        true => new.persist(&args.file),
-        false => new.persist_noclobber(&args.file),
-    };
-    match kept {
-        Ok(_) => {}
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(is_there());
-        }
-        Err(error) => return Err(error.error).doing(&shown),
-    }
+    let lines = export_file::write(client, &op, &args.file, existing)?;
     // The first line and the last one are no entries.
-    let told = json!({ "file": shown, "entries": lines.saturating_sub(2) });
+    let told =
+        json!({ "file": args.file.display().to_string(), "entries": lines.saturating_sub(2) });
     context.print(&told, render::exported)
 }
 

@@ -11,6 +11,7 @@ mod doctor;
 mod done;
 mod drums;
 mod escalation;
+mod export_file;
 mod harness;
 mod help;
 mod hook_event;

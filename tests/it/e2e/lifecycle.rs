@@ -151,7 +151,7 @@ impl Life {
         assert_eq!(self.commits(), both);
     }
 
-    /// Second box, session 2: steps 3 and half of 4, then a crash. What is staged and what is loose is still there.
+    /// Second box, session 2: steps 3 and half of 4, then a crash. Staged and untracked files are still there.
     fn crash(&self) {
         self.city.sign("two");
         self.city.wait_sign("halved");

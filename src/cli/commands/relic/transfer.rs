@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::super::export_file::{self, Existing};
 use crate::cli::args::{RelicFile, RelicTo};
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
@@ -31,28 +32,8 @@ pub(super) fn export(args: RelicTo, context: &mut Context) -> Result<(), CliErro
     let Some(file) = args.file.filter(|file| file.as_os_str() != "-") else {
         return client.stream(&op, |item| output::json(&item).map(|()| Flow::Continue));
     };
-    let shown = file.display().to_string();
-    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
-    let mut new = tempfile::Builder::new();
-    let new = new
-        .prefix(".hd-")
-        .tempfile_in(dir.unwrap_or(Path::new(".")))
-        .doing(&shown)?;
-    let mut relics = 0_u64;
-    let mut writer = BufWriter::new(new);
-    client.stream(&op, |item| -> Result<Flow, CliError> {
-        relics += 1;
-        writeln!(writer, "{item}").doing(&shown)?;
-        Ok(Flow::Continue)
-    })?;
-    // A part of an export is of no use: the file is removed when it is not kept.
-    let new = writer.into_inner().map_err(|error| error.into_error());
-    let new = new.doing(&shown)?;
-    new.as_file().sync_all().doing(&shown)?;
-    new.persist(&file)
-        .map_err(|error| error.error)
-        .doing(&shown)?;
-    let told = json!({ "file": shown, "relics": relics });
+    let relics = export_file::write(client, &op, &file, Existing::Replaced)?;
+    let told = json!({ "file": file.display().to_string(), "relics": relics });
     context.print(&told, outcome_lines::exported)
 }
 
