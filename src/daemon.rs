@@ -146,7 +146,7 @@ pub fn run(path: &Path, store: Store) -> ExitCode {
     code
 }
 
-/// The most threads for blocking work. They are made when they are needed; the budgets of about thirty rigs that all hang
+/// The most threads for blocking work. They are made when they are needed; the budgets of about twenty-five rigs that all hang
 /// (`actors/thread_budgets.rs`) do not use them up.
 const BLOCKING_MAX: usize = 4096;
 

@@ -1,16 +1,17 @@
 //! The only place where actors touch the world. Slow work runs on a blocking thread and comes back as a value; nothing
 //! here decides.
 
+mod commands;
 mod rigs;
 
 use crate::actors::mail::ShamanMsg;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::OwnedSemaphorePermit;
 
+pub use self::commands::{command, end_leftovers, errand_env, pool_size};
 pub use self::rigs::{
     discard, prepare, prepare_held, repo, repo_for, set_up, unseen_rigs, user_email,
 };
@@ -18,13 +19,11 @@ use super::claims::ClaimKey;
 use super::thread_budgets::Spent;
 pub use super::thread_budgets::{Owner, WorkKind};
 use super::world::World;
-use crate::domain::city::{Agent, Rights};
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::SessionId;
-use crate::domain::session_env;
 use crate::domain::terminal_log::of_last_session;
 use crate::domain::transcript;
-use crate::ports::runner::{Command, Runner};
+use crate::ports::runner::Runner;
 use crate::ports::sessions::{
     SessionError, SessionHandle, SessionSpec, Sessions, StartError, Started, Stopped,
 };
@@ -51,6 +50,15 @@ async fn budgeted<T: Send + 'static>(
         work()
     };
     Ok(blocking(placed).await)
+}
+
+/// Reads files of no rig and no session. None when that panicked, or earlier reading of such files hangs.
+pub async fn city_files<T: Send + 'static>(
+    world: &World,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let read = budgeted(world, Owner::City, WorkKind::Files, work).await;
+    read.ok().flatten()
 }
 
 /// The limit of reading a caller's process.
@@ -314,59 +322,6 @@ pub async fn prune_logs(world: &World, ended_before: Timestamp) -> Result<usize,
         provider.prune_logs(ended_before)
     })
     .await
-}
-
-/// Returns the environment of the supervisor's own commands: what a session inherits, and the city's location, but no
-/// session's identity.
-pub fn errand_env(world: &World, pass: &[String]) -> BTreeMap<String, String> {
-    let mut env = session_env::inherited(&world.env, pass);
-    let path = session_env::path(&world.bin_dir, env.get("PATH"));
-    let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
-    env.insert("PATH".into(), path);
-    env.insert("HD_CITY".into(), text(&world.city.root));
-    env.insert("HD_SOCKET".into(), text(&world.socket));
-    env
-}
-
-/// Returns the size that a pool's check asks for: the number on the last line that it prints.
-///
-/// # Errors
-/// The check failed, took too long, or printed no number.
-pub async fn pool_size(world: &World, agent: &Agent) -> Result<u32, String> {
-    let Some(pool) = &agent.pool else {
-        return Err("it is not a pool".into());
-    };
-    let Some(line) = pool.check.clone() else {
-        return Ok(pool.min);
-    };
-    let mut env = errand_env(world, &agent.env_pass);
-    env.extend(agent.env.clone());
-    let record = world
-        .city
-        .state_dir()
-        .join("pools")
-        .join(agent.name.as_str());
-    let command = Command {
-        line,
-        dir: agent.dir.clone(),
-        env,
-        stdin: None,
-        limit: pool.check_interval,
-        record,
-        alone: true,
-        rights: Rights::All,
-        name: format!("pool/{}", agent.name),
-    };
-    let ended = world.runner.start(command).end.await;
-    let said = ended.tail.trim().lines().last().unwrap_or_default().trim();
-    match (&ended.why, ended.timed_out, ended.code) {
-        (Some(why), _, _) => Err(why.clone()),
-        (None, true, _) => Err(format!("no answer within {:?}", pool.check_interval)),
-        (None, false, Some(0)) => said
-            .parse()
-            .map_err(|_| format!("{said:?} is not a number of members")),
-        (None, false, _) => Err(format!("it failed: {said}")),
-    }
 }
 
 /// Returns the last visible lines of a session, for forensics; empty when it has no readable output.

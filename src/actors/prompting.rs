@@ -5,6 +5,8 @@
 //! The prompt and its progress are stored with the session, so that a supervisor that adopts the session continues. A
 //! prompt that was being typed when a supervisor died is typed twice, which is better than never.
 
+mod guard;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +53,7 @@ enum Wait {
 }
 
 /// The first prompt of a session.
+#[derive(Clone)]
 struct FirstPrompt {
     child: ChildId,
     relic: Option<RelicId>,
@@ -100,7 +103,7 @@ pub fn begin(world: &Arc<World>, spec: &ChildSpec, harness: &HarnessName, handle
     };
     let directory = Arc::clone(&world.directory);
     tokio::spawn(async move {
-        prompt.run(&directory).await;
+        prompt.run_guarded(&directory).await;
         drop(claim);
     });
 }

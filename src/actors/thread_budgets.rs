@@ -43,8 +43,14 @@ pub enum WorkKind {
     Network,
     /// Merges and moves the target.
     Landing,
-    /// Runs configured commands: gates, set-ups.
+    /// Runs configured commands: gates, set-ups, pull requests.
     Commands,
+    /// Runs the commands of automations.
+    Automations,
+    /// Runs commands that answer a question: the conditions of automations, the sizes of pools.
+    Checks,
+    /// Runs the commands of `[notify]`.
+    Notices,
     /// Prepares the rig for a reload.
     Prepare,
     /// Repacks and expires.
@@ -69,8 +75,10 @@ impl WorkKind {
         match self {
             Self::Caller | Self::Prepare => 1,
             Self::Upkeep => 2,
-            Self::Landing | Self::Life => 4,
+            // One runs at a time; the others are for commands that could not be ended.
+            Self::Landing | Self::Life | Self::Notices => 4,
             Self::Files | Self::Sandbox | Self::Network | Self::Session | Self::List => 8,
+            Self::Automations | Self::Checks => 16,
             // `gate_concurrency` and `max` of the raiders are the limits of a rig that works.
             Self::Commands => 64,
             Self::Tasks => 32,
@@ -85,7 +93,11 @@ impl WorkKind {
             Self::Files | Self::Session | Self::List => 15,
             Self::Prepare => 30,
             Self::Sandbox | Self::Network | Self::Landing | Self::Life | Self::Tasks => 60,
+            Self::Notices => 60,
+            Self::Checks => 600,
             Self::Commands | Self::Upkeep => 3600,
+            // Their timeouts are configured, and a run that waits holds no thread.
+            Self::Automations => 24 * 3600,
         })
     }
 
@@ -100,8 +112,15 @@ impl WorkKind {
             Self::Network | Self::Upkeep | Self::Prepare => 2 * 3600,
             Self::Commands | Self::Session | Self::Life | Self::List | Self::Tasks => return None,
             Self::Caller | Self::Callers => return None,
+            Self::Automations | Self::Checks | Self::Notices => return None,
         };
         Some(Duration::from_secs(seconds))
+    }
+
+    /// Returns true when work of a rig that does not end says that its disk or its git hangs. The commands of automations
+    /// and checks may do anything, with timeouts of their own.
+    const fn tells_of_the_disk(self) -> bool {
+        !matches!(self, Self::Automations | Self::Checks | Self::Notices)
     }
 
     const fn words(self) -> &'static str {
@@ -111,6 +130,9 @@ impl WorkKind {
             Self::Network => "talking to its remote",
             Self::Landing => "merging",
             Self::Commands => "running commands",
+            Self::Automations => "running automations",
+            Self::Checks => "running checks",
+            Self::Notices => "running commands of [notify]",
             Self::Prepare => "preparing it",
             Self::Upkeep => "repacking",
             Self::Session => "asking the session",
@@ -256,7 +278,9 @@ impl ThreadBudgets {
     pub fn unseen(&self, rig: &RigName) -> Option<String> {
         let owner = Owner::Rig(rig.clone());
         let all = self.all();
-        let mut own = all.iter().filter(|((of, _), _)| *of == owner);
+        let mut own = all
+            .iter()
+            .filter(|((of, kind), _)| *of == owner && kind.tells_of_the_disk());
         own.find_map(|((_, kind), budget)| {
             if budget.is_spent(*kind) {
                 return Some(Spent(*kind).to_string());

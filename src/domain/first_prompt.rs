@@ -197,6 +197,8 @@ pub enum Reason {
     EndUntaken(String),
     /// The prompt was pasted [`MOST_PASTES`] times, and never submitted.
     Unsubmitted,
+    /// A bug of the supervisor ended the task that types the prompt.
+    Panicked,
 }
 
 /// Returns the next step at a stage of this prompt after a look. `age` is the time since the first look.
@@ -295,6 +297,10 @@ impl Reason {
                 whether that person submitted it"
                     .into();
             }
+            Self::Panicked => {
+                return "the task of the supervisor that types it failed by a bug, which the supervisor's log shows"
+                    .into();
+            }
             Self::Unsubmitted => {
                 return format!(
                     "the prompt was pasted {MOST_PASTES} times, and the program did not submit it"
@@ -322,7 +328,7 @@ impl Reason {
             Self::Full => "The prompt is typed when the program reads its input.",
             Self::Draining => "The rest is typed when the program reads its input.",
             Self::Refused(_, advice) => return sentence(advice).replace("NAME", name),
-            Self::Untaken(_) | Self::EndUntaken(_) => "Each patrol retries it.",
+            Self::Untaken(_) | Self::EndUntaken(_) | Self::Panicked => "Each patrol retries it.",
             Self::Unsure | Self::Doubtful | Self::Unsubmitted => {
                 "The prompt is not typed again. `hd attach NAME` shows the screen; submit the \
                 prompt there if it is needed. `hd escalations ack` or `hd relic close` of this escalation marks \
@@ -343,7 +349,7 @@ impl Reason {
     pub fn is_slow(&self) -> bool {
         matches!(
             self,
-            Self::Refused(..) | Self::Untaken(_) | Self::EndUntaken(_)
+            Self::Refused(..) | Self::Untaken(_) | Self::EndUntaken(_) | Self::Panicked
         )
     }
 }

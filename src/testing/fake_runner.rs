@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::domain::city::Rights;
 use crate::ports::runner::{Command, Ended, Runner, Running};
@@ -21,6 +21,7 @@ pub struct FakeRunner(Mutex<RunnerState>);
 struct RunnerState {
     courses: BTreeMap<String, Course>,
     prints: BTreeMap<String, String>,
+    hangs: BTreeMap<String, watch::Receiver<()>>,
     refuses: Option<String>,
     started: Vec<Command>,
     leftovers: Vec<PathBuf>,
@@ -41,6 +42,13 @@ impl FakeRunner {
     /// Sets the output of this line; any other prints a default.
     pub fn set_output(&self, line: &str, text: &str) {
         self.state().prints.insert(line.to_owned(), text.to_owned());
+    }
+
+    /// Makes commands with this line unendable, by their timeout as by a stop, until the returned handle is dropped.
+    pub fn hang(&self, line: &str) -> watch::Sender<()> {
+        let (ends, hangs) = watch::channel(());
+        self.state().hangs.insert(line.to_owned(), hangs);
+        ends
     }
 
     /// Makes every start fail with this reason, or work again.
@@ -91,12 +99,16 @@ impl Runner for FakeRunner {
         let limit = command.limit;
         let tail = state.prints.get(&command.line).cloned();
         let tail = tail.unwrap_or_else(|| "said\n".to_owned());
+        let hangs = state.hangs.get(&command.line).cloned();
         state.started.push(command);
         let stopped = Arc::new(Notify::new());
         let told = Arc::clone(&stopped);
         Running {
             stop: Arc::new(move || told.notify_one()),
             end: Box::pin(async move {
+                if let Some(mut hangs) = hangs {
+                    while hangs.changed().await.is_ok() {}
+                }
                 let over = tokio::time::timeout(takes.min(limit), stopped.notified()).await;
                 if over.is_ok() {
                     return Ended {

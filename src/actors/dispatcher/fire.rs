@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::ritual::{self, Recipe};
 use crate::actors::boards::{Busy, Role};
-use crate::actors::effects;
+use crate::actors::effects::{self, Owner, WorkKind};
 use crate::actors::mail::DispatcherMsg;
 use crate::actors::records::automations::recall;
 use crate::actors::refusal::{Refusal, RefusalKind};
@@ -280,7 +280,8 @@ pub(super) async fn check(
 ) -> bool {
     let limit = CHECK_LIMIT;
     let command = command(world, automation, line, None, limit, Role::Check);
-    let ended = attempt(world, command, busy).await;
+    let place = (owner(&automation.id), WorkKind::Checks);
+    let ended = attempt(world, place, command, busy).await;
     if ended.timed_out || ended.why.is_some() {
         let automation = automation.id.to_string();
         tracing::warn!(
@@ -292,8 +293,18 @@ pub(super) async fn check(
     ended.cause() == Cause::Completed
 }
 
-async fn attempt(world: &World, command: Command, busy: &Busy) -> Ended {
-    let running = world.runner.start(command);
+/// Returns the owner of the budget from which an automation's commands take their places.
+fn owner(id: &AutomationId) -> Owner {
+    id.rig.clone().map_or(Owner::City, Owner::Rig)
+}
+
+async fn attempt(
+    world: &World,
+    (owner, kind): (Owner, WorkKind),
+    command: Command,
+    busy: &Busy,
+) -> Ended {
+    let running = effects::command(world, owner, kind, command);
     busy.stoppable(&running.stop);
     // The stop of all runs may have come before this one was registered.
     if world.is_stopping() {
@@ -320,7 +331,8 @@ async fn carry_out(
             limit,
             Role::Run,
         );
-        let ended = attempt(world, command, &busy).await;
+        let place = (owner(&automation.id), WorkKind::Automations);
+        let ended = attempt(world, place, command, &busy).await;
         run.attempts += 1;
         let success = ended.cause() == Cause::Completed;
         let end = ended.cause();
@@ -347,12 +359,10 @@ async fn carry_out(
 
 /// Ends the leftovers of a run whose supervisor was killed, and journals that once.
 pub(super) async fn interrupted(world: Arc<World>, mut run: Run, busy: Busy, ending: Option<Busy>) {
-    let (runner, record) = (
-        Arc::clone(&world.runner),
-        record(&world, &run.automation, Role::Run),
-    );
-    let ended = tokio::task::spawn_blocking(move || runner.end_leftovers(&record)).await;
-    if let Ok(Err(error)) = ended {
+    let record = record(&world, &run.automation, Role::Run);
+    let owner = owner(&run.automation);
+    let ended = effects::end_leftovers(&world, owner, WorkKind::Automations, record).await;
+    if let Err(error) = ended {
         // It goes on record all the same: the next run tries again before it starts.
         tracing::error!(
             automation = %run.automation,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
+mod bounded;
 mod disturbed;
 mod rituals;
 

@@ -24,7 +24,7 @@ struct Wanted {
 pub(super) async fn lacking(world: &World, hooks: &[Hook]) -> Probed<Vec<Lacking>> {
     let wanted = wanted(world, hooks);
     let sessions = world.sessions.clone();
-    let looked = effects::blocking(move || {
+    let looked = effects::city_files(world, move || {
         let lacks = |(one, users): (Wanted, BTreeSet<String>)| {
             let unseen = match sessions.finds(&one.program, &one.path) {
                 Ok(true) => return None,

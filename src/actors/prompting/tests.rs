@@ -3,6 +3,7 @@
 mod doubt;
 mod kept_back;
 mod once;
+mod panics;
 
 use std::sync::Arc;
 use std::time::Duration;

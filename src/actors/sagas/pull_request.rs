@@ -124,7 +124,7 @@ async fn run(
         };
         env.insert(placeholder.variable().to_owned(), value);
     }
-    let running = world.runner.start(Command {
+    let command = Command {
         line: command.line(),
         dir: match &rig.source {
             RigSource::Path(path) => path.clone(),
@@ -138,7 +138,9 @@ async fn run(
         // The city's owner has it run.
         rights: Rights::All,
         name: format!("pr/{}", rig.name),
-    });
+    };
+    let owner = effects::Owner::Rig(rig.name.clone());
+    let running = effects::command(world, owner, effects::WorkKind::Commands, command);
     Ok(running.end.await)
 }
 

@@ -7,8 +7,11 @@
 //!
 //! The journal is the queue and the cursor is a row, so nothing waits in memory, and a slow command delays nothing: one
 //! runs at a time, in a task of its own. The cursor moves when the command has ended, with any result; not when it
-//! could not run at all. A supervisor that is killed meanwhile notifies of that one event twice; none is lost, because
-//! two notifications are better than none.
+//! could not run at all. A command that cannot be ended counts as timed out, and the next event is notified; its thread
+//! stays in the budget of notices, which bounds the number of such threads.
+//!
+//! A supervisor that is killed meanwhile notifies of that one event twice; none is lost, because two notifications are
+//! better than none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +22,7 @@ use tokio::sync::watch;
 
 use super::ShamanArgs;
 use crate::actors::claims::ClaimKey;
-use crate::actors::effects;
+use crate::actors::effects::{self, Owner, WorkKind};
 use crate::actors::records::facts;
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
@@ -92,11 +95,12 @@ pub(super) fn end_leftovers(args: &ShamanArgs) {
     let Some(claim) = world.claims.claim(ClaimKey::Notify) else {
         return;
     };
-    let (runner, record) = (Arc::clone(&world.runner), record(world));
     let args = args.clone();
     tokio::spawn(async move {
-        let ended = tokio::task::spawn_blocking(move || runner.end_leftovers(&record)).await;
-        if let Ok(Err(error)) = ended {
+        let world = &args.world;
+        let record = record(world);
+        let ended = effects::end_leftovers(world, Owner::City, WorkKind::Notices, record).await;
+        if let Err(error) = ended {
             // The next command tries again before it starts.
             tracing::error!(
                 %error,
@@ -231,7 +235,7 @@ async fn run(world: &World, notices: &Notices, line: String, event: &Event) -> E
     let text = serde_json::to_string(event).unwrap_or_default();
     // A command may print it as it is.
     let stdin = shown::json(&text).into_owned() + "\n";
-    let running = world.runner.start(Command {
+    let command = Command {
         // The city's owner has it run.
         rights: Rights::All,
         line,
@@ -243,7 +247,8 @@ async fn run(world: &World, notices: &Notices, line: String, event: &Event) -> E
         // What cannot be ended must not keep people from being called.
         alone: false,
         name: "notify".to_owned(),
-    });
+    };
+    let running = effects::command(world, Owner::City, WorkKind::Notices, command);
     let stop = Arc::clone(&running.stop);
     notices.running.send_replace(Some(stop));
     // The stop of all commands may have come before this one was registered.

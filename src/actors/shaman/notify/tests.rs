@@ -96,6 +96,29 @@ async fn a_command_that_hangs_delays_only_the_next_one() {
     }
 }
 
+/// A command in an uninterruptible wait of the kernel, which neither its timeout nor KILL ends.
+#[tokio::test(start_paused = true)]
+async fn command_that_cannot_be_ended_stops_no_other_and_holds_its_thread_only() {
+    let city = scenario().start().await;
+    let hang = city.parts.runner.hang(LINE);
+    raise(&city, 1..=2, "low").await;
+    city.pass(LIMIT).await;
+    assert_eq!(notified(&city), ["1"], "it may still end");
+    city.pass(2 * LIMIT).await;
+    assert_eq!(notified(&city), ["1", "2"], "it is given up");
+    let failed = city.events(EventType::NotifyFailed).await;
+    assert_eq!(failed[0].cause, "timeout");
+    raise(&city, 3..=30, "critical").await;
+    city.pass(100 * LIMIT).await;
+    let lost = notified(&city).len();
+    assert_eq!(lost, 4, "its budget is used up");
+    drop(hang);
+    city.pass(LIMIT).await;
+    city.world.nudge(crate::domain::message::SHAMAN);
+    city.settle().await;
+    assert!(notified(&city).len() > lost, "places were given back");
+}
+
 #[tokio::test(start_paused = true)]
 async fn of_too_many_the_oldest_are_left_out_and_that_is_said() {
     let city = scenario().start().await;

@@ -1,0 +1,35 @@
+//! A bug in the task that types a first prompt.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+use crate::actors::store::StoreHandle;
+use crate::adapters::clock::PausedClock;
+use crate::ports::clock::Clock;
+use crate::testing::tripwire::Tripwire;
+
+/// A log line of that task, which a store without room brings about.
+const HERE: &str = "the escalation about a first prompt could not be stored; it is retried";
+
+#[tokio::test(start_paused = true)]
+async fn first_prompt_is_typed_once_although_its_task_panicked() {
+    let clock: Arc<dyn Clock> = Arc::new(PausedClock::new());
+    let mut parts = Parts::new(&clock);
+    let full = Arc::<AtomicBool>::default();
+    parts.store = StoreHandle::full_while(&clock, &full);
+    let city = Scenario::new().with(knows_its_input);
+    let city = city.start_on(parts, clock).await;
+    let charged = raider(&city, "What is new").await;
+    city.parts.sessions.reads_keys(&charged.session);
+    let tripwire = Tripwire::at(HERE);
+    full.store(true, Ordering::SeqCst);
+    city.pass(60 * SECOND).await;
+    assert!(tripwire.is_torn());
+    full.store(false, Ordering::SeqCst);
+    city.pass(60 * SECOND).await;
+    let called = one_call(&city, "").await;
+    city.parts.sessions.show(&charged.session, Some("> "));
+    city.pass(60 * SECOND).await;
+    assert_eq!(typed(&city, &charged), 1);
+    assert_eq!(city.status(&called.id).await, RelicStatus::Closed);
+}
