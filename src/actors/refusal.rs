@@ -174,7 +174,9 @@ impl From<RepoError> for Refusal {
             RepoError::Rejected(_) | RepoError::Moved { .. } => RefusalKind::Conflict,
             RepoError::PermitStale(_) => RefusalKind::Changed,
             RepoError::Broken { .. } => RefusalKind::Failed,
-            RepoError::Failed(_) => RefusalKind::Internal,
+            RepoError::Git { .. } | RepoError::Damaged { .. } | RepoError::Failed(_) => {
+                RefusalKind::Internal
+            }
         };
         let message = match error.is_no_room() {
             true => format!("the disk of the city is full or read-only: {error}"),

@@ -21,9 +21,6 @@ pub const NETWORK: Duration = Duration::from_secs(300);
 /// Limit of a command that writes a work tree.
 pub const CHECKOUT: Duration = Duration::from_secs(600);
 
-/// The text before the exit code in the error of a command that ran to its end and failed.
-pub(super) const ENDED: &str = " ended with ";
-
 /// Settings for every command, whatever the user's configuration is.
 const FIXED: &[&str] = &[
     "core.fsmonitor=false",
@@ -365,20 +362,18 @@ impl Git {
     /// Runs it. Any exit code but 0 is an error with git's message.
     ///
     /// # Errors
-    /// As [`Git::output`], or [`RepoError::Failed`].
+    /// As [`Git::output`], or [`RepoError::Git`].
     pub fn run(self) -> Result<Output, RepoError> {
         let what = self.describe();
         let output = self.output()?;
         if output.ok() {
             return Ok(output);
         }
-        let code = output
-            .code
-            .map_or_else(|| "a signal".to_owned(), |code| code.to_string());
-        Err(RepoError::Failed(format!(
-            "{what}{ENDED}{code}: {}",
-            output.stderr.trim()
-        )))
+        Err(RepoError::Git {
+            command: what,
+            code: output.code,
+            stderr: output.stderr.trim().to_owned(),
+        })
     }
 
     /// Formats the command without its fixed settings, for messages.

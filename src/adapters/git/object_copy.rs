@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::admin::{self, At};
 use super::bytes;
-use super::command::{CHECKOUT, ENDED, Git};
+use super::command::{CHECKOUT, Git};
 use super::files::index::quoted;
 use super::rig::GitRepo;
 use super::unreadable;
@@ -192,17 +192,16 @@ const MACHINE: &[&str] = &[
 /// a signal ended was ended by the machine, for example when memory is short.
 pub(super) fn is_damage(error: &RepoError) -> bool {
     match error {
-        RepoError::NotFound(_) => true,
-        RepoError::Failed(why) if why.contains(" is damaged: ") => true,
-        RepoError::Failed(why) if why.starts_with("git ") => {
-            let Some((_, told)) = why.split_once(ENDED) else {
-                return false;
-            };
-            let (code, said) = told.split_once(": ").unwrap_or((told, ""));
-            let has_code = code.bytes().all(|digit| digit.is_ascii_digit());
-            let last = said.lines().last().unwrap_or_default().trim_end();
+        RepoError::NotFound(_) | RepoError::Damaged { .. } => true,
+        // git has one exit code for both.
+        RepoError::Git {
+            code: Some(_),
+            stderr,
+            ..
+        } => {
+            let last = stderr.lines().last().unwrap_or_default().trim_end();
             let is_full = last.starts_with("fatal: Out of memory, ") && last.ends_with(" bytes)");
-            has_code && !is_full && !MACHINE.iter().any(|how| last.ends_with(how))
+            !is_full && !MACHINE.iter().any(|how| last.ends_with(how))
         }
         _ => false,
     }
@@ -257,10 +256,10 @@ fn admit(repo: &GitRepo, dir: &Path, ids: &[Oid], names: &[Oid]) -> Result<(), R
             .run()?;
     }
     if let Some(id) = missing(git(), names)?.first() {
-        return Err(RepoError::Failed(format!(
-            "the object {id} of {} is damaged: its content does not match its id",
-            repo.theirs().display()
-        )));
+        return Err(RepoError::Damaged {
+            id: id.clone(),
+            repository: repo.theirs().to_owned(),
+        });
     }
     // Checks the real content: the list of objects was only the claim of theirs.
     git()
@@ -329,24 +328,42 @@ mod tests {
 
     #[test]
     fn object_is_to_blame_for_what_git_says_of_it_and_the_machine_for_its_own_failures() {
-        let failed = |end: &str| RepoError::Failed(format!("git rev-list --stdin{ENDED}{end}"));
+        let failed = |code, stderr: &str| RepoError::Git {
+            command: "git rev-list --stdin".into(),
+            code,
+            stderr: stderr.to_owned(),
+        };
         let damage = [
-            "128: error: Object 12 not a commit\nfatal: revision walk setup failed",
-            "128: fatal: entry 'x: No space left on device' in tree 12 has blob mode, but is not a blob",
-            "128: fatal: entry 'x\nfatal: y: No space left on device\n' in tree 12 has blob mode",
-            "128: fatal: entry 'x\nfatal: Out of memory, y' in tree 12 has blob mode",
-            "1: ",
+            "error: Object 12 not a commit\nfatal: revision walk setup failed",
+            "fatal: entry 'x: No space left on device' in tree 12 has blob mode, but is not a blob",
+            "fatal: entry 'x\nfatal: y: No space left on device\n' in tree 12 has blob mode",
+            "fatal: entry 'x\nfatal: Out of memory, y' in tree 12 has blob mode",
+            "",
         ];
-        assert!(damage.iter().all(|end| is_damage(&failed(end))));
+        assert!(
+            damage
+                .iter()
+                .all(|said| is_damage(&failed(Some(128), said)))
+        );
         let machine = [
-            "128: fatal: write error: No space left on device",
-            "128: error: x\nfatal: mmap failed: Cannot allocate memory",
-            "128: fatal: Out of memory, malloc failed (tried to allocate 12 bytes)",
-            "a signal: ",
+            "fatal: write error: No space left on device",
+            "error: x\nfatal: mmap failed: Cannot allocate memory",
+            "fatal: Out of memory, malloc failed (tried to allocate 12 bytes)",
         ];
-        assert!(!machine.iter().any(|end| is_damage(&failed(end))));
-        let never_run = RepoError::Failed("git cannot be run: No such file or directory".into());
-        assert!(!is_damage(&never_run));
+        assert!(
+            !machine
+                .iter()
+                .any(|said| is_damage(&failed(Some(128), said)))
+        );
+        assert!(!is_damage(&failed(None, "")), "a signal ended it");
+        // Words do not decide.
+        for words in [
+            "git cannot be run: No such file or directory",
+            "git x ended with 1: ",
+            "x is damaged: ",
+        ] {
+            assert!(!is_damage(&RepoError::Failed(words.into())), "{words}");
+        }
     }
 
     /// A container may leave a pack that only its own user reads: one damaged entry had stopped the copy of all others.

@@ -61,6 +61,7 @@ pub(super) fn fetch(
             }
             Ok(())
         }
+        // git has no exit code of its own for that.
         Err(RepoError::Remote(why)) if why.contains("couldn't find remote ref") => {
             Err(RepoError::NotFound(format!("branch {branch} on {remote}")))
         }

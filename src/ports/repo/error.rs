@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 
 /// Error of a git operation. The kind decides what the caller does.
@@ -60,12 +61,38 @@ pub enum RepoError {
         /// Its limit.
         limit: Duration,
     },
+    /// A git command exited with another code than 0, or was ended by a signal.
+    #[error("{command} ended with {}: {stderr}", .code.map_or_else(signal, exit))]
+    Git {
+        /// The command, with its arguments.
+        command: String,
+        /// The exit code; none when a signal ended it.
+        code: Option<i32>,
+        /// The messages of git.
+        stderr: String,
+    },
+    /// The content of an object does not match its id.
+    #[error("the object {id} of {} is damaged: its content does not match its id", .repository.display())]
+    Damaged {
+        /// The object.
+        id: Oid,
+        /// The repository that it was read from.
+        repository: PathBuf,
+    },
     /// Anything else.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Messages of git and the system for a disk that takes no writes.
+fn signal() -> String {
+    "a signal".to_owned()
+}
+
+fn exit(code: i32) -> String {
+    code.to_string()
+}
+
+/// Messages of git and the system for a disk that takes no writes. git has no exit code of its own for it.
 const NO_ROOM: &[&str] = &[
     "No space left on device",
     "Out of diskspace",
@@ -77,11 +104,11 @@ impl RepoError {
     /// Returns true when the disk took no writes: the operation succeeds once there is room.
     #[must_use]
     pub fn is_no_room(&self) -> bool {
-        matches!(self, Self::Failed(why) if is_no_room(why))
+        matches!(self, Self::Failed(why) | Self::Git { stderr: why, .. } if is_no_room(why))
     }
 }
 
-/// Returns true when a text reports a disk that took no writes.
+/// Returns true when a text of git or of the system reports a disk that took no writes.
 #[must_use]
 pub fn is_no_room(why: &str) -> bool {
     NO_ROOM.iter().any(|how| why.contains(how))

@@ -88,9 +88,9 @@ fn again_if_outrun(change: impl Fn() -> Result<(), RepoError>) -> Result<(), Rep
     done
 }
 
-/// Returns true if another thread had the ref at that moment, or has moved it.
+/// Returns true if another thread had the ref at that moment, or has moved it. git has no exit code of its own for that.
 fn was_outrun(why: &RepoError) -> bool {
-    matches!(why, RepoError::Failed(why) if why.contains("cannot lock ref"))
+    matches!(why, RepoError::Git { stderr, .. } if stderr.contains("cannot lock ref"))
 }
 
 fn try_pin(repo: &GitRepo, place: &str, entries: &BTreeSet<Oid>) -> Result<(), RepoError> {
