@@ -227,7 +227,11 @@ fn read(txn: &mut dyn Txn) -> Result<BTreeMap<String, Record>, StoreError> {
     };
     Ok(serde_json::from_str(&text).unwrap_or_else(|error| {
         // Its sessions report their limits and logins again.
-        tracing::warn!(%error, "the stored parks of accounts are invalid and are dropped");
+        tracing::warn!(
+            %error,
+            "the stored parks of accounts are invalid and are dropped; sessions of these accounts start, and report their \
+            limits again"
+        );
         BTreeMap::new()
     }))
 }
@@ -243,7 +247,7 @@ async fn write(world: &World) {
         false => txn.set(PARKED, text.as_deref()),
     });
     if let Err(error) = written.await {
-        tracing::warn!(%error, "the park of an account could not be stored; it is retried");
+        tracing::warn!(%error, "the parks of accounts could not be stored; the next change of one retries");
         world.directory.accounts.known().changed = true;
     }
 }
@@ -381,6 +385,7 @@ async fn close_login_escalation(world: &World, name: &str) {
     });
     or_warn!(
         settled.await,
+        account = name,
         "the escalation about a login could not be closed; it stays open"
     );
 }

@@ -108,7 +108,9 @@ impl Actor for DispatcherActor {
         automations.stop_all();
         let ended = tokio::time::timeout(LAST_RUNS, automations.ended()).await;
         if ended.is_err() {
+            let left = automations.under_way();
             tracing::error!(
+                ?left,
                 "a run of an automation did not end before the stop; the next start ends it"
             );
         }

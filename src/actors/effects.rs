@@ -217,9 +217,11 @@ pub async fn start(
     let provider = Arc::clone(&world.sessions);
     tokio::spawn(async move {
         if let Ok(Ok(late)) = work.await {
+            let session = late.handle.id.clone();
             let stop = move || provider.stop(&late.handle, Duration::ZERO);
             if !matches!(blocking(stop).await, Some(Ok(_))) {
                 tracing::error!(
+                    %session,
                     "a session that started after its timeout could not be ended; it runs on as \
                     an orphan"
                 );

@@ -242,7 +242,9 @@ async fn read_inbox(args: &ForgeArgs) -> Result<(), Refusal> {
             }
             _ => {
                 tracing::warn!(
+                    rig = %args.rig,
                     id = message.id,
+                    from = %message.from,
                     "the forge received a message of a kind that it does not handle; it is \
                     marked as handled"
                 );

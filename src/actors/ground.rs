@@ -40,12 +40,14 @@ pub async fn looked(world: &World, look: Look) {
     {
         tracing::warn!(
             %error,
-            "an escalation about a repaired file could not be closed; it stays open"
+            "the escalations about the repaired files could not be closed; they stay open"
         );
     }
     for trouble in new {
+        let path = trouble.path.display().to_string();
         or_warn!(
             call(world, trouble).await,
+            path,
             "the escalation about the supervisor's files could not be stored; no person is called"
         );
     }

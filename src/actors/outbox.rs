@@ -9,7 +9,7 @@
 //! A file does not prove its author: it must be signed with the key of the session that it names, and match the known
 //! facts about the raider.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,20 +51,25 @@ pub async fn drain(world: &Arc<World>) {
 pub async fn empty(world: &Arc<World>) -> Result<Vec<ClaimKey>, Refusal> {
     let (mut trying, mut elsewhere) = (JoinSet::new(), Vec::new());
     let left = effects::tasks(world, effects::Owner::City, |tasks| tasks.outbox()).await?;
-    let authors: BTreeSet<_> = left.iter().map(|(_, intent)| author(intent)).collect();
-    for author in authors {
+    let waiting: BTreeSet<_> = left.iter().map(|(_, intent)| author(intent)).collect();
+    let mut authors = HashMap::new();
+    for author in waiting {
         match world.claims.claim_or_repeat(author.clone()) {
             Some(claim) => {
-                trying.spawn(empty_of(Arc::clone(world), author, claim));
+                let task = trying.spawn(empty_of(Arc::clone(world), author.clone(), claim));
+                authors.insert(task.id(), author);
             }
             None => elsewhere.push(author),
         }
     }
-    while let Some(tried) = trying.join_next().await {
+    while let Some(tried) = trying.join_next_with_id().await {
         if let Err(panic) = tried {
+            let author = authors.get(&panic.id());
             tracing::error!(
+                ?author,
                 %panic,
-                "the handling of an outbox file panicked; it stays in the outbox"
+                "the handling of an outbox file panicked; the files of its author stay in the outbox, and the next \
+                patrol retries"
             );
         }
     }
@@ -161,13 +166,15 @@ async fn carry_out(world: &World, file: PathBuf, intent: Result<Intent, TaskErro
             );
         }
     }
+    let shown = file.display().to_string();
     let settle = effects::tasks(world, effects::Owner::City, move |tasks| {
         tasks.remove_intent(&file)
     })
     .await;
     or_warn!(
         settle,
-        "a handled file could not be removed from the outbox"
+        file = shown,
+        "a handled file could not be removed from the outbox; the next patrol handles it again, without effect"
     );
     Next::Over
 }
@@ -208,7 +215,11 @@ async fn set_aside(world: &World, file: PathBuf, intent: Option<&Intent>, why: S
     })
     .await;
     if let Err(error) = aside {
-        tracing::warn!(%error, "an invalid file could not be set aside and stays in the outbox");
+        tracing::warn!(
+            file = %file.display(),
+            %error,
+            "an invalid file could not be set aside and stays in the outbox"
+        );
         return Next::Over;
     }
     let raider = intent.and_then(|intent| intent.raider.as_deref());

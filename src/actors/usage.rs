@@ -220,6 +220,7 @@ async fn find(world: &World, spec: &ChildSpec) -> Result<(), StoreError> {
         Ok(None) => Ok(()),
         Err(error) => {
             tracing::warn!(
+                session = %spec.session,
                 %error,
                 "the transcripts of a session cannot be listed; the next patrol retries"
             );
@@ -251,9 +252,11 @@ pub async fn collect(world: &World, running: Option<&BTreeSet<SessionId>>) {
     let mut grown = false;
     for source in sources {
         let over = over.contains(&source.owner.session);
+        let path = source.path.display().to_string();
         match read_on(world, source, over).await {
             Ok(more) => grown |= more,
             Err(error) => tracing::warn!(
+                path,
                 %error,
                 "a transcript cannot be read; the next read retries"
             ),

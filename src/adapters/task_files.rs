@@ -76,7 +76,11 @@ impl DiskTaskFiles {
         open: Open,
     ) -> Result<Self, TaskError> {
         if let Err(error) = runs::end_leftovers(&set_ups) {
-            tracing::error!(%error, "processes of an earlier set-up command could not be ended");
+            tracing::error!(
+                record = %set_ups.display(),
+                %error,
+                "processes of earlier set-up commands could not be ended and may run on; the next start retries"
+            );
         }
         for dir in [&outbox, &trash] {
             beneath::make_room(dir).map_err(at(dir))?;

@@ -12,6 +12,7 @@
 //! A connection has one request in flight; further lines wait in the socket, so that answers come in order and a client
 //! cannot queue up unbounded work.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use super::protocol::{Body, ControlError, ErrorKind, Op, OpName, Response};
 use super::rights::CallerRole;
@@ -121,7 +122,8 @@ pub async fn serve<S: Service>(
     mut stopping: watch::Receiver<bool>,
 ) {
     let (places, arrivals) = (Arc::new(Places::default()), Arrivals::default());
-    let mut connections = JoinSet::new();
+    // The processes behind the connections, for messages.
+    let (mut connections, mut callers) = (JoinSet::new(), HashMap::new());
     let Some(mut listener) = listeners.recv().await else {
         return;
     };
@@ -129,9 +131,15 @@ pub async fn serve<S: Service>(
         let accepted = tokio::select! {
             biased;
             () = stopped(&mut stopping) => break,
-            Some(ended) = connections.join_next() => {
+            Some(ended) = connections.join_next_with_id() => {
+                let task = ended.as_ref().map_or_else(JoinError::id, |(task, ())| *task);
+                let caller = callers.remove(&task);
                 if let Err(error) = ended {
-                    tracing::error!(%error, "the task of a control connection panicked; other connections go on");
+                    tracing::error!(
+                        ?caller,
+                        %error,
+                        "the task of a control connection panicked; other connections go on"
+                    );
                 }
                 continue;
             }
@@ -144,15 +152,17 @@ pub async fn serve<S: Service>(
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "could not accept a control connection; trying again");
+                tracing::warn!(%error, "new control connections cannot be accepted now; the server retries");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
         let (service, stopping) = (service.clone(), stopping.clone());
-        let (arrival, wait) = arrivals.enter(pid_of(&stream).unwrap_or_default());
+        let caller = pid_of(&stream).unwrap_or_default();
+        let (arrival, wait) = arrivals.enter(caller);
         let places = Arc::clone(&places);
-        connections.spawn(receive(stream, service, stopping, places, arrival));
+        let task = connections.spawn(receive(stream, service, stopping, places, arrival));
+        callers.insert(task.id(), caller);
         wait.swift().await;
     }
     drop(listener);

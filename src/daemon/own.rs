@@ -28,7 +28,7 @@ pub(super) fn end(runtime: Runtime) -> Vec<u32> {
     // Orphans of a child of ours become our children.
     let own = rustix::process::getpid();
     if let Err(error) = rustix::process::set_child_subreaper(Some(own)) {
-        tracing::warn!(%error, "cannot become a subreaper; orphans of blocking work may outlive the supervisor");
+        tracing::warn!(%error, "the supervisor could not be made the subreaper of its processes; orphans of blocking work may outlive it");
     }
     let begun = Instant::now();
     let (done, waits) = mpsc::channel::<()>();

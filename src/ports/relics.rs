@@ -448,6 +448,10 @@ pub trait Txn {
     fn set(&mut self, key: &str, value: Option<&str>) -> Result<(), StoreError>;
     /// Lists the small facts whose keys begin with this.
     fn facts_under(&mut self, prefix: &str) -> Result<Vec<(String, String)>, StoreError>;
+
+    /// Rewords every stored text, as another version of the supervisor would.
+    #[cfg(any(test, feature = "testing"))]
+    fn reword(&mut self) -> Result<(), StoreError>;
 }
 
 /// A unit of work on the store. `Err` rolls back only its own writes.

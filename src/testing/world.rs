@@ -32,7 +32,6 @@ use crate::actors::refusal::Refusal;
 use crate::actors::root::RootMsg;
 use crate::actors::root::{InfraSpec, RootActor, RootArgs, Spawn, Survivors};
 use crate::actors::shaman::{ShamanActor, ShamanArgs};
-use crate::actors::store::StoreHandle;
 use crate::actors::thread_budgets::ThreadBudgets;
 use crate::actors::witness::{Memory, WitnessActor, WitnessArgs};
 use crate::actors::world::{FaultHook, World};
@@ -61,9 +60,7 @@ pub use self::city::{asking, city, standing};
 pub use self::mishaps::panics_once;
 pub use self::parts::Parts;
 
-use super::fake_repo::FakeRepo;
-use super::fake_sessions::FakeSessions;
-use super::fake_tasks::{self, FakeTasks};
+use super::fake_tasks;
 use super::records;
 
 /// A moment: after it everything that can happen now has happened.
@@ -166,15 +163,8 @@ impl Scenario {
 
     /// Starts everything and waits until it is quiet.
     pub async fn start(self) -> TestCity {
-        let start = "2026-01-01T00:00:00Z".parse().unwrap();
-        let clock: Arc<dyn Clock> = Arc::new(PausedClock::starting_at(start));
-        let parts = Parts {
-            sessions: Arc::new(FakeSessions::new()),
-            repo: Arc::new(FakeRepo::new()),
-            tasks: Arc::new(FakeTasks::new()),
-            runner: Arc::default(),
-            store: StoreHandle::in_memory(Arc::clone(&clock)),
-        };
+        let clock = start_clock();
+        let parts = Parts::new(&clock);
         self.start_on(parts, clock).await
     }
 
@@ -231,6 +221,13 @@ impl Scenario {
             left,
         }
     }
+}
+
+/// Returns the clock of a city that starts at the beginning of a year.
+#[must_use]
+pub fn start_clock() -> Arc<dyn Clock> {
+    let start = "2026-01-01T00:00:00Z".parse().unwrap();
+    Arc::new(PausedClock::starting_at(start))
 }
 
 /// A running city.

@@ -5,6 +5,7 @@ mod actors;
 mod docs;
 mod english;
 mod layers;
+mod log_lines;
 mod pages;
 mod source;
 mod style;

@@ -138,7 +138,7 @@ impl ParkedSession {
             Why::Auth => {
                 let cycled = ask::cycle(&self.world, self.child.clone(), Cause::Login).await;
                 or_warn!(cycled, child = %self.child,
-                    "a session could not be restarted after a login");
+                    "a session could not be restarted after a login; it keeps the old login until a person restarts it");
             }
             Why::RateLimited => self.restore_prompt().await,
         }
@@ -239,7 +239,7 @@ impl ParkedSession {
                 world.store.journal(vec![event.with(data)]);
             }
             Err(error) => {
-                tracing::warn!(child = %self.child, %error, "the dialog of a limit that is over could not be answered");
+                tracing::warn!(child = %self.child, %error, "the dialog of a limit that is over could not be answered; a person must answer it");
             }
         }
     }

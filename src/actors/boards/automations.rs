@@ -60,6 +60,13 @@ impl Automations {
         stops.iter().for_each(|stop| stop());
     }
 
+    /// Returns what is under way, for messages.
+    pub(in crate::actors) fn under_way(&self) -> Vec<String> {
+        let busy = self.busy.borrow();
+        let shown = busy.keys().map(|(id, role)| format!("{id} ({role:?})"));
+        shown.collect()
+    }
+
     /// Waits until nothing runs.
     pub(in crate::actors) async fn ended(&self) {
         let mut busy = self.busy.subscribe();

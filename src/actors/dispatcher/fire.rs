@@ -380,6 +380,7 @@ pub(super) async fn interrupted(world: Arc<World>, mut run: Run, busy: Busy, end
 
 /// Records an end. A store that cannot write is waited for: the run is not over before.
 async fn record_end(world: &World, run: Run) {
+    let (automation, id) = (run.automation.clone(), run.id);
     loop {
         let mut run = run.clone();
         let settled = world.store.run(move |txn| {
@@ -403,12 +404,17 @@ async fn record_end(world: &World, run: Run) {
             Ok(()) => return,
             Err(error) if world.is_stopping() => {
                 tracing::error!(
+                    %automation,
+                    run = id,
                     %error,
-                    "the end of an automation's run could not be stored before the stop"
+                    "the end of an automation's run could not be stored before the stop; the next start counts it as \
+                    interrupted"
                 );
                 return;
             }
             Err(error) => tracing::warn!(
+                %automation,
+                run = id,
                 %error,
                 "the end of an automation's run could not be stored; it is retried"
             ),

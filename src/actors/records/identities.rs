@@ -215,7 +215,7 @@ fn call_person(
     error: &StoreError,
 ) -> Result<(), StoreError> {
     let (raider, relic, outcome) = (ended.raider, ended.relic, ended.outcome);
-    tracing::error!(%raider, %relic, %outcome, identity, %error, "a result cannot be recorded");
+    tracing::error!(%raider, %relic, %outcome, identity, %error, "a result cannot be recorded in the chain of its identity; a person is called");
     let why = format!("{outcome} of {relic} is not in the chain of {identity}: {error}");
     let problem = ProblemKind::Unrecorded;
     let problem = problem.of(identity, problem.text());

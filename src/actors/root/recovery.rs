@@ -346,9 +346,11 @@ impl Root {
             true => (EventType::AgentSuspended, Cause::Suspended.into()),
             false => (EventType::AgentOrphanStopped, Cause::Removed.into()),
         };
+        let session = handle.id.clone();
         tokio::spawn(async move {
             if let Some(Err(error)) = end_orphan(&world, handle, subject, why).await {
                 tracing::warn!(
+                    %session,
                     %error,
                     "an orphan session could not be ended; the next look retries"
                 );

@@ -201,6 +201,8 @@ impl Root {
                 // The store flushes its queue when it stops.
                 if cell.stop_and_wait(None, Some(MARGIN)).await.is_err() {
                     tracing::error!(
+                        actor = ?cell.get_name(),
+                        id = %cell.get_id(),
                         "an infrastructure actor did not stop within 10 s; the stop goes on \
                         without it"
                     );
@@ -306,7 +308,7 @@ async fn end_all(
             }
             Some(Err(error)) => tracing::error!(
                 %error,
-                "the task that ends a session failed; the session may run on"
+                "the task that ends sessions failed; the event of the stop lists those that may run on"
             ),
         }
     }

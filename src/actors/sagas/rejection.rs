@@ -135,7 +135,7 @@ async fn keep(world: &World, id: &RelicId) -> Result<(), Refusal> {
         repo.pin(&id, &head)
     });
     if let Err(why) = pinned.await {
-        tracing::warn!(mr = %mr.id, %why, "the head of a rejected attempt cannot be pinned");
+        tracing::warn!(mr = %mr.id, %why, "the head of a rejected attempt cannot be pinned; git may collect its commits");
     }
     Ok(())
 }

@@ -142,6 +142,7 @@ async fn adopt(world: &World, facts: &SessionFacts) -> Result<Opened, ChildExit>
     let meta = effects::sessions(world, &facts.id, move |p| p.get_meta(&id, FINGERPRINT)).await;
     let fingerprint = meta.unwrap_or_else(|error| {
         tracing::warn!(
+            session = %facts.id,
             %error,
             "the fingerprint of an adopted session cannot be read; drift of its configuration is \
             not detected"
@@ -221,6 +222,7 @@ async fn start_session(
         });
         or_warn!(
             read.await,
+            child = %spec.id,
             "a handoff note could not be marked as read; the next session gets it again"
         );
     }

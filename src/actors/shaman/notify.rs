@@ -63,7 +63,7 @@ impl Notices {
         let ended = tokio::time::timeout(LAST, running.wait_for(Option::is_none)).await;
         if ended.is_err() {
             tracing::error!(
-                "a command of [notify] did not end before the stop; the next start ends it"
+                "the command of [notify] did not end before the stop; the next start ends it"
             );
         }
     }
@@ -104,7 +104,7 @@ pub(super) fn end_leftovers(args: &ShamanArgs) {
             // The next command tries again before it starts.
             tracing::error!(
                 %error,
-                "a leftover command of [notify] could not be ended; the next command retries"
+                "leftovers of the command of [notify] could not be ended; the next command retries"
             );
         }
         drop(claim);

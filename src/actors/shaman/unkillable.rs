@@ -29,7 +29,7 @@ pub(super) async fn call(world: Arc<World>, session: SessionId, why: String) {
     }
     or_warn!(
         close_ended(&world).await,
-        "the escalation about a session that has ended could not be closed; it may stay open"
+        "the escalations about sessions that have ended could not be closed; they may stay open"
     );
     let subject = subject(&world, &session).await;
     let hint = "check its processes: state D waits for a disk or a network mount";
@@ -38,11 +38,12 @@ pub(super) async fn call(world: Arc<World>, session: SessionId, why: String) {
         ProblemKind::Unkillable.of(&facts.token, ProblemKind::Unkillable.text()),
         format!("{session} ({}): {why}\n{hint}", facts.token),
     );
+    let hung = session.clone();
     let told = world.store.run(move |txn| {
         if find(txn, &body)?.is_some() {
             return Ok(());
         }
-        let data = serde_json::json!({ "session": session, "error": why });
+        let data = serde_json::json!({ "session": hung, "error": why });
         let event = NewEvent::new(EventType::AgentUnkillable, &body.agent, Cause::Internal);
         about::record(txn, &event.with(data))?;
         escalations::send(txn, "root", Body::Escalation(body.clone()))?;
@@ -53,6 +54,7 @@ pub(super) async fn call(world: Arc<World>, session: SessionId, why: String) {
         Ok(()) => world.nudge(message::SHAMAN),
         Err(error) => {
             tracing::error!(
+                %session,
                 %error,
                 "the escalation about a session that does not end could not be stored; no person is called"
             )

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::adapters::relics_sqlite::SqliteRelics;
 use crate::ports::clock::Clock;
-use crate::ports::relics::{Committed, Durability, Job, Relics, StoreError};
+use crate::ports::relics::{Committed, Durability, Job, Relics, StoreError, Txn};
 
 use super::queue::Queue;
 use super::writer::Writer;
@@ -47,6 +47,25 @@ impl Relics for Full {
     }
 }
 
+/// A store that rewords every text as soon as it is written.
+struct Reworded(SqliteRelics);
+
+impl Relics for Reworded {
+    fn commit(
+        &mut self,
+        jobs: &mut [Job<'_>],
+        durability: Durability,
+    ) -> Result<Committed, StoreError> {
+        let committed = self.0.commit(jobs, durability)?;
+        if committed.wrote {
+            let mut reword = |txn: &mut dyn Txn| txn.reword();
+            let mut reworded = self.0.commit(&mut [&mut reword], Durability::Behind)?;
+            reworded.results.remove(0).unwrap();
+        }
+        Ok(committed)
+    }
+}
+
 /// Closes the queue, which ends the writer.
 pub(super) struct Keeper(Arc<Queue>);
 
@@ -70,6 +89,13 @@ impl StoreHandle {
         std::thread::spawn(move || writer.run().unwrap());
         handle.keeper = Some(Arc::new(Keeper(handle.queue())));
         handle
+    }
+
+    /// Does the same as [`StoreHandle::in_memory`], but the store rewords every text as soon as it is written.
+    pub fn reworded(clock: &Arc<dyn Clock>) -> Self {
+        Self::on(Reworded(
+            SqliteRelics::in_memory(Arc::clone(clock)).unwrap(),
+        ))
     }
 
     /// Does the same as [`StoreHandle::in_memory`], but the store is full while `full` is set.

@@ -35,6 +35,7 @@ pub async fn handle(args: &WitnessArgs, message: Message) -> Result<Handled, Ref
         | Body::Escalation(_)
         | Body::Handoff(_) => {
             tracing::warn!(
+                rig = %args.rig,
                 id,
                 "the witness received a message of a kind that witnesses do not handle; it is \
                 marked as handled"

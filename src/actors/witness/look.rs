@@ -70,7 +70,7 @@ pub async fn run(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, 
     let lone = sandboxes::hookless_names(world, &rig.name)
         .await
         .map_err(|error| {
-            tracing::warn!(rig = %args.rig, %error, "the rig's sandboxes cannot be listed");
+            tracing::warn!(rig = %args.rig, %error, "the rig's sandboxes cannot be listed; wisps of sandboxes without hook stay until the next look");
         });
     let views = match patrol {
         true => ask::views(world).await.ok(),
@@ -118,7 +118,7 @@ pub async fn run(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, 
         let now = world.clock.now();
         world.directory.patrolled(args.rig.clone(), now);
         or_warn!(stuck_work::close_finished(args, &pieces).await, rig = %args.rig,
-            "closing stale escalations failed; will retry");
+            "the escalations about finished work could not be closed; the next look retries");
     }
     for piece in pieces {
         if let Some(claim) = world.claims.claim_or_repeat(piece.key()) {

@@ -172,6 +172,7 @@ async fn is_held(args: &WitnessArgs, mr: &MergeRequest) -> Result<bool, Refusal>
 /// Deletes the branch on the remote, and the pin. A branch that moved since is kept.
 async fn tidy(args: &WitnessArgs, mr: &MergeRequest) -> Result<(), Refusal> {
     let (branch, head, id) = (mr.branch.clone(), mr.head.clone(), mr.id.clone());
+    let rig = args.rig.clone();
     let tidied = effects::repo_for(
         &args.world,
         &args.rig,
@@ -181,6 +182,7 @@ async fn tidy(args: &WitnessArgs, mr: &MergeRequest) -> Result<(), Refusal> {
                 Ok(()) => {}
                 Err(RepoError::Moved { found, .. }) => {
                     tracing::warn!(
+                        %rig,
                         branch,
                         found,
                         "a landed branch has new commits on the remote; it is kept"
@@ -189,6 +191,7 @@ async fn tidy(args: &WitnessArgs, mr: &MergeRequest) -> Result<(), Refusal> {
                 // The remote's rules forbid it; the landing stored.
                 Err(RepoError::Rejected(why)) => {
                     tracing::warn!(
+                        %rig,
                         branch,
                         why,
                         "the remote refuses to delete a landed branch; it is kept"

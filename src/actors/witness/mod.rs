@@ -263,8 +263,12 @@ impl Witness {
     fn refused(&self, raider: RaiderId, refused: Refusal) {
         let args = self.args.clone();
         tokio::spawn(async move {
-            or_warn!(outcomes::refused(&args, raider, &refused).await, rig = %args.rig,
-                "the raider could not be told that its outcome was refused");
+            let name = raider.to_string();
+            or_warn!(
+                outcomes::refused(&args, raider, &refused).await,
+                raider = name,
+                "the raider could not be told that its outcome was refused; it is told when it writes another"
+            );
         });
     }
 

@@ -74,8 +74,9 @@ fn run(command: &Command, stop: Option<&OwnedFd>) -> std::io::Result<Ended> {
     match runs::end_leftovers(&command.record) {
         Err(error) if command.alone => return Err(error),
         Err(error) => {
-            let line = &command.line;
+            let (command, line) = (&command.name, &command.line);
             tracing::error!(
+                command,
                 line,
                 %error,
                 "processes of an earlier run of this command could not be ended; the command runs nevertheless"

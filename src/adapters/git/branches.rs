@@ -90,7 +90,7 @@ pub(super) fn drop_branch(repo: &GitRepo, branch: &str) -> Result<bool, RepoErro
         Ok(None) => return Ok(true),
         // The content of the branch is unknown.
         Err(why) => {
-            tracing::warn!(branch, %why, "a branch cannot be read and is not deleted");
+            tracing::warn!(rig = %repo.name(), branch, %why, "a branch cannot be read and is not deleted");
             return Ok(false);
         }
     };

@@ -67,7 +67,7 @@ pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result
 /// Records the landing in ours. A failure to do so does not undo the landing.
 fn track_landing(repo: &GitRepo, target: &str, new: &Oid) {
     if let Err(error) = track(repo, target, new) {
-        tracing::warn!(target, %error, "the work has landed, but its remote-tracking ref could not be updated; the next fetch does that");
+        tracing::warn!(rig = %repo.name(), target, %error, "the work has landed, but its remote-tracking ref could not be updated; the next fetch does that");
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     if repo.first_time() {
         clear_scratch(repo)?;
         if let Err(error) = gate::end_leftovers(repo) {
-            tracing::warn!(%error, "processes of an earlier gate could not be ended; the next gate tries again");
+            tracing::warn!(rig = %repo.name(), %error, "processes of an earlier gate could not be ended; the next gate tries again");
         }
     }
     let mark = repo.repo_dir().join(READY);

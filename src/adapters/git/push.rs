@@ -112,6 +112,7 @@ impl Push<'_> {
             {
                 let branch = self.branch;
                 tracing::warn!(
+                    rig = %self.repo.name(),
                     branch,
                     "the remote has the pushed commit, but the push still runs; it is left to its timeout"
                 );

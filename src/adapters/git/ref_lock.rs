@@ -74,7 +74,7 @@ pub(super) fn clear_shared(repo: &GitRepo) {
         let below = lock.strip_prefix(repo.theirs()).unwrap_or(&lock);
         // A directory or a link of this name is no lock, and git cannot take one.
         if is_odd && let Err(why) = branch_conflicts::unless(repo, below, |_| false) {
-            tracing::warn!(lock = %lock.display(), %why, "something that is no lock is in the place of one, and cannot be set aside");
+            tracing::warn!(lock = %lock.display(), %why, "something that is no lock is in the place of one, and cannot be set aside; commands of agents that need the lock fail until it is removed");
         }
     }
 }
@@ -116,7 +116,9 @@ fn clear_stale(theirs: &Path, lock: &Path) -> bool {
         Ok(()) => {
             tracing::warn!(%lock, "a process that was killed left this lock of git; it was removed")
         }
-        Err(error) => tracing::warn!(%lock, %error, "a stale lock of git cannot be removed"),
+        Err(error) => {
+            tracing::warn!(%lock, %error, "a stale lock of git cannot be removed; git commands that need it fail until it is")
+        }
     }
     removed.is_ok()
 }

@@ -189,10 +189,10 @@ pub(super) fn withdraw(repo: &GitRepo, name: &str) {
     match gone {
         Ok(true) => {}
         Ok(false) => {
-            tracing::warn!(rig = %repo.name(), name, "a deleted ref stays in the agents' repository: git holds its lock")
+            tracing::warn!(rig = %repo.name(), name, "a deleted ref stays in the agents' repository: git holds its lock; the next preparation of the rig retries")
         }
         Err(error) => {
-            tracing::warn!(rig = %repo.name(), name, %error, "a deleted ref could not be removed from the agents' repository")
+            tracing::warn!(rig = %repo.name(), name, %error, "a deleted ref could not be removed from the agents' repository; the next preparation of the rig retries")
         }
     }
 }
@@ -201,7 +201,8 @@ pub(super) fn withdraw(repo: &GitRepo, name: &str) {
 /// [`publish`].
 pub(super) fn publish_all(repo: &GitRepo) {
     if let Err(error) = copy_remote_refs(repo) {
-        tracing::warn!(rig = %repo.name(), %error, "the refs of the remotes could not be copied into the agents' repository");
+        tracing::warn!(rig = %repo.name(), %error, "the refs of the remotes could not be copied into the agents' repository; agents see older ones until the next \
+            preparation of the rig");
     }
 }
 

@@ -23,6 +23,8 @@ mod raiders;
 mod ready;
 mod relics;
 mod retention;
+#[cfg(any(test, feature = "testing"))]
+pub mod reword;
 mod sagas;
 mod salvage;
 mod schema;

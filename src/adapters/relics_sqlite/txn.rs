@@ -191,6 +191,11 @@ impl Txn for SqliteTxn<'_> {
         begin_run(automation: &AutomationId, cause: Cause, event: Option<u64>) -> Run = automations::begin;
     }
 
+    #[cfg(any(test, feature = "testing"))]
+    fn reword(&mut self) -> Result<(), StoreError> {
+        self.act(super::reword::reword)
+    }
+
     fn send(&mut self, from: &str, to: &str, body: Body) -> Result<u64, StoreError> {
         self.act(|txn| messages::send(txn, from, to, &body))
     }

@@ -69,7 +69,9 @@ impl Changes {
     /// Sets the listener for changes; only the first one counts.
     pub fn listen(&self, listener: ScreenListener) {
         if self.shared.listener.set(listener).is_err() {
-            tracing::error!("a second listener for changed screens was refused");
+            tracing::error!(
+                "the second listener for changed screens was refused; the first one stays"
+            );
         }
     }
 
@@ -100,7 +102,9 @@ impl Drop for Changes {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread that watches screens panicked");
+            tracing::error!(
+                "the thread that watches screens panicked; only patrols look at screens from now on"
+            );
         }
     }
 }
@@ -231,7 +235,7 @@ impl Watcher {
                 if let Some(watched) = self.watched.remove(&number)
                     && let Err(error) = epoll::delete(&self.epoll, &watched.stream)
                 {
-                    tracing::warn!(%error, "the connection of an ended session could not be removed from the watched set");
+                    tracing::warn!(session = %watched.handle.id, %error, "the connection of an ended session could not be removed from the watched set");
                 }
             }
         }
@@ -241,11 +245,12 @@ impl Watcher {
         let Some(watched) = self.watched.get(&number) else {
             return;
         };
+        let session = watched.handle.id.clone();
         let (Some(listener), handle) = (self.shared.listener.get(), watched.handle.clone()) else {
             return;
         };
         if catch_unwind(AssertUnwindSafe(|| listener(handle))).is_err() {
-            tracing::error!("the listener for changed screens panicked");
+            tracing::error!(%session, "the listener for changed screens panicked; the next patrol looks at the screen");
         }
     }
 }

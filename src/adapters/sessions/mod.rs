@@ -193,7 +193,7 @@ impl LocalSessions {
             && !launch::is_of_another_city(state.holder.pid, &self.dir(&state.id))
             && let Err(error) = tmux::remove(pane, state.holder.pid, &state.id)
         {
-            tracing::warn!(session = %state.id, %error, "the tmux pane of a session could not be removed");
+            tracing::warn!(session = %state.id, %error, "the tmux pane of a session could not be removed; it shows the last screen until a person closes it");
         }
     }
 

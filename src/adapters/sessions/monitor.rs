@@ -77,7 +77,9 @@ impl Monitor {
     /// Sets the listener for ends; only the first one counts.
     pub fn listen(&self, listener: Listener) {
         if self.shared.listener.set(listener).is_err() {
-            tracing::error!("a second listener for session ends was refused");
+            tracing::error!(
+                "the second listener for session ends was refused; the first one stays"
+            );
         }
     }
 
@@ -168,7 +170,7 @@ impl Shared {
         };
         // Dropping the pidfd would not take it out of the set while a fork has a copy.
         if let Err(error) = epoll::delete(&self.epoll, &watch.pidfd) {
-            tracing::warn!(%error, "the pidfd of an ended holder could not be removed from the watched set");
+            tracing::warn!(session = %watch.state.id, %error, "the pidfd of an ended holder could not be removed from the watched set");
         }
         self.announce(&watch.dir, &watch.state);
     }
@@ -191,7 +193,7 @@ impl Shared {
             return;
         };
         if catch_unwind(AssertUnwindSafe(|| listener(event))).is_err() {
-            tracing::error!(session = %state.id, "the listener for session ends panicked");
+            tracing::error!(session = %state.id, "the listener for session ends panicked; a patrol notices the end");
         }
     }
 }

@@ -244,7 +244,7 @@ impl Sessions for LocalSessions {
             .filter(|_| sight.facts.state == RunState::Running)?;
         proc::cpu_below(&state.holder)
             .inspect_err(|error| {
-                tracing::warn!(session = %id, %error, "the processor time of a session cannot be read");
+                tracing::warn!(session = %id, %error, "the processor time of a session cannot be read; it is not used to judge whether its agent works");
             })
             .ok()?
     }
@@ -255,7 +255,7 @@ impl Sessions for LocalSessions {
             .state
             .filter(|_| sight.facts.state == RunState::Running)?;
         let ages = proc::ages(&state.agent).inspect_err(|error| {
-            tracing::warn!(session = %id, %error, "the running commands of a session cannot be listed");
+            tracing::warn!(session = %id, %error, "the running commands of a session cannot be listed; it is unknown whether its agent runs one");
         });
         let (own, below) = ages.ok()??;
         let is_command = |age: &Duration| (BRIEF..=within).contains(age) && *age + STARTS <= own;

@@ -67,12 +67,9 @@ impl TestCity {
         self.store(move |txn| txn.relics(&filter)).await
     }
 
-    /// Rewords every open escalation, as another version of the supervisor would.
+    /// Rewords every stored text, as another version of the supervisor would.
     pub async fn reword(&self) {
-        for mut relic in self.escalations().await {
-            relic.title = "in other words".to_owned();
-            self.store(move |txn| txn.put_relic(&relic)).await;
-        }
+        self.store(|txn| txn.reword()).await;
     }
 
     /// Returns the events of this type, in order.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::actors::store::StoreHandle;
+use crate::ports::clock::Clock;
 use crate::testing::fake_repo::FakeRepo;
 use crate::testing::fake_runner::FakeRunner;
 use crate::testing::fake_sessions::FakeSessions;
@@ -24,6 +25,18 @@ pub struct Parts {
 }
 
 impl Parts {
+    /// Returns the fakes of a city that never ran, with an empty store.
+    #[must_use]
+    pub fn new(clock: &Arc<dyn Clock>) -> Self {
+        Self {
+            sessions: Arc::new(FakeSessions::new()),
+            repo: Arc::new(FakeRepo::new()),
+            tasks: Arc::new(FakeTasks::new()),
+            runner: Arc::default(),
+            store: StoreHandle::in_memory(Arc::clone(clock)),
+        }
+    }
+
     /// Returns the same fakes as a new daemon finds them, without listeners.
     #[must_use]
     pub fn rewired(&self) -> Self {

@@ -4,16 +4,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::actors::store::StoreHandle;
-use crate::adapters::clock::PausedClock;
-use crate::ports::clock::Clock;
 use crate::testing::tripwire::Tripwire;
+use crate::testing::world::start_clock;
 
 /// A log line of that task, which a store without room brings about.
 const HERE: &str = "the escalation about a first prompt could not be stored; it is retried";
 
 #[tokio::test(start_paused = true)]
 async fn first_prompt_is_typed_once_although_its_task_panicked() {
-    let clock: Arc<dyn Clock> = Arc::new(PausedClock::new());
+    let clock = start_clock();
     let mut parts = Parts::new(&clock);
     let full = Arc::<AtomicBool>::default();
     parts.store = StoreHandle::full_while(&clock, &full);

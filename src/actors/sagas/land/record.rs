@@ -275,7 +275,7 @@ pub(super) fn pause(attempts: u32, most: Duration) -> Duration {
     (FIRST * 2_u32.pow(doublings)).min(most)
 }
 
-/// Holds a merge request until its next attempt. Journalled only when the reason is new; a person is called when the
+/// Holds a merge request until its next attempt. Journalled only when the hold is new, whatever its note says; a person is called when the
 /// number of attempts reaches the limit.
 pub(super) async fn hold(
     world: &World,
@@ -289,7 +289,7 @@ pub(super) async fn hold(
     let parked = world.store.run(move |txn| {
         let mut mr = txn.mr(&id)?;
         let counts = tried == Tried::Not && mr.attempts < PATIENCE;
-        let news = mr.note.as_ref() != Some(&why);
+        let news = mr.hold != Some(reason);
         let held = Step::Held {
             reason,
             note: why.clone(),

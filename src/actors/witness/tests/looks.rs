@@ -12,6 +12,9 @@ use crate::testing::poll;
 use crate::testing::tripwire::Tripwire;
 use crate::testing::world::{Scenario, TestCity, rig};
 
+/// A log line of the look itself.
+const HERE: &str = "the rig's sandboxes cannot be listed; wisps of sandboxes without hook stay until the next look";
+
 fn patrol(city: &TestCity) {
     let witness = city.world.directory.witness(&rig()).unwrap();
     witness.cast(WitnessMsg::Patrol).unwrap();
@@ -20,7 +23,7 @@ fn patrol(city: &TestCity) {
 #[tokio::test(start_paused = true)]
 async fn a_look_that_panics_itself_is_not_the_last_one() {
     let (city, charged) = Scenario::at_work().await;
-    let wire = Tripwire::at("the rig's sandboxes cannot be listed");
+    let wire = Tripwire::at(HERE);
     let away = RepoError::Failed("input/output error".into());
     city.parts.repo.fail("sandboxes", away);
     patrol(&city);

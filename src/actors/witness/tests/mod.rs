@@ -30,6 +30,7 @@ mod quarantine;
 mod refused;
 mod retry;
 mod review;
+mod reworded;
 mod same;
 mod session_age;
 mod spins;

@@ -209,7 +209,12 @@ fn with_worktree(
             }
             Ok(_) => failed,
             Err(why) => {
-                tracing::warn!(?failed, "a landing failed, and is not taken back yet");
+                tracing::warn!(
+                    worktree = %worktree.display(),
+                    ?failed,
+                    %why,
+                    "a landing failed and could not be taken back; the next landing retries that first"
+                );
                 Err(why)
             }
         },
@@ -348,7 +353,7 @@ fn write_part(landing: &Unfinished, part: &Part) -> Result<Option<String>, RepoE
     let said = written.stderr.trim();
     if written.ok() && !said.is_empty() {
         // git goes on where it cannot remove a file.
-        tracing::warn!(worktree = %landing.worktree().display(), said, "git complains about the files of a landing");
+        tracing::warn!(worktree = %landing.worktree().display(), said, "git complains about the files of a landing, and has written them nevertheless");
     }
     match written.ok() {
         true => Ok(None),

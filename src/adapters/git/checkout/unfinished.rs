@@ -414,7 +414,7 @@ impl Unfinished {
             ..it
         });
         let warn = |error: &serde_json::Error| {
-            tracing::warn!(record = %record.display(), %error, "the record of an interrupted landing cannot be read");
+            tracing::warn!(record = %record.display(), %error, "the record of an interrupted landing cannot be read; it is set aside");
         };
         Ok(read.inspect_err(warn).ok())
     }

@@ -11,6 +11,7 @@ mod journal;
 mod migrate;
 mod raiders;
 mod retention;
+mod reword;
 mod rows;
 mod shown;
 mod totems;

@@ -62,6 +62,8 @@ pub(super) enum Act {
     Charge,
     Nuke(usize),
     Pass(u64),
+    /// Another version of the supervisor would have stored other texts.
+    Reword,
     /// A new supervisor; the last one was killed, or asked to stop.
     Restart(Option<StopMode>),
 }
@@ -97,6 +99,7 @@ pub(super) fn act() -> impl Generator<Value = Act> {
         ],
         prop_oneof![
             20 => (0u64..90).prop_map(Act::Pass),
+            1 => Just(Act::Reword),
             1 => Just(Act::Restart(None)),
             1 => prop_oneof![
                 Just(StopMode::Graceful),
@@ -187,6 +190,10 @@ impl Act {
     pub(super) async fn befall(&self, city: TestCity, model: &mut Model) -> TestCity {
         if self.edits(model) {
             city.reload(|city| model.configure(city)).await;
+            return city;
+        }
+        if let Self::Reword = self {
+            city.reword().await;
             return city;
         }
         if let Self::Restart(how) = self {
