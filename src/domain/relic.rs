@@ -156,6 +156,29 @@ pub struct Hook {
     pub done: Option<DoneIntent>,
 }
 
+impl Hook {
+    /// Returns true when its work was declared done, and nothing has withdrawn that. [`super::phase::Phase`] says what
+    /// follows from it.
+    #[must_use]
+    pub fn is_declared(&self) -> bool {
+        self.done.is_some()
+    }
+
+    /// Returns true when it is the hook of this incarnation, and its work was not declared done.
+    #[must_use]
+    pub fn is_open_for(&self, incarnation: Incarnation) -> bool {
+        self.incarnation == incarnation && !self.is_declared()
+    }
+}
+
+impl Relic {
+    /// Returns true when it is on the hook of this raider.
+    #[must_use]
+    pub fn is_of(&self, raider: &RaiderId) -> bool {
+        self.assignee.as_deref() == Some(raider.to_string().as_str())
+    }
+}
+
 /// A declared completion, durable before anything else happens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoneIntent {

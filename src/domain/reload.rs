@@ -226,7 +226,7 @@ pub fn raiders(
 ) -> Vec<RaiderChange> {
     let action = |hook: &Hook| {
         let id = ChildId::Raider(hook.raider.clone());
-        let works = hook.done.is_none() && !held.contains(&id);
+        let works = !hook.is_declared() && !held.contains(&id);
         if works && new.suspends(&id) && !old.suspends(&id) {
             return Some(Change::Drain);
         }

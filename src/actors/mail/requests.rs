@@ -154,7 +154,7 @@ impl NukeTarget {
             cause,
             relic: Some(hook.relic.clone()),
             detected: None,
-            done: hook.done.is_some(),
+            done: hook.is_declared(),
             asker: None,
             cancel: None,
         }

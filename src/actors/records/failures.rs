@@ -61,7 +61,7 @@ pub fn reopen(
     relic: &mut Relic,
     error: Option<&str>,
 ) -> Result<(), StoreError> {
-    let ours = relic.assignee.as_deref() == Some(raider.to_string().as_str());
+    let ours = relic.is_of(raider);
     if relic.status == RelicStatus::Hooked && ours {
         relic.status = RelicStatus::Open;
         relic.assignee = None;

@@ -96,7 +96,7 @@ pub fn forget(txn: &mut dyn Txn, raider: &RaiderId) -> Result<(), StoreError> {
 /// The store's.
 pub fn block(txn: &mut dyn Txn, hook: &Hook, deaths: &Deaths) -> Result<(), StoreError> {
     let now = txn.hook(&hook.raider)?;
-    let works = now.is_some_and(|now| now.incarnation == hook.incarnation && now.done.is_none());
+    let works = now.is_some_and(|now| now.is_open_for(hook.incarnation));
     if !works {
         return Ok(());
     }
@@ -152,7 +152,7 @@ pub fn release(
         return Ok(());
     }
     let hook = txn.hook_of_relic(id)?;
-    if let Some(hook) = hook.filter(|hook| hook.done.is_none()) {
+    if let Some(hook) = hook.filter(|hook| !hook.is_declared()) {
         relic.status = RelicStatus::Hooked;
         txn.put_relic(&relic)?;
         let data = serde_json::json!({ "status": relic.status, "raider": hook.raider });

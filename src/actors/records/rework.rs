@@ -74,7 +74,7 @@ pub fn give_back(
         }
     }
     let now = txn.hook(&hook.raider)?;
-    let now = now.filter(|now| now.incarnation == hook.incarnation && now.done.is_some());
+    let now = now.filter(|now| now.incarnation == hook.incarnation && now.is_declared());
     let Some(mut hook) = now else {
         return Ok(None);
     };

@@ -112,7 +112,7 @@ pub(in crate::actors) fn take(
     change: &dyn Fn(&mut Steps),
     event: Option<&NewEvent>,
 ) -> Result<bool, StoreError> {
-    let same = |now: &Hook| now.incarnation == hook.incarnation && now.done.is_none();
+    let same = |now: &Hook| now.is_open_for(hook.incarnation);
     if !txn.hook(&hook.raider)?.as_ref().is_some_and(same) {
         return Ok(false);
     }

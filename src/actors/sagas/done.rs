@@ -202,7 +202,7 @@ fn declare(
     let gone = || StoreError::Conflict(format!("{} is being nuked", plan.raider));
     let mut hook = txn.hook(&plan.raider)?.ok_or_else(gone)?;
     again::check(txn, plan)?;
-    if hook.incarnation != plan.incarnation || hook.done.is_some() && plan.replaces.is_none() {
+    if hook.incarnation != plan.incarnation || hook.is_declared() && plan.replaces.is_none() {
         let why = format!("{} is done already", plan.raider);
         return Err(StoreError::Conflict(why));
     }

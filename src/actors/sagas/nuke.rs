@@ -185,7 +185,7 @@ pub async fn begin(world: &World, judged: &Judged) -> Result<(Saga, Claim), Refu
 /// Refuses a removal that was decided on a hook state that has changed.
 fn still_so(txn: &mut dyn Txn, target: &NukeTarget, hook: &Hook) -> Result<(), StoreError> {
     let raider = &target.raider;
-    let changed = if hook.done.is_some() != target.done {
+    let changed = if hook.is_declared() != target.done {
         "was finished or reopened"
     } else if target.cause == Cause::RelicClosed
         && txn.relic(&hook.relic)?.status != RelicStatus::Closed

@@ -84,7 +84,7 @@ pub async fn run_for(
     end(world, &hook).await?;
     let repaired = rebuild(world, &hook, asker).await;
     drop(marked);
-    if has_hook && hook.done.is_none() {
+    if has_hook && !hook.is_declared() {
         // Even after a failed repair the raider goes on if its sandbox allows it.
         let goes_on = ask::want(world, raider_spec(&world.city, hook, None), Cause::Repair).await;
         match (&repaired, goes_on) {

@@ -222,7 +222,7 @@ fn waits_for(
 /// Withdraws completions that are not pushed yet and whose relic was closed elsewhere. Returns true if there were any.
 fn withdraw_closed(txn: &mut dyn Txn, records: &[RaiderRecord]) -> Result<bool, StoreError> {
     let is_closed =
-        |record: &&RaiderRecord| record.hook.done.is_some() && record.relic == RelicStatus::Closed;
+        |record: &&RaiderRecord| record.hook.is_declared() && record.relic == RelicStatus::Closed;
     let mut any = false;
     for record in records.iter().filter(is_closed) {
         done::withdraw(txn, &record.hook.raider, Cause::RelicClosed)?;

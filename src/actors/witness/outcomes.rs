@@ -71,7 +71,7 @@ pub async fn read(args: &WitnessArgs, which: Which) -> Result<(), Refusal> {
         .await?;
     let city = &args.world.city;
     let mut resting = None;
-    for hook in hooks.into_iter().filter(|hook| hook.done.is_none()) {
+    for hook in hooks.into_iter().filter(|hook| !hook.is_declared()) {
         let (concerned, ended) = match &which {
             Which::All => (true, false),
             Which::Ended(raider) => (&hook.raider == raider, true),
@@ -294,7 +294,7 @@ pub async fn refused(
     while !world.is_stopping() {
         let raider = raider.clone();
         let hook = world.store.run(move |txn| txn.hook(&raider)).await?;
-        let Some(hook) = hook.filter(|hook| hook.done.is_none()) else {
+        let Some(hook) = hook.filter(|hook| !hook.is_declared()) else {
             return Ok(());
         };
         let same = *about.get_or_insert(hook.incarnation) == hook.incarnation;

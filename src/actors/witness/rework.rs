@@ -62,7 +62,7 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
     txn.record(&event.with(data))?;
     note_result(txn, failed)?;
     let mut relic = txn.relic(&failed.relic)?;
-    let theirs = relic.assignee.as_deref() == Some(failed.raider.to_string().as_str());
+    let theirs = relic.is_of(&failed.raider);
     let hook = txn.hook_of_relic(&failed.relic)?;
     let later = hook.is_some_and(|hook| hook.incarnation != failed.incarnation);
     if relic.status != RelicStatus::Hooked || !theirs || later {

@@ -458,7 +458,7 @@ fn release_relic(txn: &mut dyn Txn, hook: &Hook, stuck: bool) -> Result<bool, St
     let intent = hook.done.as_ref();
     let cause = if stuck { Cause::Stuck } else { Cause::Deferred };
     let mut relic = txn.relic(&hook.relic)?;
-    let ours = relic.assignee.as_deref() == Some(hook.raider.to_string().as_str());
+    let ours = relic.is_of(&hook.raider);
     if relic.status != RelicStatus::Hooked || !ours {
         return Ok(false);
     }

@@ -57,7 +57,7 @@ pub(super) fn reopen(
 ) -> Result<(), StoreError> {
     let mut relic = txn.relic(relic)?;
     let mr = txn.mr_of(&relic.id, &target.raider, target.incarnation)?;
-    let ours = relic.assignee.as_deref() == Some(target.raider.to_string().as_str());
+    let ours = relic.is_of(&target.raider);
     if !relic.status.is_bound() || !ours {
         let is_cancelled = relic.status == RelicStatus::Closed && target.cause != Cause::Merged;
         let attempt = txn.attempt(&target.raider, target.incarnation)?;

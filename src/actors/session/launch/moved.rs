@@ -17,7 +17,7 @@ pub(in crate::actors) fn move_on(
     city: &City,
     hook: &mut Hook,
 ) -> Result<bool, StoreError> {
-    let Some(rig) = city.rig(&hook.raider.rig).filter(|_| hook.done.is_none()) else {
+    let Some(rig) = city.rig(&hook.raider.rig).filter(|_| !hook.is_declared()) else {
         return Ok(false);
     };
     let relic = txn.relic(&hook.relic)?;
