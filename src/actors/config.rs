@@ -124,6 +124,7 @@ impl Actor for ConfigActor {
         msg: ConfigMsg,
         config: &mut Config,
     ) -> Result<(), ActorProcessingErr> {
+        config.args.world = config.args.world.newest();
         match msg {
             ConfigMsg::Touched => {
                 let now = config.args.world.clock.mono();
@@ -216,11 +217,9 @@ impl Config {
         let replies = now.into_iter().map(|(_, reply)| reply).collect();
         let (args, me) = (self.args.clone(), me.clone());
         tokio::spawn(async move {
-            let world = args.world.newest();
+            let ConfigArgs { world, source, .. } = args;
             let read =
-                tokio::spawn(
-                    async move { reload::read(&world, args.source, dry_run, is_asked).await },
-                );
+                tokio::spawn(async move { reload::read(&world, source, dry_run, is_asked).await });
             let panicked = |panic| Outcome::Failed(Refusal::internal(format!("{panic}")));
             let outcome = read.await.unwrap_or_else(panicked);
             // A restarted actor checks by itself; callers learn that their request is gone.
@@ -300,7 +299,7 @@ impl Config {
     }
 
     fn applied(&mut self, applied: Applied) {
-        let world = self.args.world.newest();
+        let world = &self.args.world;
         self.last = applied.answer(Some(world.clock.now()));
         let data = serde_json::json!({
             "revision": self.last.revision, "actions": self.last.actions,
@@ -313,7 +312,7 @@ impl Config {
 
     /// Journals an error of the files once, or that it is gone.
     fn journal_rejection(&mut self, rejected: Option<String>) {
-        let world = self.args.world.newest();
+        let world = &self.args.world;
         let pending = (!self.last.pending.is_empty()).then(|| {
             format!(
                 "takes effect at the next start of the supervisor: {}",

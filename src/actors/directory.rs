@@ -14,8 +14,23 @@ use super::world::World;
 use crate::domain::age::Ages;
 use crate::domain::ids::RigName;
 
-/// The present address of every actor that others send to. The root replaces the addresses of restarted actors, so none
-/// is kept elsewhere.
+/// The present address of every actor that others send to, and the tables that several actors read. What only one actor
+/// reads is in its own memory, which the root holds (`witness::Memory`, `shaman::Notices`): it is here only where other
+/// layers read it, too.
+///
+/// | Table | Written by | Read by |
+/// |---|---|---|
+/// | `conditions` | watchers of screens, agents' hooks | root, witness, prompts, answers, `hd status` |
+/// | `accounts` | sessions' conditions | root, witness, prompts, `hd status` |
+/// | `sandboxes` | charge, repair, removal | the published state |
+/// | `glances` | patrols of witnesses | `hd status` |
+/// | `ground` | the keeper of the daemon | root, `hd doctor`, `hd status` |
+/// | `automations` | dispatcher | dispatcher, `hd auto list`, the stop |
+/// | `unlanded` | removals | removals, of all rigs' witnesses and callers |
+/// | `ages` | all looks | all looks: one clock for one stamp |
+/// | `patrols`, `reload_error`, `answers_since` | witness, configuration, daemon | `hd status`, dispatcher |
+///
+/// The root replaces the addresses of restarted actors, so none is kept elsewhere.
 ///
 /// A message to an actor that is being restarted is lost on purpose: the store has what matters, and the successor
 /// reads it first.

@@ -75,7 +75,8 @@ pub struct World {
 }
 
 impl World {
-    /// The world with the newest configuration: this one, unless a reload has made another.
+    /// The world with the newest configuration: this one, unless a reload has made another. An actor takes it at the
+    /// start of each message, in one place; a task that outlives a message takes it before each piece of its work.
     #[must_use]
     pub fn newest(self: &Arc<Self>) -> Arc<Self> {
         self.directory.newest().unwrap_or_else(|| Arc::clone(self))
