@@ -8,19 +8,12 @@
 //!                                                                                     kept, nothing is lost
 //! ```
 //!
-//! Without a running session the first two measurements are one.
+//! Without a running session the first two measurements are one. `permit/` measures and judges, `save/` writes salvage,
+//! `aftercare/` deals with the relic and with failures; the removal itself is here.
 
-mod failures;
-mod hookless;
-mod ignored;
-mod judgement;
-mod measure;
-mod missing;
-mod rehearse;
-mod reopen;
-mod salvage;
-mod salvage_quota;
-mod verdict;
+mod aftercare;
+mod permit;
+mod save;
 
 use crate::actors::mail::NukeTarget;
 use crate::actors::mail::Nuked;
@@ -46,16 +39,19 @@ use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
 use crate::ports::repo::Measurement;
 
-pub use ignored::named;
-use judgement::Rest;
-pub use judgement::{Judged, check, permitted, savable};
-pub use measure::{facts, unreadable};
-use measure::{facts_of, measure, saved_unasked};
-pub use rehearse::{Rehearsed, Would, rehearse};
-pub use salvage::record_salvage;
-pub use salvage::safekeep;
-pub(super) use salvage::write_salvage;
-use verdict::{at_risk, probe, probe_with};
+use aftercare::{failures, hookless, reopen};
+pub use permit::ignored::named;
+use permit::judgement::Rest;
+pub use permit::judgement::{Judged, check, permitted, savable};
+pub use permit::measure::{facts, unreadable};
+use permit::measure::{facts_of, measure, saved_unasked};
+pub use permit::rehearse::{Rehearsed, Would, rehearse};
+use permit::verdict::{at_risk, probe, probe_with};
+use permit::{ignored, missing};
+pub use save::salvage::record_salvage;
+pub use save::salvage::safekeep;
+pub(super) use save::salvage::write_salvage;
+use save::{quota, salvage};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Plan {

@@ -10,7 +10,7 @@ use crate::ports::relics::{RelicFilter, SalvageEntry, StoreError, Txn};
 ///
 /// # Errors
 /// The store's.
-pub(super) fn reopen(
+pub(in crate::actors::sagas::nuke) fn reopen(
     txn: &mut dyn Txn,
     target: &NukeTarget,
     salvage: Option<&SalvageEntry>,

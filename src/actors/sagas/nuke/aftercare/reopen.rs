@@ -19,7 +19,7 @@ use crate::ports::relics::{SalvageEntry, StoreError, Txn};
 ///
 /// # Errors
 /// The store's.
-pub(super) fn settle(
+pub(in crate::actors::sagas::nuke) fn settle(
     txn: &mut dyn Txn,
     target: &NukeTarget,
     relic: &RelicId,
@@ -49,7 +49,7 @@ pub(super) fn settle(
 ///
 /// # Errors
 /// The store's.
-pub(super) fn reopen(
+pub(in crate::actors::sagas::nuke) fn reopen(
     txn: &mut dyn Txn,
     target: &NukeTarget,
     relic: &RelicId,

@@ -1,21 +1,26 @@
 //! Measurements that a removal is judged by.
 
-use super::super::super::effects;
-use super::super::super::refusal::{Refusal, RefusalKind};
-use super::super::super::world::World;
+use crate::actors::effects;
 use crate::actors::mail::NukeTarget;
+use crate::actors::refusal::{Refusal, RefusalKind};
+use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::facts::{GitFacts, Probed};
 use crate::domain::nuke::{only_left_behind, only_unpushed};
 use crate::ports::repo::{Measurement, RepoError, is_no_room};
 
 /// Measures the sandbox; `Known(None)` when there is none.
-pub(super) async fn measure(world: &World, target: &NukeTarget) -> Probed<Option<Measurement>> {
+pub(in crate::actors::sagas::nuke) async fn measure(
+    world: &World,
+    target: &NukeTarget,
+) -> Probed<Option<Measurement>> {
     Probed::from(take(world, target).await)
 }
 
 /// Returns the facts of a measurement.
-pub(super) fn facts_of(measured: Probed<Option<Measurement>>) -> Probed<Option<GitFacts>> {
+pub(in crate::actors::sagas::nuke) fn facts_of(
+    measured: Probed<Option<Measurement>>,
+) -> Probed<Option<GitFacts>> {
     match measured {
         Probed::Known(measured) => Probed::Known(measured.map(|measured| measured.facts)),
         Probed::Unknown(why) => Probed::Unknown(why),
@@ -46,7 +51,7 @@ pub async fn facts(world: &World, target: &NukeTarget) -> Result<Option<GitFacts
 ///
 /// # Errors
 /// git cannot read the sandbox.
-pub(super) async fn take(
+pub(in crate::actors::sagas::nuke) async fn take(
     world: &World,
     target: &NukeTarget,
 ) -> Result<Option<Measurement>, RepoError> {
@@ -67,7 +72,11 @@ pub(super) async fn take(
 
 /// Returns true when a removal salvages everything at risk unasked: commits that the agent itself left behind, or whose
 /// patches a remote's target has (`witness-patrol.md`, verifyCommitOnMain). False when that is unknown.
-pub(super) async fn saved_unasked(world: &World, target: &NukeTarget, git: &GitFacts) -> bool {
+pub(in crate::actors::sagas::nuke) async fn saved_unasked(
+    world: &World,
+    target: &NukeTarget,
+    git: &GitFacts,
+) -> bool {
     if !only_unpushed(git) {
         return only_left_behind(git);
     }

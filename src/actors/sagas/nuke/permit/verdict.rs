@@ -2,16 +2,16 @@
 
 use jiff::Timestamp;
 
-use super::super::super::effects;
-use super::super::super::refusal::Refusal;
-use super::super::super::world::World;
 use super::measure::{facts_of, measure};
+use crate::actors::effects;
 use crate::actors::mail::NukeTarget;
+use crate::actors::refusal::Refusal;
+use crate::actors::world::World;
 use crate::domain::facts::{GitFacts, Probed, RunState, SessionFacts};
 use crate::domain::nuke::{Evidence, Judgement, LastSession, NukePermit, judge};
 
 /// Measures and judges; no permit is needed when there is no sandbox.
-pub(super) async fn probe(
+pub(in crate::actors::sagas::nuke) async fn probe(
     world: &World,
     target: &NukeTarget,
     salvaged: Option<GitFacts>,
@@ -22,7 +22,7 @@ pub(super) async fn probe(
     }
 }
 
-pub(super) async fn probe_with(
+pub(in crate::actors::sagas::nuke) async fn probe_with(
     world: &World,
     target: &NukeTarget,
     git: Probed<GitFacts>,
@@ -33,7 +33,10 @@ pub(super) async fn probe_with(
 }
 
 /// Returns the raider's last session.
-pub(super) async fn session(world: &World, target: &NukeTarget) -> Probed<Option<SessionFacts>> {
+pub(in crate::actors::sagas::nuke) async fn session(
+    world: &World,
+    target: &NukeTarget,
+) -> Probed<Option<SessionFacts>> {
     match effects::facts(world, &target.raider.session_id()).await {
         Ok(Some(SessionFacts {
             state: RunState::Unknown { why },
@@ -43,7 +46,7 @@ pub(super) async fn session(world: &World, target: &NukeTarget) -> Probed<Option
     }
 }
 
-pub(super) fn evidence(
+pub(in crate::actors::sagas::nuke) fn evidence(
     target: &NukeTarget,
     world: &World,
     seen: Probed<Option<SessionFacts>>,
@@ -76,7 +79,10 @@ pub(super) fn evidence(
     }
 }
 
-pub(super) fn permit(evidence: Evidence, target: &NukeTarget) -> Result<NukePermit, Refusal> {
+pub(in crate::actors::sagas::nuke) fn permit(
+    evidence: Evidence,
+    target: &NukeTarget,
+) -> Result<NukePermit, Refusal> {
     match judge(evidence) {
         Judgement::Permit(permit) => Ok(*permit),
         Judgement::Skip { losses, status } => Err(Refusal {
@@ -90,7 +96,7 @@ pub(super) fn permit(evidence: Evidence, target: &NukeTarget) -> Result<NukePerm
     }
 }
 
-pub(super) fn at_risk(target: &NukeTarget, losses: Vec<String>) -> Refusal {
+pub(in crate::actors::sagas::nuke) fn at_risk(target: &NukeTarget, losses: Vec<String>) -> Refusal {
     let message = format!("nuking {} would lose work", target.raider);
     let hint = "`--salvage` saves all of it that can be read under refs/horde/salvage and goes on";
     Refusal::work_at_risk(message, losses).hint(hint)

@@ -2,13 +2,13 @@
 
 use jiff::Timestamp;
 
-use super::super::super::effects;
-use super::super::super::refusal::{Refusal, RefusalKind};
-use super::super::super::world::World;
-use super::super::prune;
-use super::missing::strays;
-use super::{facts, fence, salvage_quota};
+use super::super::missing::strays;
+use super::super::{facts, fence, quota};
+use crate::actors::effects;
 use crate::actors::mail::NukeTarget;
+use crate::actors::refusal::{Refusal, RefusalKind};
+use crate::actors::sagas::prune;
+use crate::actors::world::World;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
@@ -20,7 +20,10 @@ use crate::ports::repo::{RepoError, SalvageRecord};
 ///
 /// # Errors
 /// As [`write_salvage`]'s; [`RepoError::PermitStale`] when another state was written, twice.
-pub(super) async fn save(world: &World, target: &NukeTarget) -> Result<GitFacts, Refusal> {
+pub(in crate::actors::sagas::nuke) async fn save(
+    world: &World,
+    target: &NukeTarget,
+) -> Result<GitFacts, Refusal> {
     if let Ok(facts) = save_once(world, target).await? {
         return Ok(facts);
     }
@@ -50,11 +53,11 @@ async fn save_once(
 ///
 /// # Errors
 /// There is no room, or git could not read or keep everything.
-pub(in super::super) async fn write_salvage(
+pub(in crate::actors::sagas) async fn write_salvage(
     world: &World,
     target: &NukeTarget,
 ) -> Result<(GitFacts, SalvageRecord), Refusal> {
-    salvage_quota::check(world, target).await?;
+    quota::check(world, target).await?;
     let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
     let (incarnation, branch) = (target.incarnation, target.target.clone());
     let (facts, record) = effects::repo_for(
@@ -133,7 +136,7 @@ fn is_commit_alone(entry: &SalvageEntry) -> bool {
 ///
 /// # Errors
 /// Its reachability is unknown, or it could not be kept.
-pub(super) async fn keep_unheld(
+pub(in crate::actors::sagas::nuke) async fn keep_unheld(
     world: &World,
     target: &NukeTarget,
     head: &Oid,
@@ -155,8 +158,11 @@ pub(super) async fn keep_unheld(
 ///
 /// # Errors
 /// There is no room, or git could not keep everything.
-pub(super) async fn keep_remains(world: &World, target: &NukeTarget) -> Result<(), Refusal> {
-    salvage_quota::check(world, target).await?;
+pub(in crate::actors::sagas::nuke) async fn keep_remains(
+    world: &World,
+    target: &NukeTarget,
+) -> Result<(), Refusal> {
+    quota::check(world, target).await?;
     let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
     let incarnation = target.incarnation;
     let kept = effects::repo_for(
@@ -172,7 +178,7 @@ pub(super) async fn keep_remains(world: &World, target: &NukeTarget) -> Result<(
 ///
 /// # Errors
 /// The commit could not be kept.
-pub(super) async fn keep_commit(
+pub(in crate::actors::sagas::nuke) async fn keep_commit(
     world: &World,
     target: &NukeTarget,
     head: &Oid,

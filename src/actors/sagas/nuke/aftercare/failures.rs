@@ -6,12 +6,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::super::super::refusal::{LASTING, Refusal};
-use super::super::super::world::World;
-use super::super::step;
-use super::Plan;
+use super::super::Plan;
 use crate::actors::mail::NukeTarget;
 use crate::actors::records::facts;
+use crate::actors::refusal::{LASTING, Refusal};
+use crate::actors::sagas::step;
+use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::problem::ProblemKind;
@@ -25,7 +25,7 @@ const TRIES: u32 = 3;
 ///
 /// # Errors
 /// The store's.
-pub(super) async fn count(
+pub(in crate::actors::sagas::nuke) async fn count(
     world: &World,
     saga: &mut Saga,
     mut plan: Plan,
@@ -58,7 +58,7 @@ fn key(raider: &RaiderId) -> String {
 ///
 /// # Errors
 /// The store's.
-pub(super) async fn changed(
+pub(in crate::actors::sagas::nuke) async fn changed(
     world: &World,
     saga: u64,
     target: &NukeTarget,
@@ -99,11 +99,14 @@ pub(super) async fn changed(
 ///
 /// # Errors
 /// The store's.
-pub(super) fn forget(txn: &mut dyn Txn, raider: &RaiderId) -> Result<(), StoreError> {
+pub(in crate::actors::sagas::nuke) fn forget(
+    txn: &mut dyn Txn,
+    raider: &RaiderId,
+) -> Result<(), StoreError> {
     txn.set(&key(raider), None)
 }
 
 async fn call(world: &World, target: &NukeTarget, failure: &Refusal) -> Result<(), Refusal> {
     let evidence = format!("{failure}\nthe nuke is retried");
-    super::call(world, target, (ProblemKind::NukeStuck, None), evidence).await
+    super::super::call(world, target, (ProblemKind::NukeStuck, None), evidence).await
 }

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use super::super::super::refusal::{Refusal, RefusalKind};
-use super::super::super::world::World;
-use super::super::step;
-use super::Plan;
+use super::super::Plan;
 use super::measure::measure;
 use crate::actors::mail::NukeTarget;
+use crate::actors::refusal::{Refusal, RefusalKind};
+use crate::actors::sagas::step;
+use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::facts::Probed;
 use crate::domain::ignored::Ignored;
@@ -19,7 +19,7 @@ use crate::ports::repo::Measurement;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Returns the sandbox's ignored files now, or that they cannot be listed.
-pub(super) async fn list(world: &World, target: &NukeTarget) -> Ignored {
+pub(in crate::actors::sagas::nuke) async fn list(world: &World, target: &NukeTarget) -> Ignored {
     match tokio::time::timeout(LIMIT, measure(world, target)).await {
         Ok(measured) => of(&measured),
         Err(_) => Ignored::unknown(format!("git did not answer within {LIMIT:?}")),
@@ -41,7 +41,7 @@ fn of(measured: &Probed<Option<Measurement>>) -> Ignored {
 ///
 /// # Errors
 /// The store's.
-pub(super) async fn record(
+pub(in crate::actors::sagas::nuke) async fn record(
     world: &World,
     saga: &mut Saga,
     plan: &mut Plan,

@@ -1,11 +1,12 @@
 //! The judgement before a removal: nothing is touched until it allows the removal.
 
-use super::super::super::refusal::{Refusal, RefusalKind};
-use super::super::super::world::World;
+use super::super::quota;
 use super::measure::{self, measure, saved_unasked, take};
+use super::missing;
 use super::verdict::{evidence, permit, session};
-use super::{missing, salvage_quota};
 use crate::actors::mail::NukeTarget;
+use crate::actors::refusal::{Refusal, RefusalKind};
+use crate::actors::world::World;
 use crate::domain::facts::{Probed, RunState, SessionFacts};
 use crate::domain::nuke::{CleanupStatus, losses};
 use crate::ports::repo::Measurement;
@@ -13,23 +14,27 @@ use crate::ports::repo::Measurement;
 /// A removal that was judged, and may begin.
 #[derive(Debug)]
 pub struct Judged {
-    pub(super) target: NukeTarget,
+    pub(in crate::actors::sagas::nuke) target: NukeTarget,
     /// Set when salvage was requested.
-    pub(super) salvage: bool,
-    pub(super) rest: Option<Rest>,
+    pub(in crate::actors::sagas::nuke) salvage: bool,
+    pub(in crate::actors::sagas::nuke) rest: Option<Rest>,
 }
 
 /// The measurement taken while no session ran: ending a session does not change it.
 #[derive(Debug)]
-pub(super) struct Rest {
-    pub(super) measured: Measurement,
+pub(in crate::actors::sagas::nuke) struct Rest {
+    pub(in crate::actors::sagas::nuke) measured: Measurement,
     /// The token of the session that had ended before.
     last: Option<String>,
 }
 
 impl Rest {
     /// Returns the measurement, unless another session ran since.
-    pub(super) async fn still(self, world: &World, target: &NukeTarget) -> Option<Measurement> {
+    pub(in crate::actors::sagas::nuke) async fn still(
+        self,
+        world: &World,
+        target: &NukeTarget,
+    ) -> Option<Measurement> {
         let now = at_rest(&session(world, target).await)?;
         (now == self.last).then_some(self.measured)
     }
@@ -50,7 +55,7 @@ fn at_rest(seen: &Probed<Option<SessionFacts>>) -> Option<Option<String>> {
 pub async fn permitted(world: &World, target: NukeTarget) -> Result<Judged, Refusal> {
     let checked = checked(world, &target).await?;
     if !checked.saves.is_empty() {
-        salvage_quota::check(world, &target).await?;
+        quota::check(world, &target).await?;
     }
     Ok(Judged {
         target,
@@ -69,7 +74,7 @@ pub async fn savable(world: &World, target: NukeTarget) -> Result<Judged, Refusa
     let measured = take(world, &target).await.map_err(Refusal::from);
     match &measured {
         Ok(Some(found)) if CleanupStatus::measured(&found.facts) != CleanupStatus::Clean => {
-            salvage_quota::check(world, &target).await?;
+            quota::check(world, &target).await?;
         }
         Ok(Some(_)) => {}
         Ok(None) => missing::savable(world, &target).await?,
@@ -89,9 +94,9 @@ fn rest(measured: Option<Measurement>, seen: &Probed<Option<SessionFacts>>) -> O
 }
 
 /// The expected result of a removal.
-pub(super) struct Checked {
+pub(in crate::actors::sagas::nuke) struct Checked {
     /// The list, for people, of what it salvages unasked.
-    pub(super) saves: Vec<String>,
+    pub(in crate::actors::sagas::nuke) saves: Vec<String>,
     rest: Option<Rest>,
 }
 

@@ -1,19 +1,22 @@
 //! A sandbox whose directory is gone: commits on its branch alone, and what git still has of it (staged files, commits
 //! that it left behind, submodules), are as precious as the directory's contents (`product.md`, promise 1).
 
-use super::super::super::effects;
-use super::super::super::refusal::Refusal;
-use super::super::super::world::World;
+use super::super::salvage::{keep_commit, keep_remains};
+use super::super::{at_risk, quota};
 use super::measure::unreadable;
-use super::salvage::{keep_commit, keep_remains};
-use super::{at_risk, salvage_quota};
+use crate::actors::effects;
 use crate::actors::mail::NukeTarget;
+use crate::actors::refusal::Refusal;
+use crate::actors::world::World;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
 use crate::domain::nuke::{is_readable, losses};
 
 /// Returns the commits that only the sandbox's branch or its HEAD holds.
-pub(super) async fn strays(world: &World, target: &NukeTarget) -> Result<Vec<Oid>, Refusal> {
+pub(in crate::actors::sagas::nuke) async fn strays(
+    world: &World,
+    target: &NukeTarget,
+) -> Result<Vec<Oid>, Refusal> {
     let Some(relic) = &target.relic else {
         return Ok(Vec::new());
     };
@@ -52,7 +55,10 @@ async fn remains(world: &World, target: &NukeTarget) -> Result<Option<GitFacts>,
 ///
 /// # Errors
 /// [`RefusalKind::WorkAtRisk`] with the losses.
-pub(super) async fn check(world: &World, target: &NukeTarget) -> Result<Vec<String>, Refusal> {
+pub(in crate::actors::sagas::nuke) async fn check(
+    world: &World,
+    target: &NukeTarget,
+) -> Result<Vec<String>, Refusal> {
     let left = remains(world, target).await?;
     refuse(target, &strays(world, target).await?, left.as_ref())?;
     Ok(left.as_ref().map(losses).unwrap_or_default())
@@ -85,16 +91,22 @@ fn refuse(target: &NukeTarget, strays: &[Oid], left: Option<&GitFacts>) -> Resul
 ///
 /// # Errors
 /// There is no room.
-pub(super) async fn savable(world: &World, target: &NukeTarget) -> Result<(), Refusal> {
+pub(in crate::actors::sagas::nuke) async fn savable(
+    world: &World,
+    target: &NukeTarget,
+) -> Result<(), Refusal> {
     match remains(world, target).await? {
-        Some(_) => salvage_quota::check(world, target).await,
+        Some(_) => quota::check(world, target).await,
         None => Ok(()),
     }
 }
 
 /// Returns the stash entries of a removed sandbox that no salvage has: they stay pinned. Those of a sandbox that was
 /// there were saved with it. Empty, which the log says, where they cannot be read.
-pub(super) async fn stashes(world: &World, target: &NukeTarget) -> Vec<Oid> {
+pub(in crate::actors::sagas::nuke) async fn stashes(
+    world: &World,
+    target: &NukeTarget,
+) -> Vec<Oid> {
     let rig = &target.raider.rig;
     let pinned = effects::repo(world, rig, |repo| repo.pinned_stashes()).await;
     let pinned = pinned.unwrap_or_else(|error| {
@@ -112,7 +124,7 @@ pub(super) async fn stashes(world: &World, target: &NukeTarget) -> Vec<Oid> {
 ///
 /// # Errors
 /// As [`check`], without `salvage`; there is no room.
-pub(super) async fn keep(
+pub(in crate::actors::sagas::nuke) async fn keep(
     world: &World,
     target: &NukeTarget,
     salvage: bool,

@@ -2,11 +2,13 @@
 
 use serde::Serialize;
 
-use super::super::super::refusal::{Refusal, RefusalKind};
-use super::super::super::world::World;
+use super::super::{admitted, busy, check, fenced, quota};
+use super::ignored;
+use super::measure::measure;
 use super::measure::unreadable;
-use super::{admitted, busy, check, fenced, ignored, measure, salvage_quota};
 use crate::actors::mail::NukeTarget;
+use crate::actors::refusal::{Refusal, RefusalKind};
+use crate::actors::world::World;
 use crate::domain::facts::Probed;
 use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::ignored::Ignored;
@@ -90,11 +92,11 @@ pub async fn rehearse(
                 (message, hint) = (refused.message, refused.hint);
                 Would::Refuse
             }
-            Probed::Known(_) => match salvage_quota::lacking(world, target).await? {
+            Probed::Known(_) => match quota::lacking(world, target).await? {
                 None => Would::Salvage,
                 Some(numbers) => {
                     message = format!("{message}; {}: {numbers}", ProblemKind::SalvageFull);
-                    hint = Some(salvage_quota::HINT.to_owned());
+                    hint = Some(quota::HINT.to_owned());
                     Would::Refuse
                 }
             },
@@ -118,14 +120,14 @@ async fn unasked(
     safe: Rehearsed,
     losses: Vec<String>,
 ) -> Result<Rehearsed, Refusal> {
-    Ok(match salvage_quota::lacking(world, target).await? {
+    Ok(match quota::lacking(world, target).await? {
         None => Rehearsed {
             losses,
             would: Would::Salvage,
             ..safe
         },
         Some(numbers) => {
-            let refused = salvage_quota::refusal(target, &numbers);
+            let refused = quota::refusal(target, &numbers);
             Rehearsed {
                 safe: false,
                 losses,

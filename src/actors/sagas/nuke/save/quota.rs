@@ -1,30 +1,34 @@
 //! The room for a sandbox's salvage beside all other salvage (`[retention] salvage_max`).
 
-use super::super::super::effects;
-use super::super::super::refusal::{Refusal, RefusalKind};
-use super::super::super::world::World;
+use crate::actors::effects;
 use crate::actors::mail::NukeTarget;
+use crate::actors::refusal::{Refusal, RefusalKind};
+use crate::actors::world::World;
 use crate::domain::problem::ProblemKind;
 
 /// The remedies for a sandbox that there is no room for.
-pub(super) const HINT: &str = "`hd salvage prune` makes room, or raise `[retention] salvage_max`";
+pub(in crate::actors::sagas::nuke) const HINT: &str =
+    "`hd salvage prune` makes room, or raise `[retention] salvage_max`";
 
 /// Refuses salvage that there is no room for, before any of it is written, and calls a person: the sandbox stays.
 ///
 /// # Errors
 /// [`RefusalKind::NoRoom`], with the numbers.
-pub(super) async fn check(world: &World, target: &NukeTarget) -> Result<(), Refusal> {
+pub(in crate::actors::sagas::nuke) async fn check(
+    world: &World,
+    target: &NukeTarget,
+) -> Result<(), Refusal> {
     let Some(numbers) = lacking(world, target).await? else {
         return Ok(());
     };
     let evidence = format!("{numbers}\n{HINT}");
     let about = (ProblemKind::SalvageFull, target.relic.clone());
-    super::call(world, target, about, evidence).await?;
+    super::super::call(world, target, about, evidence).await?;
     Err(refusal(target, &numbers))
 }
 
 /// Builds the refusal for lack of room.
-pub(super) fn refusal(target: &NukeTarget, numbers: &str) -> Refusal {
+pub(in crate::actors::sagas::nuke) fn refusal(target: &NukeTarget, numbers: &str) -> Refusal {
     let message = format!(
         "{} is kept; {}: {numbers}",
         target.raider,
@@ -37,7 +41,10 @@ pub(super) fn refusal(target: &NukeTarget, numbers: &str) -> Refusal {
 ///
 /// # Errors
 /// The size cannot be measured.
-pub(super) async fn lacking(world: &World, target: &NukeTarget) -> Result<Option<String>, Refusal> {
+pub(in crate::actors::sagas::nuke) async fn lacking(
+    world: &World,
+    target: &NukeTarget,
+) -> Result<Option<String>, Refusal> {
     let Some(most) = world.city.retention.salvage_max else {
         return Ok(None);
     };
