@@ -163,8 +163,8 @@ pub enum RunState {
     Failed,
 }
 
-/// A run, as it is recorded and shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// A run, as it is recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     /// Grows with each run.
     pub id: u64,

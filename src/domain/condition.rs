@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::account::AccountReport;
@@ -162,7 +163,7 @@ impl From<&Dialog> for Condition {
 }
 
 /// A report of a harness through its hooks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "report", rename_all = "snake_case")]
 pub enum Report {
     /// A conversation began or goes on.

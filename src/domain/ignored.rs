@@ -1,6 +1,7 @@
 //! Files that ignore rules hide and no tool makes again (`.env`, an editor's settings). They block no removal, and no
 //! salvage keeps them, so a person is told of them before and after.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -8,7 +9,7 @@ use serde_json::Value;
 const NAMED: usize = 20;
 
 /// The ignored files of one sandbox, in the form for answers and events.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ignored {
     /// The first paths, where a directory counts as one; none where they are unknown.
     #[serde(rename = "ignored", default)]

@@ -20,6 +20,7 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cause::Cause;
@@ -28,7 +29,7 @@ use super::ids::{Generation, Incarnation, RaiderId};
 use super::other_work::{OtherWork, WorkKind};
 
 /// A cleanup status, reported by an agent or measured from git.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CleanupStatus {
     /// Everything is pushed.

@@ -131,17 +131,21 @@ pub struct Source {
 
 /// The hook: the durable tie between one incarnation of a raider and its relic. Survives sessions; ends with MERGED,
 /// with a verified no-change completion, or with a nuke.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hook {
     /// The raider.
+    #[schemars(with = "String")]
     pub raider: RaiderId,
     /// Its incarnation.
+    #[schemars(with = "u64")]
     pub incarnation: Incarnation,
     /// The relic.
+    #[schemars(with = "String")]
     pub relic: RelicId,
     /// The branch of the sandbox.
     pub branch: String,
     /// The commit at which the branch started.
+    #[schemars(with = "String")]
     pub base: Oid,
     /// Set when that was the tip of the target; otherwise it was the tip of a branch that was pushed before.
     #[serde(default)]
@@ -149,6 +153,7 @@ pub struct Hook {
     /// The branch that the work lands on.
     pub target: String,
     /// The harness that works on it.
+    #[schemars(with = "String")]
     pub harness: HarnessName,
     /// When it was charged.
     pub charged_at: Timestamp,
@@ -180,11 +185,12 @@ impl Relic {
 }
 
 /// A declared completion, durable before anything else happens.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DoneIntent {
     /// The kind of completion.
     pub exit: Exit,
     /// The head when it was declared.
+    #[schemars(with = "String")]
     pub head: Oid,
     /// The state of the sandbox as the agent reported it.
     pub cleanup_status: Option<super::nuke::CleanupStatus>,
@@ -204,7 +210,7 @@ pub struct DoneIntent {
 }
 
 /// The way in which an agent ends its work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
     /// It is finished; land it.

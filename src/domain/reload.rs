@@ -11,7 +11,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::city::{Agent, City, Rig};
@@ -19,7 +20,9 @@ use super::ids::{AgentName, ChildId, HarnessName, RaiderId, RigName};
 use super::relic::Hook;
 
 /// The effect of a reload on an agent or raider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
     /// Its configuration is unchanged.
@@ -37,16 +40,19 @@ pub enum Change {
 }
 
 /// An entry of a reload's answer about an agent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentChange {
     /// Name of the agent.
+    #[schemars(with = "String")]
     pub agent: AgentName,
     /// The effect.
     pub action: Change,
 }
 
 /// The effect of a reload on a rig.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum RigAction {
     /// It is new, or was draining and is configured again.
@@ -60,25 +66,28 @@ pub enum RigAction {
 }
 
 /// An entry of a reload's answer about a rig; unchanged rigs have none.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RigChange {
     /// Name of the rig.
+    #[schemars(with = "String")]
     pub rig: RigName,
     /// The effect.
     pub action: RigAction,
     /// Its changed keys, for [`RigAction::Changed`].
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
 }
 
 /// A raider that takes over a change with its next session, or loses its present session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RaiderChange {
     /// Id of the raider.
+    #[schemars(with = "String")]
     pub raider: RaiderId,
     /// `Deferred` to its next session, or `Drain`.
     pub action: Change,
     /// The harness that drives it.
+    #[schemars(with = "String")]
     pub harness: HarnessName,
 }
 

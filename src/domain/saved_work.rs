@@ -1,26 +1,32 @@
 //! The work of an attempt in a salvage, by the ids of commits. A sandbox borrows the objects of the supervisor's
 //! repository and sees none of its refs, so git shows these commits there only by their ids.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ids::Oid;
 
 /// The work of an attempt.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SavedWork {
     /// The commit on which the attempt began, where known.
+    #[schemars(with = "Option<String>")]
     pub base: Option<Oid>,
     /// Its last commit; none on a branch without commits.
+    #[schemars(with = "Option<String>")]
     pub head: Option<Oid>,
     /// The number of its commits that neither the base nor a branch of a person reaches; none where git could not tell.
     pub commits: Option<u64>,
     /// A commit of the files as they were; none where all of them were committed, or the commit could not be made.
+    #[schemars(with = "Option<String>")]
     pub files: Option<Oid>,
     /// Commits that its branch had left, as a reset leaves them, and stash entries.
+    #[schemars(with = "Vec<String>")]
     pub left: Vec<Oid>,
     /// Commits with objects that could not be read, or were too many to be read: the salvage holds the others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
     pub damaged: Vec<Oid>,
 }
 

@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 use ractor::RpcReplyPort;
-use serde::Serialize;
 
 use crate::actors::refusal::Refusal;
 use crate::domain::reload::{AgentChange, RaiderChange, RigChange};
@@ -77,7 +76,7 @@ impl Applied {
 }
 
 /// The answer of a reload (`rules.md`, reload).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reloaded {
     /// The revision in force; for a dry run, the one that would be.
     pub revision: String,

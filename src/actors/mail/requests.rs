@@ -31,7 +31,7 @@ pub struct ChargeRequest {
 }
 
 /// A completed charge.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charged {
     /// The raider.
     pub raider: RaiderId,
@@ -42,7 +42,6 @@ pub struct Charged {
     /// The branch of its sandbox.
     pub branch: String,
     /// The existing branch that its own branch begins on, if one was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<Start>,
     /// Its sandbox.
     pub sandbox: std::path::PathBuf,
@@ -74,7 +73,7 @@ pub struct DoneRequest {
 }
 
 /// An accepted completion.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
     /// The raider.
     pub raider: RaiderId,
@@ -171,7 +170,7 @@ impl NukeTarget {
 }
 
 /// The outcome of a nuke.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nuked {
     /// The removed raider.
     pub raider: RaiderId,
@@ -180,11 +179,9 @@ pub struct Nuked {
     /// The salvage that holds its work, if one was needed.
     pub salvage: Option<String>,
     /// The commits of which the salvage holds only what could be read.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<Oid>,
     /// Its stash entries that are kept without a salvage, as where its sandbox was gone.
     pub stashes: Vec<Oid>,
     /// The ignored files that were removed with the sandbox.
-    #[serde(flatten)]
     pub ignored: Ignored,
 }

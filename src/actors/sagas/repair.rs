@@ -3,7 +3,6 @@
 
 use crate::actors::mail::NukeTarget;
 use crate::actors::sandboxes;
-use serde::Serialize;
 
 use super::super::claims::ClaimKey;
 use super::super::refusal::{Refusal, RefusalKind};
@@ -23,7 +22,7 @@ use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::Hook;
 
 /// The result of a repair.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repaired {
     /// The raider.
     pub raider: RaiderId,

@@ -11,7 +11,7 @@ use crate::cli::args::Cli;
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
 use crate::cli::output;
-use crate::control::protocol::answers::schemas;
+use crate::control::protocol::answers::{UNTYPED, schemas};
 use crate::control::protocol::{OpName, VERSION};
 
 pub(super) fn completions(shell: Shell) -> Result<(), CliError> {
@@ -43,7 +43,9 @@ pub(super) fn schema(op: Option<&str>) -> Result<(), CliError> {
     match (op, all.pop()) {
         (Some(_), Some(only)) => output::json(&pretty(only.schema.as_value())),
         (Some(op), None) => {
-            let error = CliError::usage(format!("the answer of {op} has no schema yet"));
+            let why = UNTYPED.iter().find(|(untyped, _)| *untyped == op);
+            let why = why.map_or(String::new(), |(_, why)| format!(": {why}"));
+            let error = CliError::usage(format!("the answer of {op} has no schema{why}"));
             Err(error.hint("`hd schema` prints those that have one"))
         }
         (None, last) => {

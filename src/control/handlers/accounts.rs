@@ -1,13 +1,14 @@
 //! Accounts of harnesses in `status`, and `harness.resume`.
 
 use jiff::{Timestamp, Unit};
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::to_json;
 use crate::actors::accounts;
 use crate::actors::mail::{ChildView, SessionView};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
-use crate::control::protocol::answers::Account;
+use crate::control::protocol::answers::{Account, HarnessResumed};
 use crate::domain::account::{Park, Why};
 use crate::domain::condition::Condition;
 use crate::domain::ids::HarnessName;
@@ -106,5 +107,9 @@ pub(super) fn resume(world: &World, name: &str) -> Result<Value, ControlError> {
         return Err(ControlError::not_found(format!("no harness named {name}")).hint(hint));
     };
     let resumed = accounts::unpark(world, &harness.name);
-    Ok(json!({ "harness": harness.name, "account": harness.account, "resumed": resumed }))
+    to_json(&HarnessResumed {
+        harness: harness.name.clone(),
+        account: harness.account.clone(),
+        resumed,
+    })
 }

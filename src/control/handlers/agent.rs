@@ -1,7 +1,7 @@
 //! `agent.*`: standing agents; stop, start, restart and unquarantine take raiders too
 //! (`rules.md`, names).
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{names, own, status, to_json};
 use crate::actors::mail::{ChildState, ChildView, RootMail};
@@ -10,6 +10,7 @@ use crate::actors::refusal::RefusalKind;
 use crate::actors::sandbox_faults;
 use crate::actors::world::World;
 use crate::actors::{ask, usage};
+use crate::control::protocol::answers::{Ordered, OrderedState};
 use crate::control::protocol::{ControlError, args};
 use crate::domain::asker::Asker;
 use crate::domain::ids::{ChildId, RaiderId, verb_group};
@@ -29,7 +30,7 @@ pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
 
 pub(super) async fn stop(world: &World, asker: &Asker, name: &str) -> Result<Value, ControlError> {
     let id = names::single(world, name).await?;
-    let shown = id.to_string();
+    let name = id.to_string();
     if let ChildId::Agent(agent) = id.clone() {
         // Sticky: it outlives the supervisor.
         update_orders(world, move |said| {
@@ -41,7 +42,12 @@ pub(super) async fn stop(world: &World, asker: &Asker, name: &str) -> Result<Val
     let message = |reply| RootMail::Rest { id, by, reply };
     let stopped = ask::ask(world.directory.root(), message, STOP_LIMIT).await?;
     stopped.map_err(|refused| ControlError::internal(refused.to_string()))?;
-    Ok(json!({ "name": shown, "state": "stopped" }))
+    ordered(name, OrderedState::Stopped)
+}
+
+/// Returns the answer to an order.
+fn ordered(name: String, state: OrderedState) -> Result<Value, ControlError> {
+    to_json(&Ordered { name, state })
 }
 
 async fn update_orders(
@@ -57,7 +63,7 @@ async fn update_orders(
 /// Suspends a child, so that no request starts a session for it, or resumes it.
 pub(super) async fn suspend(world: &World, name: &str, on: bool) -> Result<Value, ControlError> {
     let id = names::known(world, name).await?;
-    let shown = id.to_string();
+    let name = id.to_string();
     update_orders(world, move |said| {
         if on {
             said.suspended.insert(id.clone());
@@ -67,8 +73,10 @@ pub(super) async fn suspend(world: &World, name: &str, on: bool) -> Result<Value
     })
     .await?;
     world.directory.tell_root(RootMail::Look);
-    let state = if on { "suspended" } else { "resumed" };
-    Ok(json!({ "name": shown, "state": state }))
+    match on {
+        true => ordered(name, OrderedState::Suspended),
+        false => ordered(name, OrderedState::Resumed),
+    }
 }
 
 /// Starts the child, and returns why a start failed. A resting child goes on resting then.
@@ -125,7 +133,7 @@ async fn wake(world: &World, asker: &Asker, id: ChildId) -> Result<Value, Contro
         Err(late) if late.kind == RefusalKind::Timeout => {}
         Err(refusal) => return Err(refusal.into()),
     }
-    Ok(json!({ "name": name, "state": "starting" }))
+    ordered(name, OrderedState::Starting)
 }
 
 async fn why_not(world: &World, name: &str, why: String) -> ControlError {
@@ -164,7 +172,7 @@ pub(super) async fn restart(
         return wake(world, asker, id).await;
     }
     ask::cycle(world, id.clone(), asker).await?;
-    Ok(json!({ "name": id.to_string(), "state": "starting" }))
+    ordered(id.to_string(), OrderedState::Starting)
 }
 
 /// Starts a quarantined raider on a person's request.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::to_json;
 use crate::actors::ask;
@@ -86,7 +86,12 @@ pub(super) async fn run(world: &World, asker: Asker, name: &str) -> Result<Value
     let message = |reply| DispatcherMsg::Run(id, asker, reply);
     let begun = ask::ask(world.directory.dispatcher(), message, BEGIN_LIMIT).await?;
     let (run, seq) = begun?;
-    Ok(json!({ "name": run.automation, "run": run.id, "started": run.started, "seq": seq }))
+    to_json(&answers::BegunRun {
+        name: run.automation,
+        run: run.id,
+        started: run.started,
+        seq,
+    })
 }
 
 /// Returns the runs, the newest first.
@@ -94,7 +99,8 @@ pub(super) async fn history(world: &World, name: Option<&str>) -> Result<Value, 
     let of = name.map(|name| find(world, name)).transpose()?;
     let of = of.map(|automation| automation.id.clone());
     let runs = world.store.run(move |txn| txn.runs(of.as_ref(), SHOWN));
-    to_json(&runs.await?)
+    let runs = runs.await?.into_iter();
+    to_json(&runs.map(answers::PastRun::from).collect::<Vec<_>>())
 }
 
 /// Enables or disables the automation; kept over restarts.
@@ -111,5 +117,8 @@ pub(super) async fn switch(world: &World, name: &str, on: bool) -> Result<Value,
         .run(move |txn| automations::switch(txn, &automation, on));
     switched.await?;
     world.directory.tell_dispatcher(DispatcherMsg::Look);
-    Ok(json!({ "name": id, "enabled": on }))
+    to_json(&answers::Switched {
+        name: id,
+        enabled: on,
+    })
 }

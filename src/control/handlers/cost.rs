@@ -2,12 +2,13 @@
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::to_json;
 use crate::actors::usage;
 use crate::actors::world::World;
-use crate::control::protocol::ControlError;
 use crate::control::protocol::args::Cost;
+use crate::control::protocol::{ControlError, answers};
 use crate::domain::budget::{self, Blind};
 use crate::domain::usage::ledger::{Row, Sum, together};
 
@@ -20,17 +21,19 @@ pub(super) async fn cost(world: &World, args: Cost) -> Result<Value, ControlErro
     let day = since.clone();
     let rows = world.store.run(move |txn| txn.usage_since(&day)).await?;
     let by = args.by.unwrap_or_default();
-    let sums = together(&rows, by).into_iter().map(|(key, sum)| {
-        let mut row = sum.to_json();
-        row["key"] = json!(key);
-        row
+    let sums = together(&rows, by).into_iter();
+    let sums = sums.map(|(key, sum)| answers::CostRow {
+        key,
+        usage: (&sum).into(),
     });
-    let zone = TimeZone::system();
-    Ok(json!({
-        "since": since, "zone": zone.iana_name(), "by": by,
-        "rows": sums.collect::<Vec<_>>(), "total": Sum::of(&rows).to_json(),
-        "not_counted": not_counted(world, &rows),
-    }))
+    to_json(&answers::Cost {
+        since,
+        zone: TimeZone::system().iana_name().map(str::to_owned),
+        by,
+        rows: sums.collect(),
+        total: (&Sum::of(&rows)).into(),
+        not_counted: not_counted(world, &rows),
+    })
 }
 
 /// Returns the budgets that do not count all usage, in words.

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{caller, rights_of};
+use super::{caller, rights_of, to_json};
 use crate::actors::doctor;
 use crate::actors::world::World;
 use crate::control::protocol::args::Doctor;
-use crate::control::protocol::{ControlError, OpName};
+use crate::control::protocol::{ControlError, OpName, answers};
 use crate::control::rights;
 use crate::control::server::Caller;
 use crate::domain::unattended;
@@ -29,8 +29,10 @@ pub(super) async fn doctor(
     };
     let findings = doctor::run(world, asker.as_ref()).await?;
     let ok = findings.iter().all(|finding| finding.fixed);
-    Ok(json!({
-        "ok": ok, "findings": findings, "git": doctor::git(world).await,
-        "environment": unattended::shown(&world.env),
-    }))
+    to_json(&answers::Doctor {
+        ok,
+        findings,
+        git: doctor::git(world).await,
+        environment: unattended::shown(&world.env),
+    })
 }

@@ -1,6 +1,6 @@
 //! `escalate`, `escalations`: calls for people, and their answers.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{caller, names, to_json, word};
 use crate::actors::ask;
@@ -66,11 +66,12 @@ pub(super) async fn escalate(
     let (before, entry) = taken.await?;
     // The shaman raises it again after a while.
     world.nudge(message::SHAMAN);
-    let mut shown = to_json(&shown(&entry))?;
     let worse = |before: &Entry| before.relic.priority < entry.relic.priority;
-    shown["known"] = json!(before.is_some());
-    shown["called"] = json!(before.as_ref().is_none_or(worse));
-    Ok(shown)
+    to_json(&answers::Raised {
+        escalation: shown(&entry),
+        known: before.is_some(),
+        called: before.as_ref().is_none_or(worse),
+    })
 }
 
 /// Returns the standing agent in whose session the caller runs.
@@ -137,6 +138,8 @@ pub(super) fn shown(entry: &Entry) -> answers::Escalation {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::control::handlers::relic;
     use crate::control::protocol::ErrorKind;

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prometheus::{Counter, GaugeVec, Opts, Registry, TextEncoder};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{status, word};
+use super::{status, to_json, word};
 use crate::actors::mail::{ChildState, ChildView};
 use crate::actors::world::World;
-use crate::control::protocol::ControlError;
+use crate::control::protocol::{ControlError, answers};
 use crate::control::snapshot::{Published, Records, Snapshot};
 use crate::domain::facts::Usage;
 use crate::domain::ids::ChildId;
@@ -29,7 +29,10 @@ pub(super) async fn metrics(
         let message = format!("the metrics cannot be encoded: {error}");
         ControlError::internal(message)
     })?;
-    Ok(json!({ "content_type": prometheus::TEXT_FORMAT, "text": text }))
+    to_json(&answers::Metrics {
+        content_type: prometheus::TEXT_FORMAT.to_owned(),
+        text,
+    })
 }
 
 fn text(world: &World, snapshot: &Snapshot, uptime: Duration) -> prometheus::Result<String> {

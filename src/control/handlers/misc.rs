@@ -1,19 +1,21 @@
 //! `ping`, `stop`, `reload`.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{StopRequest, to_json};
+use super::{StopRequest, to_json, word};
 use crate::actors::ask;
 use crate::actors::mail::ConfigMsg;
 use crate::actors::mail::StopMode;
 use crate::actors::world::World;
-use crate::control::protocol::ControlError;
-use crate::control::protocol::args;
+use crate::control::protocol::answers::{Pong, SessionsEnd, Stopped};
+use crate::control::protocol::{ControlError, answers, args};
 
-pub(super) fn ping(world: &World) -> Value {
-    json!({
-        "city": world.city.name, "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"),
+pub(super) fn ping(world: &World) -> Result<Value, ControlError> {
+    to_json(&Pong {
+        city: world.city.name.clone(),
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
     })
 }
 
@@ -32,8 +34,12 @@ pub(super) async fn stop(
     stop.send((mode, done)).await.map_err(|_| gone())?;
     let end = stopped.await.map_err(|_| gone())?;
     let kept = end.mode == StopMode::KeepSessions;
-    let sessions = if kept { "kept" } else { "ended" };
+    let sessions = match kept {
+        true => SessionsEnd::Kept,
+        false => SessionsEnd::Ended,
+    };
     if kept != args.keep_sessions {
+        let sessions = word(&sessions);
         let message = format!("another stop was already running: the sessions were {sessions}");
         return Err(ControlError::conflict(message));
     }
@@ -42,7 +48,10 @@ pub(super) async fn stop(
         mount; the next start of the supervisor ends them";
         return Err(ControlError::conflict(end.says()).hint(hint));
     }
-    Ok(json!({ "stopped": true, "sessions": sessions }))
+    to_json(&Stopped {
+        stopped: true,
+        sessions,
+    })
 }
 
 /// Reads the configuration and applies it. Answers with the effect on each agent, or with the errors and that the old
@@ -52,7 +61,16 @@ pub(super) async fn reload(world: &World, dry_run: bool) -> Result<Value, Contro
     const LIMIT: std::time::Duration = std::time::Duration::from_secs(600);
     let message = |reply| ConfigMsg::Reload { dry_run, reply };
     let reloaded = ask::ask(world.directory.config(), message, LIMIT).await??;
-    to_json(&reloaded)
+    to_json(&answers::Reloaded {
+        revision: reloaded.revision,
+        applied_at: reloaded.applied_at,
+        actions: reloaded.actions,
+        rigs: reloaded.rigs,
+        raiders: reloaded.raiders,
+        errors: reloaded.errors,
+        pending: reloaded.pending,
+        unchanged: reloaded.unchanged,
+    })
 }
 
 #[cfg(test)]

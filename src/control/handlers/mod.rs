@@ -97,7 +97,7 @@ impl Service for Handlers {
                 Op::CvExport(args) => cv::export(&world, args).await.map(Answer::Stream),
                 Op::Stop(args) => misc::stop(&stop, args).await.map(Answer::Value),
                 Op::ConfigShow(_) => Ok(Answer::Value(Value::clone(&world.shown))),
-                Op::Ping(_) => Ok(Answer::Value(misc::ping(&world))),
+                Op::Ping(_) => misc::ping(&world).map(Answer::Value),
                 Op::Status(args) if args.watch => {
                     Ok(Answer::Stream(status::watch(&published, &world, started)))
                 }

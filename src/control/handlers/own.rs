@@ -1,23 +1,23 @@
 //! Verbs of a session about itself: `done`, `handoff`, `wait`, `rally`, `hook`. The caller is identified by its
 //! process, never by its arguments.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::caller::{own_hook, own_member};
 use super::{drums, standing, to_json, totem};
 use crate::actors::conversation;
 use crate::actors::declared::parse_args;
-use crate::actors::mail::ChildRef;
-use crate::actors::mail::WitnessMsg;
+use crate::actors::mail::{self, ChildRef, WitnessMsg};
 use crate::actors::records::{stalls, totems};
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
 use crate::actors::{ask, effects};
-use crate::control::protocol::ControlError;
-use crate::control::protocol::args;
+use crate::control::protocol::answers::SandboxGit;
+use crate::control::protocol::{ControlError, answers, args};
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::domain::drum::Mailbox;
+use crate::domain::facts::GitFacts;
 use crate::domain::handoff::Progress;
 use crate::domain::ids::{ChildId, SessionId};
 use crate::domain::message::Handoff;
@@ -47,23 +47,32 @@ pub(super) async fn done(
     let mut request = parse_args(hook.raider.clone(), &to_json(args)?, world.clock.now())?;
     request.incarnation = Some(hook.incarnation);
     let witness = world.directory.witness(&hook.raider.rig);
-    let answer = ask::ask(
-        witness,
-        |reply| WitnessMsg::Done(request, reply),
-        DONE_LIMIT,
-    )
-    .await?;
-    let mut answer = to_json(&answer?)?;
-    if let (Exit::Deferred, None, Some(answer)) = (args.status, &args.until, answer.as_object_mut())
-    {
-        let note = format!(
+    let message = |reply| WitnessMsg::Done(request, reply);
+    let accepted = ask::ask(witness, message, DONE_LIMIT).await??;
+    let is_open = args.status == Exit::Deferred && args.until.is_none();
+    let note = is_open.then(|| {
+        format!(
             "it is deferred without a time, so it waits until a person reopens it: hd relic reopen {}; \
              `hd done --status deferred --until T` names a time",
             hook.relic
-        );
-        answer.insert("note".to_owned(), note.into());
+        )
+    });
+    to_json(&answers::Done::Raider(declared(accepted, note)))
+}
+
+/// Returns the answer to an accepted completion.
+fn declared(accepted: mail::Accepted, note: Option<String>) -> answers::RaiderDone {
+    answers::RaiderDone {
+        raider: accepted.raider,
+        incarnation: accepted.incarnation,
+        relic: accepted.relic,
+        branch: accepted.branch,
+        head: accepted.head,
+        exit: accepted.exit,
+        already: accepted.already,
+        may_be_reviewed: accepted.may_be_reviewed,
+        note,
     }
-    Ok(answer)
 }
 
 /// `handoff`: a note for the successor, then a fresh session on the same sandbox.
@@ -113,7 +122,10 @@ pub(super) async fn handoff(
         afresh(world, &session).await?;
     }
     ask::hand_off(world, meant, progress).await?;
-    Ok(json!({ "name": id.to_string(), "session": session }))
+    to_json(&answers::HandedOff {
+        name: id.to_string(),
+        session,
+    })
 }
 
 /// Makes the next session begin a conversation of its own.
@@ -192,14 +204,18 @@ pub(super) async fn wait(
         until,
         reason: args.reason,
     };
-    let answer = json!({ "name": hook.raider, "until": until, "reason": wait.reason });
+    let answer = answers::Waiting {
+        name: hook.raider.clone(),
+        until,
+        reason: wait.reason.clone(),
+    };
     let (raider, rig) = (hook.raider.clone(), hook.raider.rig);
     let declared = world
         .store
         .run(move |txn| stalls::declare(txn, &raider, &wait));
     declared.await?;
     world.directory.tell_witness(&rig, WitnessMsg::Look);
-    Ok(answer)
+    to_json(&answer)
 }
 
 /// `hook`: the relic that the raider is bound to, or that the standing agent takes.
@@ -210,7 +226,10 @@ pub(super) async fn hook(world: &World, caller: &Caller) -> Result<Value, Contro
     let hook = own_hook(world, caller).await?;
     let id = hook.relic.clone();
     let relic = world.store.run(move |txn| txn.relic(&id)).await?;
-    Ok(json!({ "hook": to_json(&hook)?, "relic": to_json(&relic)? }))
+    to_json(&answers::Hooked::Raider {
+        hook: Box::new(hook),
+        relic: Box::new(relic),
+    })
 }
 
 /// `rally`: what am I, what is my work, where was I.
@@ -244,27 +263,52 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         move |repo| repo.facts(&path, &target),
     )
     .await;
-    let git = match git {
-        Ok(git) => json!({
-            "head": git.head, "branch": git.branch, "ahead": git.ahead, "dirty": git.dirty,
-            "untracked": git.untracked, "special": git.special.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        }),
-        Err(error) => json!({ "unknown": error.to_string() }),
-    };
-    Ok(json!({
-        "raider": hook.raider, "incarnation": hook.incarnation, "rig": hook.raider.rig,
-        "branch": hook.branch, "target": hook.target, "base": hook.base, "sandbox": sandbox,
-        "task_file": world.tasks.task_file(&sandbox), "relic": to_json(&relic)?, "note": note,
-        "self_reviews": to_json(&reviews.iter().rev().take(RALLIED).rev().collect::<Vec<_>>())?, "self_reviews_left": left, "git": git, "done": hook.done.is_some(), "drums": to_json(&drums)?,
-        "totem": totem.map(|totem| to_json(&totem::progress(&totem, &hd))).transpose()?,
-        "rules": prompt::rules(&hook.target, &hd), "finish": prompt::outcome(&hook.relic, &hd),
+    let earlier = reviews.len().saturating_sub(RALLIED);
+    to_json(&answers::Rally::Raider(Box::new(answers::RaiderRally {
+        task_file: world.tasks.task_file(&sandbox).to_owned(),
+        sandbox,
+        relic,
+        note,
+        self_reviews: reviews.into_iter().skip(earlier).collect(),
+        self_reviews_left: left,
+        git: git.map_or_else(
+            |error| SandboxGit::Unknown {
+                unknown: error.to_string(),
+            },
+            seen,
+        ),
+        done: hook.done.is_some(),
+        drums,
+        totem: totem.map(|totem| totem::progress(&totem, &hd)),
+        rules: prompt::rules(&hook.target, &hd),
+        finish: prompt::outcome(&hook.relic, &hd),
         // The full path, because a shell may know another program as `hd`.
-        "hd": hd,
-    }))
+        hd,
+        rig: hook.raider.rig.clone(),
+        raider: hook.raider,
+        incarnation: hook.incarnation,
+        branch: hook.branch,
+        target: hook.target,
+        base: hook.base,
+    })))
+}
+
+/// Returns the state of a sandbox for its raider.
+fn seen(git: GitFacts) -> SandboxGit {
+    SandboxGit::Known {
+        head: git.head,
+        branch: git.branch,
+        ahead: git.ahead,
+        dirty: git.dirty,
+        untracked: git.untracked,
+        special: git.special.iter().map(ToString::to_string).collect(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::actors::accounts;
     use crate::control::protocol::ErrorKind;

@@ -1,12 +1,14 @@
 //! `hook-event`: reports of a harness about its session, by its hooks.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::caller::{own_hook, own_member};
+use super::to_json;
 use crate::actors::conversation::{CONVERSATION, TRANSCRIPT};
 use crate::actors::world::World;
 use crate::actors::{conditions, effects, usage};
 use crate::control::protocol::ControlError;
+use crate::control::protocol::answers::Reported;
 use crate::control::protocol::args::HookEvent;
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
@@ -40,7 +42,10 @@ pub(super) async fn hook_event(
         return Err(ControlError::forbidden(message));
     }
     let Some(report) = hooks.report(&args.event) else {
-        return Ok(json!({ "report": null }));
+        return to_json(&Reported {
+            report: None,
+            known: None,
+        });
     };
     let facts = effects::facts(world, &session).await;
     let facts = facts.map_err(|error| ControlError::unavailable(error.to_string()))?;
@@ -70,7 +75,10 @@ pub(super) async fn hook_event(
         usage::collect(world, None).await;
     }
     let known = conditions::report(world, &handle, &report);
-    Ok(json!({ "report": report, "known": known }))
+    to_json(&Reported {
+        report: Some(report),
+        known: Some(known),
+    })
 }
 
 async fn keep(

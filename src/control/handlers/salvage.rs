@@ -1,6 +1,6 @@
 //! `salvage.*`: the salvaged contents of removed sandboxes.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{names, to_json};
 use crate::actors::claims::ClaimKey;
@@ -9,6 +9,7 @@ use crate::actors::refusal::Refusal;
 use crate::actors::sagas::prune;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
+use crate::control::protocol::answers::{Kept, Pruned, Restored, Salvage, ShownSalvage, Stashes};
 use crate::control::protocol::args::{InRig, SalvagePrune, SalvageRestore};
 use crate::domain::asker::Asker;
 use crate::domain::ids::Oid;
@@ -18,7 +19,26 @@ pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlErr
     let rig = names::rig_filter(world, args.rig.as_deref())?;
     let entries = world.store.run(|txn| txn.salvages()).await?;
     let wanted = |entry: &SalvageEntry| rig.as_ref().is_none_or(|rig| &entry.rig == rig);
-    to_json(&entries.into_iter().filter(wanted).collect::<Vec<_>>())
+    let wanted = entries.into_iter().filter(wanted);
+    to_json(&wanted.map(Salvage::from).collect::<Vec<_>>())
+}
+
+impl From<SalvageEntry> for Salvage {
+    fn from(entry: SalvageEntry) -> Self {
+        Self {
+            id: entry.id,
+            rig: entry.rig,
+            raider: entry.raider,
+            incarnation: entry.incarnation,
+            relic: entry.relic,
+            reason: entry.reason,
+            created: entry.created,
+            refs: entry.refs,
+            bytes: entry.bytes,
+            ignored: entry.ignored,
+            work: entry.work,
+        }
+    }
 }
 
 /// Lists the stash entries that are kept without a sandbox and without a salvage.
@@ -30,13 +50,15 @@ pub(super) async fn pinned(world: &World, args: InRig) -> Result<Value, ControlE
             continue;
         }
         let pinned = effects::repo(world, rig, |repo| repo.pinned_stashes()).await;
-        for entries in pinned.map_err(Refusal::from)? {
-            let mut row = to_json(&entries)?;
-            row["rig"] = to_json(rig)?;
-            rows.push(row);
-        }
+        let pinned = pinned.map_err(Refusal::from)?.into_iter();
+        rows.extend(pinned.map(|entries| Stashes {
+            rig: rig.clone(),
+            raider: entries.raider,
+            incarnation: entries.incarnation,
+            ids: entries.ids,
+        }));
     }
-    Ok(Value::Array(rows))
+    to_json(&rows)
 }
 
 async fn find(world: &World, id: &str) -> Result<SalvageEntry, ControlError> {
@@ -55,9 +77,10 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
     let ids = stash_ids(world, &entry).await.map_err(|error| {
         tracing::debug!(salvage = %entry.id, %error, "the ids of its stash entries cannot be read; they are not shown");
     });
-    let mut shown = to_json(&entry)?;
-    shown["stash_ids"] = to_json(&ids.ok())?;
-    Ok(shown)
+    to_json(&ShownSalvage {
+        salvage: entry.into(),
+        stash_ids: ids.ok(),
+    })
 }
 
 /// Returns the commits of the stash entries of a salvage. Their refs are in the supervisor's repository only, so a
@@ -101,11 +124,14 @@ pub(super) async fn restore(world: &World, args: SalvageRestore) -> Result<Value
     })
     .await;
     restored.map_err(Refusal::from)?;
-    let stashes: Vec<_> = stashes(&entry).collect();
-    let ids = stash_ids(world, &entry).await?;
-    Ok(json!({
-        "id": entry.id, "path": to, "stashes": stashes, "stash_ids": ids, "refs": entry.refs,
-    }))
+    let stash_ids = stash_ids(world, &entry).await?;
+    to_json(&Restored {
+        path: to,
+        stashes: stashes(&entry).cloned().collect(),
+        stash_ids,
+        id: entry.id,
+        refs: entry.refs,
+    })
 }
 
 /// Destroys the named salvages, or else those that are old enough. A salvage that cannot be destroyed now stays whole
@@ -120,18 +146,22 @@ pub(super) async fn prune(
     let (mut pruned, mut kept) = (Vec::new(), Vec::new());
     for entry in doomed(world, entries, args)? {
         match prune::prune(world, entry.clone(), &asker).await {
-            Ok(()) => pruned.push(entry),
+            Ok(()) => pruned.push(entry.into()),
             Err(error) if error.is_passing() => return Err(error.into()),
-            Err(error) => kept.push((entry.id, error.message)),
+            Err(error) => kept.push(Kept {
+                id: entry.id,
+                why: error.message,
+            }),
         }
     }
     if named && !kept.is_empty() {
-        let lines = kept.iter().map(|(id, why)| format!("\n  {id}: {why}"));
+        let lines = kept
+            .iter()
+            .map(|Kept { id, why }| format!("\n  {id}: {why}"));
         let lines: String = lines.collect();
         return Err(Refusal::conflict(format!("some salvages could not be pruned:{lines}")).into());
     }
-    let kept = kept.iter().map(|(id, why)| json!({ "id": id, "why": why }));
-    Ok(json!({ "pruned": to_json(&pruned)?, "kept": kept.collect::<Vec<_>>() }))
+    to_json(&Pruned { pruned, kept })
 }
 
 fn doomed(

@@ -12,7 +12,7 @@ use crate::actors::mail::{ChildView, RootMail};
 use crate::actors::records::{agent_hooks, escalations, totems};
 use crate::actors::sagas::closing;
 use crate::actors::world::World;
-use crate::control::protocol::{ControlError, args};
+use crate::control::protocol::{ControlError, answers, args};
 use crate::control::server::Caller;
 use crate::domain::agent_hook::{AgentHook, NOTE_MAX};
 use crate::domain::asker::Asker;
@@ -80,10 +80,11 @@ pub(super) async fn hook(
         Ok(relic.map(|relic| (relic, totem)))
     });
     match taken.await? {
-        Some((relic, totem)) => {
-            let totem = progress(world, totem)?;
-            Ok(json!({ "agent": name, "relic": to_json(&relic)?, "totem": totem }))
-        }
+        Some((relic, totem)) => to_json(&answers::Hooked::Agent {
+            agent: name,
+            relic: Box::new(relic),
+            totem: progress(world, totem),
+        }),
         None => {
             let message = format!("no ready relic is assigned to {name} or its pool");
             let hint = format!("`hd relic edit RELIC --assignee {name}` assigns one");
@@ -100,10 +101,9 @@ fn totem_of(txn: &mut dyn Txn, relic: Option<&Relic>) -> Result<Option<Totem>, S
     Ok(totem.flatten())
 }
 
-/// Returns the state of the totem as `hook` and `rally` tell it; null without one.
-fn progress(world: &World, totem: Option<Totem>) -> Result<Value, ControlError> {
-    let progress = totem.map(|totem| totem::progress(&totem, &world.hd()));
-    to_json(&progress)
+/// Returns the state of the totem as `hook` and `rally` tell it; none without one.
+fn progress(world: &World, totem: Option<Totem>) -> Option<answers::Progress> {
+    totem.map(|totem| totem::progress(&totem, &world.hd()))
 }
 
 /// `done`: closes the relic on the agent's hook, or puts it off. A member that was asked to leave its pool leaves.
@@ -133,20 +133,18 @@ pub(super) async fn done(
     for rig in &world.city.rigs {
         world.nudge(&message::witness(&rig.name));
     }
-    let state = match draining {
-        true => json!("draining"),
-        false => Value::Null,
-    };
     if draining {
         let id = ChildId::Agent(name.clone());
         let due = RootMail::DrainDue { id, drain: None };
         world.directory.tell_root(due);
     }
-    let (relic, status) = match ended {
-        Some(relic) => (json!(relic.id), json!(relic.status)),
-        None => (Value::Null, Value::Null),
-    };
-    Ok(json!({ "name": name, "state": state, "relic": relic, "status": status }))
+    let (relic, status) = ended.map(|relic| (relic.id, relic.status)).unzip();
+    to_json(&answers::Done::Agent(answers::AgentDone {
+        name,
+        state: draining.then_some(answers::Leaves::Draining),
+        relic,
+        status,
+    }))
 }
 
 /// The end of an agent's work on a relic, as it declares it.
@@ -302,12 +300,20 @@ pub(super) async fn rally(
         Ok((held, next, note, drums, totem))
     });
     let (held, next, note, drums, totem) = read.await?;
-    let totem = progress(world, totem)?;
+    let totem = progress(world, totem);
     let (note, note_at) = note.unzip();
     let next = next.map(|relic| format!("`{hd} hook` takes {}, which is ready", relic.id));
-    Ok(json!({
-        "agent": own.name, "pool": own.pool, "session": own.view.spec.session, "draining": own.view.draining,
-        "hd": hd, "relic": to_json(&held)?, "next": next, "note": note, "note_at": note_at,
-        "drums": to_json(&drums)?, "totem": totem,
-    }))
+    to_json(&answers::Rally::Agent(Box::new(answers::AgentRally {
+        agent: own.name,
+        pool: own.pool,
+        session: own.view.spec.session,
+        draining: own.view.draining,
+        hd,
+        relic: held,
+        next,
+        note,
+        note_at,
+        drums,
+        totem,
+    })))
 }

@@ -2,12 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::names;
+use super::{names, to_json};
 use crate::actors::mail::{ChildView, SessionView, Work};
 use crate::actors::refusal::Refusal;
 use crate::actors::typing::By;
 use crate::actors::world::World;
 use crate::actors::{accounts, effects, typing};
+use crate::control::protocol::answers::{Answered, Attached, LogText, Pane, Screen, Taken};
 use crate::control::protocol::args::{Answer, Logs, Send};
 use crate::control::protocol::{ControlError, ErrorKind};
 use crate::domain::asker::Asker;
@@ -48,15 +49,26 @@ pub(super) async fn attach(world: &World, name: &str) -> Result<Value, ControlEr
     // Events after this one tell how the session ended.
     let seq = world.store.run(|txn| txn.last_seq()).await?;
     let point = on(world, &session.handle.id, move |p| p.attach(&handle)).await?;
-    Ok(match point {
-        AttachPoint::Holder(socket) => json!({ "name": id, "socket": socket, "seq": seq }),
+    to_json(&match point {
+        AttachPoint::Holder(socket) => Attached {
+            name: id,
+            socket,
+            seq: Some(seq),
+            tmux: None,
+        },
         AttachPoint::Tmux {
             server,
             pane,
             watch,
-        } => {
-            json!({ "name": id, "tmux": { "socket": server, "id": pane }, "socket": watch })
-        }
+        } => Attached {
+            name: id,
+            socket: watch,
+            seq: None,
+            tmux: Some(Pane {
+                socket: server,
+                id: pane,
+            }),
+        },
     })
 }
 
@@ -64,7 +76,7 @@ pub(super) async fn peek(world: &World, name: &str) -> Result<Value, ControlErro
     let (id, session) = up(world, name).await?;
     let handle = session.handle.clone();
     let text = on(world, &session.handle.id, move |p| p.peek(&handle)).await?;
-    Ok(json!({ "name": id, "text": text }))
+    to_json(&Screen { name: id, text })
 }
 
 pub(super) async fn send(world: &World, args: Send) -> Result<Value, ControlError> {
@@ -91,7 +103,10 @@ pub(super) async fn send(world: &World, args: Send) -> Result<Value, ControlErro
             return Err(ControlError::bad_request(message));
         }
     }
-    Ok(json!({ "name": child.to_string(), "taken": true }))
+    to_json(&Taken {
+        name: child.to_string(),
+        taken: true,
+    })
 }
 
 /// Refuses a text for a session whose account is parked: the program would run into the limit again.
@@ -122,10 +137,12 @@ pub(super) async fn answer(
     });
     let event = NewEvent::new(EventType::RaiderAnswered, &child, &asker).with(data);
     world.store.journal(vec![event]);
-    Ok(json!({
-        "name": child.to_string(), "question": answered.question, "answer": answered.answer,
-        "next": answered.next,
-    }))
+    to_json(&Answered {
+        name: child.to_string(),
+        question: answered.question,
+        answer: answered.answer,
+        next: answered.next,
+    })
 }
 
 /// Returns a child with its session, and the harness that its screen is read by.
@@ -163,8 +180,9 @@ pub(super) async fn logs(world: &World, args: Logs) -> Result<Value, ControlErro
     let of = id.clone();
     if args.raw {
         let log = on(world, &id, move |p| p.logs(&of, most)).await?;
-        let text = String::from_utf8_lossy(&log);
-        return Ok(json!({ "name": name, "text": text, "bytes": log.len() }));
+        let bytes = log.len();
+        let text = String::from_utf8_lossy(&log).into_owned();
+        return to_json(&LogText { name, text, bytes });
     }
     let handle = session.map(|session| session.handle);
     let text = on(world, &id, move |p| {
@@ -179,7 +197,8 @@ pub(super) async fn logs(world: &World, args: Logs) -> Result<Value, ControlErro
         }
     });
     let text = text.await?;
-    Ok(json!({ "name": name, "text": text, "bytes": text.len() }))
+    let bytes = text.len();
+    to_json(&LogText { name, text, bytes })
 }
 
 /// Returns the slot of this name and its last session, if the session is over and its log still exists.

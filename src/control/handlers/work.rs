@@ -7,11 +7,14 @@ use serde_json::{Value, json};
 use super::{names, to_json};
 use crate::actors::ask;
 use crate::actors::mail::WitnessMsg;
-use crate::actors::mail::{ChargeRequest, Charged};
+use crate::actors::mail::{self, ChargeRequest};
 use crate::actors::records::charging;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sagas::charge;
 use crate::actors::world::World;
+use crate::control::protocol::answers::{
+    Charged, FailedCharge, Started, StartedRelic, WaitingRelic,
+};
 use crate::control::protocol::args::{Charge, Run, Task, TaskFields};
 use crate::control::protocol::{BATCH_MAX, ControlError};
 use crate::domain::asker::Asker;
@@ -32,14 +35,25 @@ fn harness(name: Option<&str>) -> Result<Option<HarnessName>, ControlError> {
     name.map(parse).transpose()
 }
 
+impl From<mail::Charged> for Charged {
+    fn from(charged: mail::Charged) -> Self {
+        Self {
+            raider: charged.raider,
+            incarnation: charged.incarnation,
+            relic: charged.relic,
+            branch: charged.branch,
+            start: charged.start,
+            sandbox: charged.sandbox,
+            session: charged.session,
+        }
+    }
+}
+
 async fn ask_charge(world: &World, rig: &Rig, request: ChargeRequest) -> Result<Charged, Refusal> {
     let witness = world.directory.witness(&rig.name);
-    ask::ask(
-        witness,
-        |reply| WitnessMsg::Charge(request, reply),
-        CHARGE_LIMIT,
-    )
-    .await?
+    let message = |reply| WitnessMsg::Charge(request, reply);
+    let charged = ask::ask(witness, message, CHARGE_LIMIT).await??;
+    Ok(charged.into())
 }
 
 /// `charge`: returns when the raider works.
@@ -107,25 +121,40 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
     let own = rig.name.clone();
     let paused = move |txn: &mut dyn Txn| Ok(charging::pauses(txn)?.of(&own).is_some());
     let paused = world.store.run(paused).await?;
-    let mut shown = Vec::new();
-    for (relic, charged) in relics.iter().zip(charged) {
-        shown.push(match charged {
-            Ok(charged) => to_json(&charged)?,
-            // No free slot, or the relic waits for another: it is ready, and that is no failure.
-            Err(refused) if refused.kind == RefusalKind::Conflict => {
-                json!({
-                    "relic": relic.id, "raider": null, "note": refused.message,
-                    "rig": rig.name, "auto_charge": rig.raiders.auto_charge && !paused,
-                    "charge_paused": rig.raiders.auto_charge && paused,
-                })
-            }
-            Err(refused) => json!({
-                "relic": relic.id, "raider": null, "note": refused.message,
-                "error": ControlError::from(refused),
-            }),
-        });
+    let shown = relics.into_iter().zip(charged);
+    let shown = shown.map(|(relic, charged)| started(rig, paused, relic.id, charged));
+    to_json(&Started {
+        relics: shown.collect(),
+    })
+}
+
+/// Returns a relic of a `run` with the result of its charge.
+fn started(
+    rig: &Rig,
+    paused: bool,
+    relic: RelicId,
+    charged: Result<Charged, Refusal>,
+) -> StartedRelic {
+    match charged {
+        Ok(charged) => StartedRelic::Charged(charged),
+        // No free slot, or the relic waits for another: it is ready, and that is no failure.
+        Err(refused) if refused.kind == RefusalKind::Conflict => {
+            StartedRelic::Waits(WaitingRelic {
+                relic,
+                raider: (),
+                note: refused.message,
+                rig: rig.name.clone(),
+                auto_charge: rig.raiders.auto_charge && !paused,
+                charge_paused: rig.raiders.auto_charge && paused,
+            })
+        }
+        Err(refused) => StartedRelic::Failed(FailedCharge {
+            relic,
+            raider: (),
+            note: refused.message.clone(),
+            error: refused.into(),
+        }),
     }
-    Ok(json!({ "relics": shown }))
 }
 
 /// Gives each task the branch that it begins on: its own, else that of the run. A branch that cannot be used is an error

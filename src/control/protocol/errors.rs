@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -59,7 +60,7 @@ impl From<Exit> for ExitCode {
 }
 
 /// The kind of an error; decides the exit code of `hd`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
     /// The request itself is wrong.
@@ -121,7 +122,7 @@ impl ErrorKind {
 }
 
 /// The reason why a request was not served.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("{message}")]
 pub struct ControlError {
     /// Its kind.

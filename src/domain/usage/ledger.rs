@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::{Cursor, Format, Tokens};
 
@@ -60,7 +60,7 @@ pub struct Row {
 }
 
 /// The key by which rows are grouped.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
     /// Raiders and agents.
@@ -133,21 +133,6 @@ impl Sum {
         let all = self.tokens.all();
         let known = self.unpriced < all || all == 0;
         known.then(|| (self.usd * 1e6).round() / 1e6)
-    }
-
-    /// Returns the sum as it is shown; `usd` is null where all costs are unknown.
-    #[must_use]
-    pub fn to_json(&self) -> Value {
-        let Tokens {
-            input,
-            output,
-            cache_read,
-            cache_write,
-        } = self.tokens;
-        json!({
-            "input": input, "output": output, "cache_read": cache_read, "cache_write": cache_write,
-            "usd": self.known_usd(), "unpriced": self.unpriced,
-        })
     }
 }
 

@@ -201,10 +201,10 @@ fn rows_are_summed_and_unpriced_models_are_reported() {
     );
     assert_eq!(keys(By::Rig), map(&[("horde", 1.5)]));
     assert_eq!(keys(By::Raider), map(&[("Ash", 0.0), ("Toast", 1.5)]));
-    let told = |rows: &[Row]| Sum::of(rows).to_json()["usd"].clone();
-    assert_eq!(told(&rows), 1.5);
-    assert_eq!(told(&rows[2..]), Value::Null, "nothing of it is known");
-    assert_eq!(told(&[]), 0.0);
+    let known = |rows: &[Row]| Sum::of(rows).known_usd();
+    assert_eq!(known(&rows), Some(1.5));
+    assert_eq!(known(&rows[2..]), None, "nothing of it is known");
+    assert_eq!(known(&[]), Some(0.0));
 }
 
 #[test]

@@ -1,11 +1,9 @@
 //! Stash entries that the supervisor keeps beside those in salvages.
 
-use serde::Serialize;
-
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 
 /// Stash entries of a removed sandbox, or of none that is known. A worktree of the rig applies one by its id.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinnedStashes {
     /// The raider that made them, where that is known.
     pub raider: Option<RaiderId>,

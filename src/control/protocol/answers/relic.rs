@@ -28,6 +28,18 @@ pub struct Escalation {
     pub told: Timestamp,
 }
 
+/// The answer to `escalate`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Raised {
+    /// The escalation.
+    #[serde(flatten)]
+    pub escalation: Escalation,
+    /// Set when it was open before.
+    pub known: bool,
+    /// Set when people are told of it now.
+    pub called: bool,
+}
+
 /// A relic with the relics that refer to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RelicDetails {

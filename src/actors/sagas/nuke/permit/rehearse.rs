@@ -1,7 +1,5 @@
 //! The rehearsal of a nuke: its result, without touching anything.
 
-use serde::Serialize;
-
 use super::super::{admitted, busy, check, fenced, quota};
 use super::ignored;
 use super::measure::measure;
@@ -16,8 +14,7 @@ use crate::domain::nuke::CleanupStatus;
 use crate::domain::problem::ProblemKind;
 
 /// The act that a nuke would do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Would {
     /// Remove the sandbox; nothing would be lost.
     Nuke,
@@ -28,7 +25,7 @@ pub enum Would {
 }
 
 /// The answer to a rehearsal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rehearsed {
     /// The raider.
     pub raider: RaiderId,
@@ -39,17 +36,14 @@ pub struct Rehearsed {
     /// The work that would be lost, or that salvage would keep.
     pub losses: Vec<String>,
     /// Why it is not safe.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The remedy.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// The measured status.
     pub status: Option<CleanupStatus>,
     /// The act of the nuke.
     pub would: Would,
     /// Ignored files that are removed with the sandbox in any case.
-    #[serde(flatten)]
     pub ignored: Ignored,
 }
 
