@@ -3,20 +3,20 @@
 use std::io::{self, BufRead, IsTerminal};
 use std::path::PathBuf;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::control::client::{self, Client, Flow};
-use crate::control::protocol::Op;
+use crate::control::protocol::{Op, OpName};
 use crate::domain::shown;
 
+use super::answer;
 use super::args::Cli;
 use super::city::{self, City};
 use super::environment;
 use super::error::{CliError, Doing};
 use super::output::{self, Style};
-
-/// Turns a result into text for people.
-pub(super) type Render = fn(&Value, Style) -> String;
 
 /// The global flags, and the city once it was looked for.
 pub(super) struct Context {
@@ -68,34 +68,94 @@ impl Context {
         })
     }
 
-    /// Asks the supervisor.
-    pub fn ask(&mut self, op: &Op) -> Result<Value, CliError> {
+    /// Asks the supervisor. Returns the answer as it came.
+    pub fn ask_raw(&mut self, op: &Op) -> Result<Value, CliError> {
         Ok(self.client()?.call(op)?)
     }
 
-    /// Asks the supervisor and shows the result.
-    pub fn show(&mut self, op: &Op, render: Render) -> Result<(), CliError> {
-        let result = self.ask(op)?;
-        self.print(&result, render)
+    /// Asks the supervisor.
+    pub fn ask<T: DeserializeOwned>(&mut self, op: &Op) -> Result<T, CliError> {
+        answer::read(op.name(), &self.ask_raw(op)?)
     }
 
-    /// Shows a result: as JSON with `--json`, else as text by `render`.
-    pub fn print(&self, result: &Value, render: Render) -> Result<(), CliError> {
+    /// Asks the supervisor, and shows the answer.
+    pub fn show<T: DeserializeOwned>(
+        &mut self,
+        op: &Op,
+        render: impl FnOnce(&T, Style) -> String,
+    ) -> Result<(), CliError> {
+        let raw = self.ask_raw(op)?;
+        self.print_raw(op.name(), &raw, render)
+    }
+
+    /// Asks the supervisor, and shows the answer, which is a list.
+    pub fn show_list<T: DeserializeOwned>(
+        &mut self,
+        op: &Op,
+        render: impl FnOnce(&[T], Style) -> String,
+    ) -> Result<(), CliError> {
+        self.show(op, |items: &Vec<T>, style| render(items, style))
+    }
+
+    /// Asks the supervisor, shows the answer, and returns it.
+    pub fn show_and_return<T: DeserializeOwned>(
+        &mut self,
+        op: &Op,
+        render: impl FnOnce(&T, Style) -> String,
+    ) -> Result<T, CliError> {
+        let raw = self.ask_raw(op)?;
         if self.json {
-            return output::json(result);
+            output::json(&raw)?;
+            return answer::read(op.name(), &raw);
         }
-        let text = render(result, self.style);
+        let answer = answer::read(op.name(), &raw)?;
+        self.print_text(&render(&answer, self.style))?;
+        Ok(answer)
+    }
+
+    /// Shows an answer, or an item of a stream: as it came with `--json`, else as text by `render`.
+    pub fn print_raw<T: DeserializeOwned>(
+        &self,
+        op: OpName,
+        raw: &Value,
+        render: impl FnOnce(&T, Style) -> String,
+    ) -> Result<(), CliError> {
+        if self.json {
+            return output::json(raw);
+        }
+        self.print_text(&render(&answer::read(op, raw)?, self.style))
+    }
+
+    /// Shows a result of `hd` itself: as JSON with `--json`, else as text by `render`.
+    pub fn print<T: Serialize>(
+        &self,
+        result: &T,
+        render: impl FnOnce(&T, Style) -> String,
+    ) -> Result<(), CliError> {
+        if self.json {
+            let json = serde_json::to_value(result);
+            return output::json(&json.map_err(|error| CliError::failed(error.to_string()))?);
+        }
+        self.print_text(&render(result, self.style))
+    }
+
+    fn print_text(&self, text: &str) -> Result<(), CliError> {
         if text.is_empty() {
             return Ok(());
         }
-        output::line(&text)
+        output::line(text)
     }
 
     /// Shows the items of a stream as they come.
-    pub fn follow(&mut self, op: &Op, render: Render) -> Result<(), CliError> {
+    pub fn follow<T: DeserializeOwned>(
+        &mut self,
+        op: &Op,
+        render: fn(&T, Style) -> String,
+    ) -> Result<(), CliError> {
         let client = self.client()?;
         client.stream(op, |item| {
-            self.print(&item, render).map(|()| Flow::Continue)
+            self.print_raw(op.name(), &item, render)
+                .map(|()| Flow::Continue)
         })
     }
 

@@ -6,6 +6,7 @@
 //!                        └──► render (tables for people)  or  the result itself (--json)
 //! ```
 
+mod answer;
 mod args;
 mod city;
 mod commands;

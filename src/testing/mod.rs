@@ -17,6 +17,7 @@ pub mod jumpy_clock;
 pub mod poll;
 pub mod program;
 pub mod records;
+pub mod samples;
 pub mod scratch;
 #[cfg(test)]
 pub mod seeded;

@@ -40,7 +40,8 @@ impl FakeCity {
 #[test]
 fn json_is_the_result_itself() {
     let city = FakeCity::start();
-    let result = json!({"pid": 41, "deep": {"list": [1, "two", null]}});
+    let result =
+        json!({"city": "c", "version": "9", "pid": 41, "deep": {"list": [1, "two", null]}});
     city.fake.answer("ping", Ok(result.clone()));
     let ran = city.run(&["ping", "--json"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
@@ -163,7 +164,7 @@ fn destructive_verbs_fail_closed_without_a_terminal() {
         assert!(ran.stderr.contains("--yes"), "{}", ran.stderr);
     }
     city.fake
-        .answer("relic.show", Ok(json!({"id": "gt-1", "status": "hooked"})));
+        .told("relic.show", &json!({"status": "hooked", "children": []}));
     assert_eq!(city.run(&["relic", "close", "gt-1"]).code, 2);
     for op in ["raider.nuke", "raider.repair", "relic.close"] {
         assert!(city.fake.asked(op).is_empty(), "{op} was asked");
@@ -176,7 +177,7 @@ fn destructive_verbs_fail_closed_without_a_terminal() {
 fn an_open_relic_is_closed_without_being_asked_twice() {
     let city = FakeCity::start();
     city.fake
-        .answer("relic.show", Ok(json!({"id": "gt-1", "status": "open"})));
+        .told("relic.show", &json!({"status": "open", "children": []}));
     let ran = city.run(&["relic", "close", "gt-1", "--reason", "not needed"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(
@@ -320,7 +321,7 @@ fn run_without_a_terminal_returns_at_once() {
     let city = FakeCity::start();
     let result =
         json!({"relics": [{"relic": "gt-1", "raider": "horde/raiders/Toast", "branch": "b"}]});
-    city.fake.answer("run", Ok(result));
+    city.fake.told("run", &result);
     let ran = city.run(&["run", "a task"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(

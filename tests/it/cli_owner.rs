@@ -135,7 +135,8 @@ fn attach_says_nothing_to_a_foreign_socket_and_executes_nothing() {
     let text = format!("touch '{}'", mark.display());
     program::script(&programs.join("tmux"), &text);
     let pane = Ear::at(root.path().join("pane.sock"));
-    let answer = json!({"tmux": {"socket": pane.socket, "id": "%1"}});
+    let tmux = json!({"socket": pane.socket, "id": "%1"});
+    let answer = json!({"name": "Toast", "socket": pane.socket, "tmux": tmux});
     for (why, open) in OPENED {
         let believed = FakeCity::start();
         believed.fake.answer("attach", Ok(answer.clone()));
@@ -181,8 +182,7 @@ fn attach_says_nothing_to_a_session_socket_that_another_user_could_have_made() {
         fs::create_dir(&sessions).unwrap();
         fs::set_permissions(&sessions, fs::Permissions::from_mode(0o700)).unwrap();
         let ear = Ear::at(sessions.join("session.sock"));
-        let answer = json!({"socket": ear.socket, "token": "t-1"});
-        city.fake.answer("attach", Ok(answer));
+        city.fake.told("attach", &json!({ "socket": ear.socket }));
         attached(&city, Path::new("/nowhere"));
         assert_ne!(ear.told(), b"", "the control");
         if open(&ear.socket).is_err() {

@@ -15,7 +15,7 @@ use horde_supervisor::domain::holder_wire::{self as wire, Answer, Ended, Frames,
 use rustix::termios::{self, Winsize};
 use serde_json::{Value, json};
 
-use crate::fake_city::{FakeCity, LIMIT, VARIABLES, event, until};
+use crate::fake_city::{FakeCity, LIMIT, VARIABLES, event, until, whole};
 use crate::support::pty::{shown, terminal};
 
 /// A holder that passes requests to the test and sends the test's answers.
@@ -41,8 +41,7 @@ impl FakeHolder {
             }
             stream.shutdown(std::net::Shutdown::Both).unwrap();
         });
-        let point = json!({"socket": socket, "token": "t-1"});
-        city.fake.answer("attach", Ok(point));
+        city.fake.told("attach", &json!({ "socket": socket }));
         Self {
             requests,
             answers,
@@ -108,7 +107,7 @@ fn followed_logs_show_the_screen_and_then_new_output() {
     assert!(output.status.success(), "{said}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "screen and more\n");
     assert!(said.contains("exit code 3"), "{said}");
-    holder.expect(&Request::Expect("t-1".into()));
+    holder.expect(&Request::Expect(String::new()));
     holder.expect(&Request::Attach { rows: 0, cols: 0 });
 }
 
@@ -132,13 +131,14 @@ fn attach_executes_nothing_that_the_answer_names() {
     let city = FakeCity::start();
     let marker = city.root().join("executed");
     let socket = city.socket();
+    let pane = |pane: Value| json!({ "name": "Toast", "socket": socket, "tmux": pane });
     for point in [
         json!({ "command": ["touch", marker] }),
-        json!({ "tmux": { "socket": socket, "id": "%1;run-shell" } }),
-        json!({ "tmux": { "socket": socket, "id": "%" } }),
-        json!({ "tmux": { "socket": "tmux.sock", "id": "%1" } }),
-        json!({ "tmux": ["touch", marker] }),
-        json!({ "tmux": { "socket": city.root().join("absent"), "id": "%1" } }),
+        pane(json!({ "socket": socket, "id": "%1;run-shell" })),
+        pane(json!({ "socket": socket, "id": "%" })),
+        pane(json!({ "socket": "tmux.sock", "id": "%1" })),
+        pane(json!(["touch", marker])),
+        pane(json!({ "socket": city.root().join("absent"), "id": "%1" })),
     ] {
         city.fake.answer("attach", Ok(point.clone()));
         let (_seat, end) = terminal();
@@ -185,18 +185,18 @@ fn run_follows_on_a_terminal_until_the_work_has_ended() {
     for (status, code) in [("closed", 0), ("blocked", 7), ("deferred", 0)] {
         let city = FakeCity::start();
         let relics = json!({"relics": [{"relic": "gt-1", "raider": "horde/raiders/Toast"}]});
-        city.fake.answer("status", Ok(json!({"seq": 4})));
-        city.fake.answer("run", Ok(relics));
-        let hooked = json!({"id": "gt-1", "status": "hooked"});
-        city.fake.answer("relic.show", Ok(hooked));
+        city.fake.told("status", &json!({"seq": 4}));
+        city.fake.told("run", &relics);
+        let hooked = json!({"status": "hooked", "children": []});
+        city.fake.told("relic.show", &hooked);
         let (mut seat, end) = terminal();
         let mut hd = hd_on(&city, &end, &["run", "a task"]).spawn().unwrap();
         let events = followed(&city);
         events.blocking_send(Ok(event(5).to_string())).unwrap();
         shown(&mut seat, "raider.charged");
         until("it looks", || !city.fake.asked("relic.show").is_empty());
-        let ended = json!({"id": "gt-1", "status": status});
-        city.fake.answer("relic.show", Ok(ended));
+        let ended = json!({"status": status, "children": []});
+        city.fake.told("relic.show", &ended);
         events.blocking_send(Ok(event(6).to_string())).unwrap();
         assert_eq!(hd.wait().unwrap().code(), Some(code), "{status}");
         let asked = json!({"follow": true, "since": 4});
@@ -208,17 +208,17 @@ fn run_follows_on_a_terminal_until_the_work_has_ended() {
 fn run_ends_with_the_commit_that_the_work_landed_as() {
     let city = FakeCity::start();
     let relics = json!({"relics": [{"relic": "gt-1", "raider": "horde/raiders/Toast"}]});
-    city.fake.answer("status", Ok(json!({"seq": 4})));
-    city.fake.answer("run", Ok(relics));
-    let closed = json!({"id": "gt-1", "status": "closed"});
-    city.fake.answer("relic.show", Ok(closed));
+    city.fake.told("status", &json!({"seq": 4}));
+    city.fake.told("run", &relics);
+    let closed = json!({"status": "closed", "children": []});
+    city.fake.told("relic.show", &closed);
     let (mut seat, end) = terminal();
     let mut hd = hd_on(&city, &end, &["run", "a task"]);
     let mut hd = hd.stderr(Stdio::from(end)).spawn().unwrap();
     let merged = json!({"seq": 5, "type": "raider.merged", "subject": "horde/raiders/Toast", "cause": "merged",
         "data": {"relic": "gt-1", "merge_commit": "c0ffee", "target": "main", "noop": false}});
     followed(&city)
-        .blocking_send(Ok(merged.to_string()))
+        .blocking_send(Ok(whole("events", &merged).to_string()))
         .unwrap();
     shown(&mut seat, "gt-1 landed as c0ffee on main");
     assert_eq!(hd.wait().unwrap().code(), Some(0));
@@ -245,22 +245,26 @@ fn run_ends_when_nothing_moves_without_a_person() {
     ] {
         let city = FakeCity::start();
         let relics = json!({"relics": [{"relic": "gt-1", "raider": "horde/raiders/Toast"}]});
-        city.fake.answer("status", Ok(json!({"seq": 4})));
-        city.fake.answer("run", Ok(relics));
-        let hooked = json!({"id": "gt-1", "status": "hooked"});
-        city.fake.answer("relic.show", Ok(hooked));
+        city.fake.told("status", &json!({"seq": 4}));
+        city.fake.told("run", &relics);
+        let hooked = json!({"status": "hooked", "children": []});
+        city.fake.told("relic.show", &hooked);
         let (mut seat, end) = terminal();
         let mut hd = hd_on(&city, &end, &["run", "a task"]);
         let mut hd = hd.stderr(Stdio::from(end)).spawn().unwrap();
         let events = followed(&city);
         let crashed = json!({"type": "agent.crashed", "subject": "horde/raiders/Toast",
             "cause": "exited", "data": {"code": 3}});
-        events.blocking_send(Ok(crashed.to_string())).unwrap();
+        let send = |item: &Value| {
+            let item = whole("events", item).to_string();
+            events.blocking_send(Ok(item)).unwrap();
+        };
+        send(&crashed);
         shown(&mut seat, "code=3");
         until("it looks", || !city.fake.asked("relic.show").is_empty());
-        let stands = json!({"id": "gt-1", "status": status});
-        city.fake.answer("relic.show", Ok(stands));
-        events.blocking_send(Ok(happened.to_string())).unwrap();
+        let stands = json!({"status": status, "children": []});
+        city.fake.told("relic.show", &stands);
+        send(&happened);
         assert_eq!(hd.wait().unwrap().code(), Some(code), "{said}");
         shown(&mut seat, said);
     }
@@ -272,8 +276,8 @@ fn run_does_not_follow_a_relic_that_is_not_charged() {
     let city = FakeCity::start();
     let relics = json!({"relics": [{"relic": "gt-1", "raider": null, "note": "full",
         "rig": "horde", "auto_charge": false}]});
-    city.fake.answer("status", Ok(json!({"seq": 4})));
-    city.fake.answer("run", Ok(relics));
+    city.fake.told("status", &json!({"seq": 4}));
+    city.fake.told("run", &relics);
     let (mut seat, end) = terminal();
     let mut hd = hd_on(&city, &end, &["run", "a task"]).spawn().unwrap();
     shown(&mut seat, "hd charge gt-1 horde");
@@ -290,7 +294,10 @@ fn a_watched_status_is_drawn_again_when_something_happens() {
     let (mut seat, end) = terminal();
     let mut hd = hd_on(&city, &end, &["status", "--watch"]).spawn().unwrap();
     let items = followed(&city);
-    let send = |item: Value| items.blocking_send(Ok(item.to_string())).unwrap();
+    let send = |item: Value| {
+        let item = whole("status", &item).to_string();
+        items.blocking_send(Ok(item)).unwrap();
+    };
     send(state("starting"));
     let first = shown(&mut seat, "starting");
     assert!(first.contains("\x1b[2J"), "the screen is cleared: {first}");
@@ -310,8 +317,8 @@ fn consent_is_asked_for_on_a_terminal() {
     // The dry run tells what it costs before the question.
     for (answer, code, asked) in [("y\n", 0, 2), ("\n", 1, 1)] {
         let city = FakeCity::start();
-        let looked = json!({"safe": true, "incarnation": 7});
-        city.fake.answer("raider.nuke", Ok(looked));
+        let looked = json!({"safe": true, "incarnation": 7, "would": "nuke"});
+        city.fake.told("raider.nuke", &looked);
         let (mut seat, end) = terminal();
         let mut hd = hd_on(&city, &end, &["raider", "nuke", "Toast"]);
         let hd = hd.stdout(Stdio::null()).stderr(Stdio::from(end));
@@ -332,9 +339,9 @@ fn loss_is_shown_before_consent_is_asked() {
     let city = FakeCity::start();
     let looked = json!({
         "safe": false, "losses": ["2 commits"], "message": "work would be lost",
-        "hint": "`--salvage` saves all of it",
+        "hint": "`--salvage` saves all of it", "would": "salvage",
     });
-    city.fake.answer("raider.nuke", Ok(looked));
+    city.fake.told("raider.nuke", &looked);
     let (mut seat, end) = terminal();
     let nuke = |words: &[&str]| {
         let mut hd = hd_on(&city, &end, words);
@@ -366,7 +373,7 @@ fn attach_passes_keys_and_sizes_on_and_gives_the_terminal_back() {
         .stderr(Stdio::from(end.try_clone().unwrap()))
         .spawn()
         .unwrap();
-    holder.expect(&Request::Expect("t-1".into()));
+    holder.expect(&Request::Expect(String::new()));
     holder.expect(&Request::Attach {
         rows: 30,
         cols: 100,

@@ -12,13 +12,14 @@ use horde_supervisor::control::rights::CallerRole;
 use horde_supervisor::control::server::{Answer, Call, Caller, Identified, Service, bind, serve};
 use horde_supervisor::domain::city::Rights;
 use horde_supervisor::domain::ids::SessionId;
+use horde_supervisor::testing::samples::answer_to;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::support::git::write;
 pub use crate::support::live::{LIMIT, until};
 
-/// Answers by echo, except for a few operations that misbehave on purpose.
+/// Answers with a sample, except for a few operations that misbehave on purpose.
 pub struct Fake {
     /// The caller that every connection is taken for.
     pub who: Mutex<CallerRole>,
@@ -60,6 +61,11 @@ impl Shared {
         self.0.results.lock().unwrap().push((op, result));
     }
 
+    /// Sets the answer of an operation from now on; fields that the test does not name are some or other.
+    pub fn told(&self, op: &'static str, partial: &Value) {
+        self.answer(op, Ok(whole(op, partial)));
+    }
+
     /// Returns the arguments of all requests of this operation.
     pub fn asked(&self, op: &str) -> Vec<Value> {
         let asked = self.0.asked.lock().unwrap();
@@ -84,7 +90,8 @@ impl Service for Shared {
         Box::pin(async move {
             let name = op.name().as_str();
             let echo = json!({"op": name, "args": op.args()});
-            fake.asked.lock().unwrap().push(echo.clone());
+            let sample = answer_to(op.name(), None);
+            fake.asked.lock().unwrap().push(echo);
             let set = {
                 let results = fake.results.lock().unwrap();
                 let found = results.iter().rev().find(|(set, _)| *set == name);
@@ -99,10 +106,11 @@ impl Service for Shared {
                 (Some(result), _) => result.map(Answer::Value),
                 (None, Op::Peek(named)) if named.name == "slow" => {
                     fake.release.acquire().await.unwrap().forget();
-                    Ok(Answer::Value(echo))
+                    Ok(Answer::Value(sample))
                 }
                 (None, Op::Logs(logs)) if logs.name == "big" => {
-                    Ok(Answer::Value(json!({"text": "x".repeat(8 * 1024 * 1024)})))
+                    let text = "x".repeat(8 * 1024 * 1024);
+                    Ok(Answer::Value(whole("logs", &json!({ "text": text }))))
                 }
                 (None, Op::AgentList(_)) => panic!("a handler that fails inside"),
                 (None, Op::Events(events)) => {
@@ -116,7 +124,7 @@ impl Service for Shared {
                     }
                     Ok(Answer::Stream(items))
                 }
-                (None, _) => Ok(Answer::Value(echo)),
+                (None, _) => Ok(Answer::Value(sample)),
             };
             fake.ended.fetch_add(1, Ordering::SeqCst);
             answer
@@ -128,6 +136,11 @@ impl Service for Shared {
     }
 
     fn answered(&self, _: OpName, _: Option<ErrorKind>, _: Duration) {}
+}
+
+/// Completes an answer, or an item of a stream.
+pub fn whole(op: &str, partial: &Value) -> Value {
+    answer_to(op.parse().unwrap(), Some(partial))
 }
 
 /// Returns an event as the journal has them.

@@ -7,6 +7,7 @@
 
 mod chaos;
 mod cli;
+mod cli_answers;
 mod cli_demo;
 mod cli_drums;
 mod cli_owner;

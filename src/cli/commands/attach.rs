@@ -5,17 +5,16 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::isatty;
-use serde_json::Value;
 
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
 use crate::cli::output;
 use crate::control::client;
+use crate::control::protocol::answers::{Attached, Pane};
 use crate::control::protocol::{Exit, Op, args::Named};
 use crate::domain::holder_wire::{self as wire, Answer, Ended, Frames, Request};
 use crate::domain::transcript::Following;
@@ -45,8 +44,8 @@ pub(super) fn attach(args: Named, context: &mut Context) -> Result<(), CliError>
             .hint("`hd peek NAME` prints the screen, `hd logs -f NAME` follows it"));
     }
     let name = args.name.clone();
-    let point = context.ask(&Op::Attach(args))?;
-    if let Some(pane) = point.get("tmux") {
+    let point: Attached = context.ask(&Op::Attach(args))?;
+    if let Some(pane) = &point.tmux {
         return become_tmux(pane);
     }
     let mut holder = Holder::reach(&point)?;
@@ -68,8 +67,7 @@ pub(super) fn attach(args: Named, context: &mut Context) -> Result<(), CliError>
 /// Becomes the tmux client of a pane. Only these two words of the answer are used, each in its own place and form: an
 /// answer can name no other program or argument.
 #[expect(clippy::disallowed_methods, reason = "becomes the client of tmux")]
-fn become_tmux(pane: &Value) -> Result<(), CliError> {
-    let pane: Pane = serde_json::from_value(pane.clone()).map_err(|_| strange())?;
+fn become_tmux(pane: &Pane) -> Result<(), CliError> {
     let number = pane.id.strip_prefix('%').unwrap_or_default();
     let is_id = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     if !(is_id && pane.socket.is_absolute()) {
@@ -82,16 +80,9 @@ fn become_tmux(pane: &Value) -> Result<(), CliError> {
     Err(tmux.exec()).doing("tmux")
 }
 
-/// A pane of tmux, as the supervisor names it.
-#[derive(Debug, serde::Deserialize)]
-struct Pane {
-    socket: PathBuf,
-    id: String,
-}
-
 /// Shows what the session writes until it ends, and touches nothing.
 pub(super) fn watch(name: String, context: &mut Context) -> Result<(), CliError> {
-    let point = context.ask(&Op::Attach(Named { name: name.clone() }))?;
+    let point: Attached = context.ask(&Op::Attach(Named { name: name.clone() }))?;
     let mut holder = Holder::reach(&point)?;
     match holder.watch()? {
         End::Ended(ended) => {
@@ -127,9 +118,8 @@ struct Holder {
 
 impl Holder {
     /// Connects to the session at the place that the supervisor named.
-    fn reach(point: &Value) -> Result<Self, CliError> {
-        let word = |key: &str| point.get(key).and_then(Value::as_str);
-        let socket = Path::new(word("socket").ok_or_else(strange)?);
+    fn reach(point: &Attached) -> Result<Self, CliError> {
+        let socket = &point.socket;
         let stream = client::open(socket).doing(format!("the session at {}", socket.display()))?;
         let mut holder = Self {
             stream,
@@ -137,9 +127,8 @@ impl Holder {
             followed: None,
         };
         holder.greet()?;
-        holder.send(&Request::Expect(
-            word("token").unwrap_or_default().to_owned(),
-        ))?;
+        // Whichever session has the name: the supervisor names no token.
+        holder.send(&Request::Expect(String::new()))?;
         Ok(holder)
     }
 
@@ -267,7 +256,7 @@ impl Holder {
 }
 
 fn strange() -> CliError {
-    CliError::failed("the supervisor did not report the session's socket")
+    CliError::failed("the supervisor did not report a pane of tmux")
 }
 
 /// Waits for the keyboard, a signal or the session.

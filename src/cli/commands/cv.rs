@@ -3,9 +3,10 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::export_file::{self, Existing};
+use crate::cli::answer;
 use crate::cli::args::{Cv, CvFile, CvTo, CvVerb};
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
@@ -26,10 +27,9 @@ pub(super) fn run(args: Cv, context: &mut Context) -> Result<(), CliError> {
         Some(CvVerb::Export(args)) => export(args, context),
         Some(CvVerb::Import(args)) => import(&args, context),
         None => {
-            let result = context.ask(&Op::Cv(args.cv.clone()))?;
-            context.print(&result, render::cv)?;
-            let is_broken = result.get("ok") == Some(&Value::Bool(false));
-            match is_broken && args.cv.verify {
+            let verify = args.cv.verify;
+            let told = context.show_and_return(&Op::Cv(args.cv), render::cv)?;
+            match !told.ok && verify {
                 true => Err(CliError::failed("a chain does not verify")),
                 false => Ok(()),
             }
@@ -104,8 +104,7 @@ fn import(args: &CvFile, context: &mut Context) -> Result<(), CliError> {
             }
             error
         })?;
-        let stored: CvImported = serde_json::from_value(stored)
-            .map_err(|error| CliError::failed(format!("the answer cannot be read: {error}")))?;
+        let stored: CvImported = answer::read(op.name(), &stored)?;
         added += stored.added;
         known += stored.known;
     }

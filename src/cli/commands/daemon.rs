@@ -5,15 +5,15 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use serde_json::{Value, json};
 
 use crate::cli::args::Up;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Style};
 use crate::cli::render::{outcome_lines, show};
+use crate::control::protocol::answers::{Pong, Reloaded};
 use crate::control::protocol::args::{self, Nothing};
-use crate::control::protocol::{Exit, Op};
+use crate::control::protocol::{Exit, Op, OpName};
 
 use super::supervisor::{self, Lives};
 
@@ -24,7 +24,7 @@ pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
     let city = context.city()?;
     if let Ok(answer) = supervisor::ping(&city) {
         output::message("hd: the supervisor runs already");
-        return context.print(&answer, runs);
+        return context.print_raw(OpName::Ping, &answer, runs);
     }
     let words: &[&str] = match args.accept_store {
         true => &["--accept-store"],
@@ -39,22 +39,22 @@ pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
         "hd: the supervisor has started; its log is {}",
         background.log.display()
     ));
-    context.print(&answer, runs)
+    context.print_raw(OpName::Ping, &answer, runs)
 }
 
 /// Stops the supervisor, and returns when its process has ended: the city is free for the next then.
 pub(super) fn stop(args: args::Stop, context: &mut Context) -> Result<(), CliError> {
     let mut client = context.client()?;
     let process = client.peer_pid().and_then(watch);
-    let result = client.call(&Op::Stop(args))?;
+    let op = Op::Stop(args);
+    let result = client.call(&op)?;
     if process.is_some_and(|process| !gone(&process)) {
         return Err(CliError::new(
             Exit::TimedOut,
             "the supervisor has stopped its work, but its process still exists",
         ));
     }
-    let result = if result.is_null() { json!({}) } else { result };
-    context.print(&result, show::stopped)
+    context.print_raw(op.name(), &result, show::stopped)
 }
 
 pub(super) fn ping(context: &mut Context) -> Result<(), CliError> {
@@ -63,25 +63,20 @@ pub(super) fn ping(context: &mut Context) -> Result<(), CliError> {
 
 /// Reloads and tells the effect on each agent; an invalid configuration gives exit code 2.
 pub(super) fn reload(args: args::Reload, context: &mut Context) -> Result<(), CliError> {
-    let result = context.ask(&Op::Reload(args))?;
-    context.print(&result, outcome_lines::reloaded)?;
-    let errors = result["errors"].as_array().map_or(0, Vec::len);
-    if errors > 0 {
+    let told: Reloaded = context.show_and_return(&Op::Reload(args), outcome_lines::reloaded)?;
+    if !told.errors.is_empty() {
         let message = "the configuration is not applied; the previous one stays in force";
         return Err(CliError::new(Exit::Usage, message));
     }
     Ok(())
 }
 
-fn runs(result: &Value, _: Style) -> String {
-    format!("the supervisor runs (pid {})", result["pid"])
+fn runs(pong: &Pong, _: Style) -> String {
+    format!("the supervisor runs (pid {})", pong.pid)
 }
 
-fn pong(result: &Value, _: Style) -> String {
-    match result.get("pid") {
-        Some(pid) => format!("pong (pid {pid})"),
-        None => "pong".to_owned(),
-    }
+fn pong(pong: &Pong, _: Style) -> String {
+    format!("pong (pid {})", pong.pid)
 }
 
 fn watch(pid: u32) -> Option<OwnedFd> {

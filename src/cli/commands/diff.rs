@@ -3,11 +3,10 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
-
 use crate::control::protocol::Op;
 use crate::control::protocol::args::Diff;
-use crate::domain::shown;
+use crate::domain::ids::Oid;
+use crate::domain::{shown, work_diff};
 
 use super::super::context::Context;
 use super::super::environment;
@@ -17,10 +16,11 @@ use super::super::render::patch;
 
 /// Shows what a raider or a merge request changes. On a terminal it is shown in a pager.
 pub(super) fn run(args: Diff, context: &mut Context) -> Result<(), CliError> {
-    let diff = context.ask(&Op::Diff(args))?;
+    let op = Op::Diff(args);
     if context.json {
-        return context.print(&diff, patch::patch);
+        return context.show(&op, patch::patch);
     }
+    let diff = context.ask(&op)?;
     let text = patch::patch(&diff, context.style);
     if text.is_empty() {
         return output::line(&nothing(&diff));
@@ -31,8 +31,8 @@ pub(super) fn run(args: Diff, context: &mut Context) -> Result<(), CliError> {
     }
 }
 
-fn nothing(diff: &Value) -> String {
-    match diff["base"].as_str() {
+fn nothing(diff: &work_diff::Diff) -> String {
+    match diff.base.as_ref().map(Oid::as_str) {
         Some(base) => format!("no changes since {}", base.get(..8).unwrap_or(base)),
         None => "no changes".to_owned(),
     }

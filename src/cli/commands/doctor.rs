@@ -7,28 +7,27 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::harness::inspect::{self, Machine};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::render::show;
 use crate::config;
-use crate::control::protocol::args;
-use crate::control::protocol::{Exit, Op};
+use crate::control::protocol::{Exit, Op, answers, args};
 use crate::domain::budget;
 use crate::domain::doctor::{Finding, Kind};
 
 pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliError> {
     let (city, fix) = (context.city()?, args.fix);
     // The supervisor comes first, because it decides whether this caller may fix anything.
-    let (mut their_git, mut machine) = (Value::Null, Machine::here());
+    let (mut their_git, mut machine) = (None, Machine::here());
     let mut answered = true;
-    let (mut findings, exit) = match context.ask(&Op::Doctor(args)) {
-        Ok(mut answer) => {
-            their_git = answer["git"].take();
-            machine = of_supervisor(answer["environment"].take(), &city.socket, machine);
-            (found(answer["findings"].take())?, Exit::Failed)
+    let (mut findings, exit) = match context.ask::<answers::Doctor>(&Op::Doctor(args)) {
+        Ok(answer) => {
+            their_git = answer.git;
+            machine = of_supervisor(answer.environment, &city.socket, machine);
+            (answer.findings, Exit::Failed)
         }
         Err(error) if error.exit == Exit::Unreachable => {
             let hint =
@@ -43,7 +42,7 @@ pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliEr
         &city,
         &context.city_file()?,
         fix,
-        their_git.as_str(),
+        their_git.as_deref(),
     ));
     if let Ok(loaded) = config::load(&context.city_file()?, &config::Env::of_process()) {
         findings.extend(inspect::findings(&loaded, &machine, !answered));
@@ -54,7 +53,7 @@ pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliEr
     }
     let left = findings.iter().filter(|finding| !finding.fixed).count();
     let result = json!({ "ok": left == 0, "findings": findings });
-    context.print(&result, show::findings)?;
+    context.print(&result, |_, style| show::findings(&findings, style))?;
     match left {
         0 => Ok(()),
         1 => Err(CliError::new(exit, "1 problem found")),
@@ -64,21 +63,16 @@ pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliEr
 
 /// Returns the machine as the supervisor sees it: of API keys it only tells the names. The socket belongs to the
 /// supervisor's user.
-fn of_supervisor(told: Value, socket: &Path, here: Machine) -> Machine {
-    let told: Option<BTreeMap<String, Option<String>>> = serde_json::from_value(told).ok();
-    let own = told.map(|told| {
-        let told = told.into_iter();
-        told.map(|(name, value)| (name, value.unwrap_or_else(|| "set".to_owned())))
-            .collect()
-    });
+fn of_supervisor(
+    environment: BTreeMap<String, Option<String>>,
+    socket: &Path,
+    here: Machine,
+) -> Machine {
+    let own = environment.into_iter();
+    let own = own.map(|(name, value)| (name, value.unwrap_or_else(|| "set".to_owned())));
     let owner = fs::metadata(socket).map(|meta| meta.uid());
     Machine {
-        own: own.unwrap_or(here.own),
+        own: own.collect(),
         root: owner.map_or(here.root, |uid| uid == 0),
     }
-}
-
-fn found(findings: Value) -> Result<Vec<Finding>, CliError> {
-    let found = serde_json::from_value(findings);
-    found.map_err(|error| CliError::failed(format!("the supervisor's findings: {error}")))
 }

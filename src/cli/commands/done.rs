@@ -31,10 +31,10 @@ pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliErro
                 "hd: your completion is saved; the supervisor handles it when it runs again",
             );
             let result = serde_json::json!({"outbox": file, "accepted": false});
-            context.print(&result, outcome_lines::done)
+            context.print(&result, outcome_lines::left_in_outbox)
         }
         Err(error) => Err(error.into()),
-        Ok(result) => context.print(&result, outcome_lines::done),
+        Ok(result) => context.print_raw(op.name(), &result, outcome_lines::done),
     }
 }
 

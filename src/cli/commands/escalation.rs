@@ -18,7 +18,7 @@ pub(super) fn escalations(
     context: &mut Context,
 ) -> Result<(), CliError> {
     match verb {
-        None => context.show(&Op::Escalations(Nothing {}), lists::escalations),
+        None => context.show_list(&Op::Escalations(Nothing {}), lists::escalations),
         Some(EscalationsVerb::Ack(args)) => {
             context.show(&Op::EscalationsAck(args), outcome_lines::acked)
         }

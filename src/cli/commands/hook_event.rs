@@ -25,7 +25,7 @@ pub(super) fn run(hooks: String, name: Option<String>, context: &mut Context) {
         return;
     };
     // The screen shows the state as well: a lost event costs only time.
-    let _lost = context.ask(&Op::HookEvent(HookEvent {
+    let _lost = context.ask_raw(&Op::HookEvent(HookEvent {
         hooks,
         event: slim(event, name),
     }));

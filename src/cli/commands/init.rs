@@ -70,20 +70,19 @@ pub(super) fn run(args: &Init, context: &Context) -> Result<(), CliError> {
         exclude(&dir, rig_name.as_deref())?;
     }
     let findings = harness.as_deref().map(|harness| examined(&file, harness));
+    let findings = findings.unwrap_or_default();
     let result = json!({
         "city": dir,
         "file": file,
         "rig": rig_name,
         "harness": harness,
-        "findings": findings.unwrap_or_default(),
+        "findings": findings,
     });
-    context.print(&result, |result, style| {
-        let wrote = format!("wrote {}", result["file"].as_str().unwrap_or_default());
-        match result["findings"].as_array() {
-            Some(findings) if !findings.is_empty() => {
-                format!("{wrote}\n{}", show::findings(result, style))
-            }
-            _ => wrote,
+    context.print(&result, |_, style| {
+        let wrote = format!("wrote {}", file.display());
+        match findings.is_empty() {
+            true => wrote,
+            false => format!("{wrote}\n{}", show::findings(&findings, style)),
         }
     })?;
     next_steps(&dir, harness.as_deref(), rig.is_some());

@@ -26,6 +26,9 @@ mod systemd;
 mod totem;
 
 use crate::control::protocol::Op;
+use crate::control::protocol::answers::{
+    Hooked, LogText, Metrics, MrDetails, Rally, Screen, ShownSalvage,
+};
 use crate::control::protocol::args::Nothing;
 
 use super::args::{AgentVerb, Charge, ChargeVerb, MqVerb, SalvageVerb, Verb};
@@ -53,8 +56,8 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
             hook_event::run(hooks, name, context);
             Ok(())
         }
-        Verb::Rally => context.show(&Op::Rally(Nothing {}), show::rally),
-        Verb::Hook(_) => context.show(&Op::Hook(Nothing {}), show::rally),
+        Verb::Rally => context.show(&Op::Rally(Nothing {}), show::orders::<Rally>),
+        Verb::Hook(_) => context.show(&Op::Hook(Nothing {}), show::orders::<Hooked>),
         Verb::Relic(verb) => relic::run(verb, context),
         Verb::Cancel(args) => relic::cancel(args, context),
         Verb::Diff(args) => diff::run(args, context),
@@ -64,16 +67,16 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
         Verb::Rig(verb) => rig::run(verb, context),
         Verb::Raider(verb) => raider::run(verb, context),
         Verb::Attach(args) => attach::attach(args, context),
-        Verb::Peek(args) => context.show(&Op::Peek(args), show::text),
+        Verb::Peek(args) => context.show(&Op::Peek(args), show::text::<Screen>),
         Verb::Send(args) => context.show(&Op::Send(args), outcome_lines::taken),
         Verb::Answer(args) => context.show(&Op::Answer(args), outcome_lines::answered),
         Verb::Logs(args) if args.follow => attach::watch(args.logs.name, context),
         Verb::Logs(args) if args.logs.raw => raw(&Op::Logs(args.logs), context),
-        Verb::Logs(args) => context.show(&Op::Logs(args.logs), show::text),
+        Verb::Logs(args) => context.show(&Op::Logs(args.logs), show::text::<LogText>),
         Verb::Agent(verb) => agent(verb, context),
         Verb::Mq(verb) => mq(verb, context),
         Verb::Auto(verb) => auto::run(verb, context),
-        Verb::Metrics => context.show(&Op::Metrics(Nothing {}), show::text),
+        Verb::Metrics => context.show(&Op::Metrics(Nothing {}), show::text::<Metrics>),
         Verb::Cost(args) => context.show(&Op::Cost(args), cost::cost),
         Verb::Cv(args) => cv::run(args, context),
         Verb::Events(args) => context.follow(&Op::Events(args), event::event),
@@ -111,15 +114,15 @@ fn charge(args: Charge, context: &mut Context) -> Result<(), CliError> {
 /// Prints a session's output with its control sequences if standard output is no terminal.
 fn raw(op: &Op, context: &mut Context) -> Result<(), CliError> {
     if context.json || context.on_terminal() {
-        return context.show(op, show::text);
+        return context.show(op, show::text::<LogText>);
     }
-    let result = context.ask(op)?;
-    output::print(show::raw(&result).as_bytes())
+    let log: LogText = context.ask(op)?;
+    output::print(show::raw(&log.text).as_bytes())
 }
 
 fn agent(verb: AgentVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
-        AgentVerb::List => context.show(&Op::AgentList(Nothing {}), lists::agents),
+        AgentVerb::List => context.show_list(&Op::AgentList(Nothing {}), lists::agents),
         AgentVerb::Start(args) => context.show(&Op::AgentStart(args), outcome_lines::child),
         AgentVerb::Stop(args) => context.show(&Op::AgentStop(args), outcome_lines::child),
         AgentVerb::Restart(args) => context.show(&Op::AgentRestart(args), outcome_lines::child),
@@ -138,15 +141,15 @@ fn mq(verb: MqVerb, context: &mut Context) -> Result<(), CliError> {
                 true => lists::all_merge_requests,
                 false => lists::merge_requests,
             };
-            context.show(&Op::MqList(args.rig), render)
+            context.show_list(&Op::MqList(args.rig), render)
         }
-        MqVerb::Show(args) => context.show(&Op::MqShow(args), show::facts),
+        MqVerb::Show(args) => context.show(&Op::MqShow(args), show::facts::<MrDetails>),
         MqVerb::Retry(args) => context.show(&Op::MqRetry(args), outcome_lines::merge_request),
-        MqVerb::Approve(args) => context.show(&Op::MqApprove(args), outcome_lines::merge_request),
+        MqVerb::Approve(args) => context.show(&Op::MqApprove(args), outcome_lines::decided),
         MqVerb::Reject(mut args) => {
             context.consent(&format!("reject {}?", args.mr))?;
             args.yes = true;
-            context.show(&Op::MqReject(args), outcome_lines::merge_request)
+            context.show(&Op::MqReject(args), outcome_lines::decided)
         }
         MqVerb::Pr(args) => context.show(&Op::MqPr(args), outcome_lines::pull_request),
     }
@@ -154,9 +157,11 @@ fn mq(verb: MqVerb, context: &mut Context) -> Result<(), CliError> {
 
 fn salvage(verb: SalvageVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
-        SalvageVerb::List(args) => context.show(&Op::SalvageList(args), lists::salvages),
-        SalvageVerb::Stashes(args) => context.show(&Op::SalvageStashes(args), lists::stashes),
-        SalvageVerb::Show(args) => context.show(&Op::SalvageShow(args), show::facts),
+        SalvageVerb::List(args) => context.show_list(&Op::SalvageList(args), lists::salvages),
+        SalvageVerb::Stashes(args) => context.show_list(&Op::SalvageStashes(args), lists::stashes),
+        SalvageVerb::Show(args) => {
+            context.show(&Op::SalvageShow(args), show::facts::<ShownSalvage>)
+        }
         SalvageVerb::Restore(mut args) => {
             // The supervisor has another working directory.
             args.to = args.to.as_deref().map(relic::absolute).transpose()?;

@@ -1,18 +1,17 @@
 //! `hd raider`: operations on raiders from outside, as far as the safety protocol permits.
 
-use serde_json::Value;
-
 use crate::cli::args::RaiderVerb;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output;
 use crate::cli::render::{lists, outcome_lines, show};
+use crate::control::protocol::answers::{Rehearsed, Would};
 use crate::control::protocol::args::{Named, RaiderNuke};
 use crate::control::protocol::{Exit, Op, no_such_transition};
 
 pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
-        RaiderVerb::List(args) => context.show(&Op::RaiderList(args), lists::raiders),
+        RaiderVerb::List(args) => context.show_list(&Op::RaiderList(args), lists::raiders),
         RaiderVerb::Show(args) => context.show(&Op::RaiderShow(args), show::raider),
         RaiderVerb::Nuke(args) if args.dry_run => rehearse(args, context),
         RaiderVerb::Nuke(mut args) => {
@@ -21,12 +20,12 @@ pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliErro
             } else if !context.yes {
                 // A raider that does not exist needs no consent.
                 let name = args.name.clone();
-                context.ask(&Op::RaiderShow(Named { name }))?;
+                context.ask_raw(&Op::RaiderShow(Named { name }))?;
             }
             let what = "end its session, sandbox and slot";
             context.consent(&format!("nuke {}: {what}?", args.name))?;
             args.yes = true;
-            context.show(&Op::RaiderNuke(args), outcome_lines::nuked)
+            context.show(&Op::RaiderNuke(args), outcome_lines::nuke)
         }
         RaiderVerb::Repair(mut args) => {
             let what = "end its session, save its work, rebuild its sandbox";
@@ -46,15 +45,14 @@ pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliErro
 
 /// Rehearses a nuke; answers and exit code are those of the nuke itself.
 fn rehearse(args: RaiderNuke, context: &mut Context) -> Result<(), CliError> {
-    let told = context.ask(&Op::RaiderNuke(args))?;
-    context.print(&told, outcome_lines::rehearsed)?;
-    let word = |key: &str| told.get(key).and_then(Value::as_str);
-    if word("would") != Some("refuse") {
+    let told: Rehearsed =
+        context.show_and_return(&Op::RaiderNuke(args), outcome_lines::rehearsed)?;
+    if told.would != Would::Refuse {
         return Ok(());
     }
-    let message = word("message").unwrap_or("work would be lost");
+    let message = told.message.as_deref().unwrap_or("work would be lost");
     let mut error = CliError::new(Exit::Refused, message);
-    error.hint = word("hint").map(str::to_owned);
+    error.hint = told.hint;
     Err(error)
 }
 
@@ -64,21 +62,19 @@ fn losses(args: &RaiderNuke, context: &mut Context) -> Result<Option<u64>, CliEr
         dry_run: true,
         ..args.clone()
     };
-    let looked = context.ask(&Op::RaiderNuke(look))?;
-    let seen = looked.get("incarnation").and_then(Value::as_u64);
-    if looked.get("safe") != Some(&Value::Bool(false)) {
+    let looked: Rehearsed = context.ask(&Op::RaiderNuke(look))?;
+    let seen = Some(looked.incarnation.0);
+    if looked.safe {
         let safe = format!("hd: no work of {} would be lost", args.name);
-        output::message(&outcome_lines::with_ignored(safe, &looked));
+        output::message(&outcome_lines::with_ignored(safe, &looked.ignored));
         return Ok(seen);
     }
     let what = outcome_lines::refused(&looked);
-    let kept = looked.get("would").and_then(Value::as_str) != Some("refuse");
-    if args.salvage && kept {
+    if args.salvage && looked.would != Would::Refuse {
         output::message(&format!("hd: {what}\nhd: salvage refs will keep the work"));
         return Ok(seen);
     }
     let mut error = CliError::new(Exit::Refused, what);
-    let hint = looked.get("hint").and_then(Value::as_str);
-    error.hint = hint.map(str::to_owned);
+    error.hint = looked.hint;
     Err(error)
 }

@@ -5,14 +5,14 @@ mod transfer;
 use std::io;
 use std::path;
 
-use serde_json::Value;
-
 use crate::cli::args::{DepVerb, RelicEditing, RelicVerb};
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
 use crate::cli::render::{lists, outcome_lines, show};
 use crate::control::protocol::Op;
+use crate::control::protocol::answers::Shown;
 use crate::control::protocol::args::{RelicCancel, RelicClose, RelicRef};
+use crate::domain::relic::RelicStatus;
 
 pub(super) fn run(verb: RelicVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
@@ -21,10 +21,10 @@ pub(super) fn run(verb: RelicVerb, context: &mut Context) -> Result<(), CliError
             context.show(&Op::RelicCreate(args), outcome_lines::relic)
         }
         RelicVerb::Show(args) => context.show(&Op::RelicShow(args), show::relic),
-        RelicVerb::List(args) => context.show(&Op::RelicList(args), lists::relics),
+        RelicVerb::List(args) => context.show_list(&Op::RelicList(args), lists::relics),
         RelicVerb::Close(args) => close(args, context),
         RelicVerb::Reopen(args) => context.show(&Op::RelicReopen(args), outcome_lines::relic),
-        RelicVerb::Ready(args) => context.show(&Op::RelicReady(args), lists::ready),
+        RelicVerb::Ready(args) => context.show_list(&Op::RelicReady(args), lists::ready),
         RelicVerb::Edit(args) => edit(args, context),
         RelicVerb::Dep(verb) => dep(verb, context),
         RelicVerb::Cancel(args) => cancel(args, context),
@@ -42,7 +42,7 @@ fn edit(args: RelicEditing, context: &mut Context) -> Result<(), CliError> {
         Some(path) => Some(transfer::contents(&path)?),
         None => edit.body.map(text_or_stdin).transpose()?,
     };
-    context.show(&Op::RelicEdit(edit), outcome_lines::relic)
+    context.show(&Op::RelicEdit(edit), outcome_lines::edited)
 }
 
 fn dep(verb: DepVerb, context: &mut Context) -> Result<(), CliError> {
@@ -58,10 +58,9 @@ pub(super) fn cancel(mut args: RelicCancel, context: &mut Context) -> Result<(),
     if !context.yes {
         // A relic that does not exist needs no consent.
         let relic = args.relic.clone();
-        let relic = context.ask(&Op::RelicShow(RelicRef { relic }))?;
-        let is_hooked = relic.get("status").and_then(Value::as_str) == Some("hooked");
-        let raider = relic.get("assignee").and_then(Value::as_str);
-        let what = match (is_hooked, raider) {
+        let shown: Shown = context.ask(&Op::RelicShow(RelicRef { relic }))?;
+        let relic = shown.relic();
+        let what = match (relic.status == RelicStatus::Hooked, &relic.assignee) {
             (true, Some(raider)) => {
                 format!("end the work of {raider} on {}, and close it", args.relic)
             }
@@ -78,10 +77,11 @@ fn close(mut args: RelicClose, context: &mut Context) -> Result<(), CliError> {
     args.yes = context.yes;
     if !args.yes {
         let relic = args.relic.clone();
-        let relic = context.ask(&Op::RelicShow(RelicRef { relic }))?;
-        if relic.get("status").and_then(Value::as_str) == Some("hooked") {
-            let raider = relic.get("raider").and_then(Value::as_str);
-            let raider = raider.unwrap_or("a raider");
+        let shown: Shown = context.ask(&Op::RelicShow(RelicRef { relic }))?;
+        let relic = shown.relic();
+        if relic.status == RelicStatus::Hooked {
+            let raider = relic.raider.as_ref().map(ToString::to_string);
+            let raider = raider.unwrap_or_else(|| "a raider".to_owned());
             context.consent(&format!("{raider} works on {}; close it?", args.relic))?;
             args.yes = true;
         }

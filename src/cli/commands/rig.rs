@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::{config as check, init, supervisor};
+use crate::cli::answer;
 use crate::cli::args::{RigAdd, RigRemove, RigVerb};
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
 use crate::cli::output::{self, Style};
 use crate::cli::render::{lists, outcome_lines};
 use crate::config::{self, EditError, NewRig};
+use crate::control::protocol::answers::Reloaded;
 use crate::control::protocol::{Op, args};
 use crate::domain::city::{Rig, RigSource};
 
@@ -25,7 +27,7 @@ pub(super) fn run(verb: RigVerb, context: &mut Context) -> Result<(), CliError> 
 fn list(context: &Context) -> Result<(), CliError> {
     let loaded = check::load(context)?;
     let rigs: Vec<Value> = loaded.city.rigs.iter().map(facts).collect();
-    context.print(&Value::Array(rigs), lists::rigs)
+    context.print(&rigs, |rigs, style| lists::rigs(rigs, style))
 }
 
 fn facts(rig: &Rig) -> Value {
@@ -108,41 +110,43 @@ fn edit(
     let runs = supervisor::ping(&city).is_ok();
     if runs {
         // Fails for a caller that may not reload, before anything is changed.
-        context.ask(&Op::Reload(args::Reload { dry_run: true }))?;
+        context.ask_raw(&Op::Reload(args::Reload { dry_run: true }))?;
     }
     config::edit(&file, &config::Env::of_process(), change)
         .map_err(|error| failure(error, context))?;
-    let effect = match runs {
-        true => context
-            .ask(&Op::Reload(args::Reload::default()))
-            .map_err(|error| error.hint("city.toml is edited already; `hd reload` applies it"))?,
-        false => Value::Null,
-    };
-    let errors = effect["errors"].as_array().map_or(0, Vec::len);
-    let result = json!({ "action": action, "rig": rig, "file": file, "reload": effect });
-    context.print(&result, edited)?;
-    match errors {
-        0 => Ok(()),
-        _ => Err(CliError::usage(
+    let effect =
+        match runs {
+            true => Some(reload(context).map_err(|error| {
+                error.hint("city.toml is edited already; `hd reload` applies it")
+            })?),
+            false => None,
+        };
+    let (raw, told) = effect.unzip();
+    let result = json!({ "action": action, "rig": rig, "file": file, "reload": raw });
+    context.print(&result, |_, style| {
+        let done = format!("{action} the rig {rig} in {}", file.display());
+        edited(&done, told.as_ref(), style)
+    })?;
+    match told.is_none_or(|told| told.errors.is_empty()) {
+        true => Ok(()),
+        false => Err(CliError::usage(
             "city.toml is edited, but the supervisor does not apply it; the previous configuration stays in force",
         )),
     }
 }
 
-fn edited(result: &Value, style: Style) -> String {
-    let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
-    let done = format!(
-        "{} the rig {} in {}",
-        text("action"),
-        text("rig"),
-        text("file")
-    );
-    match result["reload"].is_null() {
-        true => format!("{done}; no supervisor runs"),
-        false => format!(
-            "{done}\n{}",
-            outcome_lines::reloaded(&result["reload"], style)
-        ),
+/// Has the supervisor reload. Returns its answer as it came, and read.
+fn reload(context: &mut Context) -> Result<(Value, Reloaded), CliError> {
+    let op = Op::Reload(args::Reload::default());
+    let raw = context.ask_raw(&op)?;
+    let told = answer::read(op.name(), &raw)?;
+    Ok((raw, told))
+}
+
+fn edited(done: &str, reloaded: Option<&Reloaded>, style: Style) -> String {
+    match reloaded {
+        None => format!("{done}; no supervisor runs"),
+        Some(told) => format!("{done}\n{}", outcome_lines::reloaded(told, style)),
     }
 }
 

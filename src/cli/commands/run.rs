@@ -5,14 +5,13 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use serde_json::Value;
-
 use crate::cli::args::Run;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::render::show;
+use crate::control::protocol::answers::{self, Started, StartedRelic};
 use crate::control::protocol::args::{Status, Task};
-use crate::control::protocol::{ControlError, Exit, LINE_MAX, Op};
+use crate::control::protocol::{Exit, LINE_MAX, Op};
 
 mod follow;
 
@@ -31,11 +30,10 @@ pub(super) fn run(mut args: Run, context: &mut Context) -> Result<(), CliError> 
         true => Some(last_event(context)?),
         false => None,
     };
-    let result = context.ask(&Op::Run(args.run))?;
-    context.print(&result, show::charged)?;
-    uncharged(&result)?;
+    let started = context.show_and_return(&Op::Run(args.run), show::started)?;
+    uncharged(&started)?;
     match since {
-        Some(since) => Follow::of(&result).finish(context, since),
+        Some(since) => Follow::of(&started).finish(context, since),
         None => Ok(()),
     }
 }
@@ -61,11 +59,10 @@ fn listed(file: &Path) -> Result<Vec<Task>, CliError> {
 
 /// Fails with the first error of a charge, after the list of relics was printed: all of them were made, and a second
 /// `run` would duplicate them.
-fn uncharged(result: &Value) -> Result<(), CliError> {
-    let relics = result.get("relics").and_then(Value::as_array);
-    let failed = relics.into_iter().flatten().find_map(|relic| {
-        let error = serde_json::from_value::<ControlError>(relic.get("error")?.clone()).ok()?;
-        Some((relic.get("relic")?.as_str()?, error))
+fn uncharged(started: &Started) -> Result<(), CliError> {
+    let failed = started.relics.iter().find_map(|relic| match relic {
+        StartedRelic::Failed(failed) => Some((&failed.relic, failed.error.clone())),
+        StartedRelic::Charged(_) | StartedRelic::Waits(_) => None,
     });
     let Some((relic, mut error)) = failed else {
         return Ok(());
@@ -90,8 +87,8 @@ fn uncharged(result: &Value) -> Result<(), CliError> {
 
 /// Returns the number of the newest event, which `status` tells.
 pub(super) fn last_event(context: &mut Context) -> Result<u64, CliError> {
-    let status = context.ask(&Op::Status(Status::default()))?;
-    Ok(status.get("seq").and_then(Value::as_u64).unwrap_or(0))
+    let status: answers::Status = context.ask(&Op::Status(Status::default()))?;
+    Ok(status.seq)
 }
 
 #[cfg(test)]
@@ -99,22 +96,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::control::protocol::ErrorKind;
+    use crate::control::protocol::{ControlError, ErrorKind};
+    use crate::testing::samples::sample;
 
     #[test]
     fn a_charge_that_failed_is_told_with_its_relic() {
         let error = ControlError::new(ErrorKind::Timeout, "no answer");
-        let result = json!({"relics": [
+        let started = sample(json!({"relics": [
             {"relic": "gt-1", "raider": "horde/raiders/Toast"},
-            {"relic": "gt-2", "raider": null, "note": "no free slot"},
+            {"relic": "gt-2", "raider": null, "note": "no free slot", "rig": "horde"},
             {"relic": "gt-3", "raider": null, "note": "no answer", "error": error},
-        ]});
-        let error = uncharged(&result).unwrap_err();
+        ]}));
+        let error = uncharged(&started).unwrap_err();
         assert_eq!(error.exit, Exit::TimedOut);
         assert!(error.message.contains("gt-3") && error.message.contains("no answer"));
-        assert!(uncharged(&json!({"relics": []})).is_ok());
+        assert!(uncharged(&Started { relics: Vec::new() }).is_ok());
         let away = ControlError::new(ErrorKind::Unavailable, "the remote is away");
-        let result = json!({"relics": [{"relic": "gt-4", "raider": null, "error": away}]});
-        assert_eq!(uncharged(&result).unwrap_err().exit, Exit::Failed);
+        let relic = json!({"relic": "gt-4", "raider": null, "note": "away", "error": away});
+        let started = sample(json!({ "relics": [relic] }));
+        assert_eq!(uncharged(&started).unwrap_err().exit, Exit::Failed);
     }
 }

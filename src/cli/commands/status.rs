@@ -21,7 +21,7 @@ pub(super) fn run(args: &Status, context: &mut Context) -> Result<(), CliError> 
             // Moves to the top left and clears the drawing before.
             output::print(b"\x1b[H\x1b[2J")?;
         }
-        context.print(&status, render::status::status)?;
+        context.print_raw(op.name(), &status, render::status::status)?;
         Ok::<_, CliError>(Flow::Continue)
     })?;
     Err(CliError::new(

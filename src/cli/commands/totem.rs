@@ -9,7 +9,7 @@ use crate::control::protocol::args::Nothing;
 
 pub(super) fn ritual(verb: RitualVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
-        RitualVerb::List => context.show(&Op::RitualList(Nothing {}), totem::rituals),
+        RitualVerb::List => context.show_list(&Op::RitualList(Nothing {}), totem::rituals),
         RitualVerb::Show(args) => context.show(&Op::RitualShow(args), totem::ritual),
     }
 }

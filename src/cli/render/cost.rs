@@ -1,70 +1,64 @@
 //! `hd cost`.
 
-use serde_json::Value;
-
 use crate::cli::output::{Style, Tone};
+use crate::control::protocol::answers::{Cost, Usage};
+use crate::domain::usage::ledger::By;
 
 use super::table::{Cell, Table};
-use super::words::safe;
+use super::words::{cell, clean};
 
-pub(in crate::cli) fn cost(result: &Value, style: Style) -> String {
-    let result = &safe(result);
-    let by = result["by"].as_str().unwrap_or_default();
-    let since = result["since"].as_str().unwrap_or_default();
-    let rows = result["rows"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    if rows.is_empty() {
+pub(in crate::cli) fn cost(told: &Cost, style: Style) -> String {
+    if told.rows.is_empty() {
+        let since = clean(&told.since);
         return style.paint(
             Tone::Faint,
             &format!("no token usage is recorded since {since}"),
         );
     }
-    let head = match by {
-        "raider" => "RAIDER",
-        "relic" => "RELIC",
-        "model" => "MODEL",
-        "harness" => "HARNESS",
-        "session" => "SESSION",
-        "rig" => "RIG",
-        _ => "DAY",
+    let head = match told.by {
+        By::Raider => "RAIDER",
+        By::Relic => "RELIC",
+        By::Model => "MODEL",
+        By::Harness => "HARNESS",
+        By::Session => "SESSION",
+        By::Rig => "RIG",
+        By::Day => "DAY",
     };
     let mut table = Table::new(&[head, "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "USD"]);
-    let total = &result["total"];
-    let all = rows.iter().map(|row| (row["key"].as_str(), row));
-    for (key, row) in all.chain([(Some("total"), total)]) {
-        let key = key.filter(|key| !key.is_empty()).unwrap_or("-");
-        let mut cells = vec![Cell(key.to_owned(), Tone::Strong)];
-        for name in ["input", "output", "cache_read", "cache_write"] {
-            cells.push(count(row[name].as_u64().unwrap_or(0)).into());
-        }
-        cells.push(usd(row).into());
+    let rows = told.rows.iter().map(|row| (row.key.as_str(), &row.usage));
+    for (key, usage) in rows.chain([("total", &told.total)]) {
+        let mut cells = vec![Cell(cell(&key), Tone::Strong)];
+        let counts = [
+            usage.input,
+            usage.output,
+            usage.cache_read,
+            usage.cache_write,
+        ];
+        cells.extend(counts.map(|tokens| count(tokens).into()));
+        cells.push(usd(usage).into());
         table.row(cells);
     }
     let mut text = table.text(style);
-    let unpriced = total["unpriced"].as_u64().unwrap_or(0);
-    if unpriced > 0 {
+    if told.total.unpriced > 0 {
         let says = format!(
             "\n+, ? : {} tokens have no price; set `prices` of the harness",
-            count(unpriced)
+            count(told.total.unpriced)
         );
         text.push_str(&style.paint(Tone::Faint, &says));
     }
-    let not_counted = result["not_counted"].as_array().into_iter().flatten();
-    for says in not_counted.filter_map(Value::as_str) {
-        text.push_str(&style.paint(Tone::Bad, &format!("\n{says}")));
+    for says in &told.not_counted {
+        text.push_str(&style.paint(Tone::Bad, &format!("\n{}", clean(says))));
     }
     text
 }
 
 /// Dollars; `+` where more was used than is priced, `?` where nothing is.
-fn usd(row: &Value) -> String {
-    let more = match row["unpriced"].as_u64() {
-        Some(0) | None => "",
-        Some(_) => "+",
+fn usd(usage: &Usage) -> String {
+    let more = match usage.unpriced {
+        0 => "",
+        _ => "+",
     };
-    match row["usd"].as_f64() {
+    match usage.usd {
         Some(usd) => format!("{usd:.2}{more}"),
         None => "?".to_owned(),
     }

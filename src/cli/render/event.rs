@@ -3,16 +3,17 @@
 use serde_json::{Value, json};
 
 use crate::cli::output::{Style, Tone};
+use crate::control::protocol::answers::{Event, Story};
 use crate::domain::cause::Cause;
 
-use super::words::{at, cell, clean, clean_lines, cut, end};
+use super::words::{cell, clean, clean_lines, cut, end, short};
 
 /// Renders an event in a line: number, time, type, subject, cause, particulars.
-pub(in crate::cli) fn event(event: &Value, style: Style) -> String {
-    let kind = at(event, "/type");
-    let time = at(event, "/ts");
-    let seq = format!("{:>6}", at(event, "/seq"));
-    let (subject, cause) = (at(event, "/subject"), format!("({})", cause(event)));
+pub(in crate::cli) fn event(event: &Event, style: Style) -> String {
+    let kind = cell(&event.kind);
+    let time = cell(&event.ts);
+    let seq = format!("{:>6}", event.seq);
+    let (subject, cause) = (cell(&event.subject), format!("({})", cause(event)));
     let plain = format!("{seq}  {time}  {kind:<22}  {subject}  {cause}  ");
     // Only the particulars are shortened; a line that is too long without them stays too long.
     let left = style
@@ -20,7 +21,7 @@ pub(in crate::cli) fn event(event: &Value, style: Style) -> String {
         .map(|columns| columns.saturating_sub(plain.chars().count()));
     let said = match left {
         Some(..4) => String::new(),
-        left => particulars(event.get("data"), left.unwrap_or(usize::MAX)),
+        left => particulars(&event.data, left.unwrap_or(usize::MAX)),
     };
     let mut parts = vec![
         style.paint(Tone::Faint, &seq),
@@ -36,11 +37,11 @@ pub(in crate::cli) fn event(event: &Value, style: Style) -> String {
 }
 
 /// Returns the name of the cause; where the name alone misleads, also the meaning.
-fn cause(event: &Value) -> String {
-    let name = at(event, "/cause");
+fn cause(event: &Event) -> String {
+    let name = cell(&event.cause);
     match Cause::named(&name) {
         // The merge request stays in the queue.
-        Some(Cause::MergeFailed) if at(event, "/type") == "mr.held" => {
+        Some(Cause::MergeFailed) if event.kind == "mr.held" => {
             format!("{name}: the forge retries it")
         }
         Some(cause @ (Cause::Vanished | Cause::Unanswered)) => {
@@ -55,9 +56,9 @@ fn cause(event: &Value) -> String {
 const WHOLE: [&str; 4] = ["why", "error", "reason", "note"];
 
 /// Lists the long texts of an event that its line could not show in full.
-fn rest(event: &Value, line: &str, style: Style) -> Vec<String> {
+fn rest(event: &Event, line: &str, style: Style) -> Vec<String> {
     let texts = WHOLE.iter().filter_map(|key| {
-        let text = event.get("data")?.get(key)?.as_str()?;
+        let text = event.data.get(key)?.as_str()?;
         let shown = format!("{key}={}", quoted(&clean(text)));
         let whole = clean_lines(text).replace('\n', "\n          ");
         (!line.contains(&shown))
@@ -67,10 +68,9 @@ fn rest(event: &Value, line: &str, style: Style) -> Vec<String> {
 }
 
 /// The events about one subject, the oldest first.
-pub(in crate::cli) fn why(result: &Value, style: Style) -> String {
-    let events = result.get("events").and_then(Value::as_array);
-    let lines: Vec<_> = events
-        .map_or(&[][..], Vec::as_slice)
+pub(in crate::cli) fn why(story: &Story, style: Style) -> String {
+    let lines: Vec<_> = story
+        .events
         .iter()
         .flat_map(|e| {
             let line = event(e, style);
@@ -78,16 +78,14 @@ pub(in crate::cli) fn why(result: &Value, style: Style) -> String {
             [vec![line], rest].concat()
         })
         .collect();
+    let subject = cell(&story.subject);
     if lines.is_empty() {
-        return style.paint(
-            Tone::Faint,
-            &format!("no events about {}", at(result, "/subject")),
-        );
+        return style.paint(Tone::Faint, &format!("no events about {subject}"));
     }
-    let heading = style.paint(Tone::Strong, &at(result, "/subject"));
-    let waits = result.get("waits").and_then(Value::as_str);
+    let heading = style.paint(Tone::Strong, &subject);
+    let waits = story.waits.as_ref();
     let waits = waits.map(|waits| format!("\n{}", style.paint(Tone::Waits, &clean(waits))));
-    let cut = result.get("first_kept").and_then(Value::as_u64);
+    let cut = story.first_kept;
     let cut = cut.map(|first| format!("\nevents before {first} were deleted by retention"));
     let cut = cut.map(|cut| style.paint(Tone::Faint, &cut));
     let cut = cut.unwrap_or_default();
@@ -126,12 +124,12 @@ fn tone(kind: &str) -> Tone {
 /// Lists objects by action, as `restart clock, start mayor`; objects without an action are left out.
 fn in_words(value: &Value) -> String {
     let Some(items) = value.as_array() else {
-        return cell(value);
+        return short(value);
     };
     let concerned = items.iter().filter(|item| item["action"] != "none");
     let words = concerned.map(|item| match item.as_object() {
-        Some(object) => object.values().map(cell).collect::<Vec<_>>().join(" "),
-        None => cell(item),
+        Some(object) => object.values().map(short).collect::<Vec<_>>().join(" "),
+        None => short(item),
     });
     match words.collect::<Vec<_>>().join(", ") {
         none if none.is_empty() => "-".to_owned(),
@@ -171,26 +169,26 @@ fn quoted(text: &str) -> String {
 
 /// Renders the short fields as `key=value`: long texts and whole hashes are in `--json`. Of an output the end is shown,
 /// because it says most.
-fn particulars(data: Option<&Value>, left: usize) -> String {
+fn particulars(data: &Value, left: usize) -> String {
     const LONG: usize = 61;
     const HASH: usize = 12;
     const TAIL: &str = "tail";
-    let Some(data) = data.and_then(Value::as_object) else {
+    let Some(data) = data.as_object() else {
         return String::new();
     };
     let is_hash = |text: &str| text.len() >= 40 && text.bytes().all(|b| b.is_ascii_hexdigit());
-    let short = data
+    let fields = data
         .iter()
         .filter(|(key, value)| says_something(key, value) && *key != TAIL)
         .map(|(key, value)| match field(key, value) {
             hash if is_hash(&hash) => format!("{key}={}", &hash[..HASH]),
             text => format!("{key}={}", quoted(&cut(&text, LONG))),
         });
-    let mut said = cut(&short.collect::<Vec<_>>().join(" "), left);
+    let mut said = cut(&fields.collect::<Vec<_>>().join(" "), left);
     let room = left.saturating_sub(said.chars().count() + " tail=\"\"".len());
     if let Some(tail) = data.get(TAIL).filter(|tail| !tail.is_null() && room > 3) {
         let gap = if said.is_empty() { "" } else { " " };
-        let end = end(&cell(tail), room.min(LONG));
+        let end = end(&short(tail), room.min(LONG));
         said.push_str(&format!("{gap}{TAIL}={}", quoted(&end)));
     }
     said

@@ -3,27 +3,20 @@
 use serde_json::{Value, json};
 
 use crate::cli::output::{Style, Tone};
+use crate::control::protocol::answers::HarnessResumed;
 use crate::kit::outcome::{Ended, Outcome};
 
 use super::table::{Cell, Table};
 use super::words::{clean, clean_lines, safe};
 
 /// `hd harness resume`.
-pub(in crate::cli) fn resumed(result: &Value, _style: Style) -> String {
-    let result = &safe(result);
-    let (harness, account) = (&result["harness"], &result["account"]);
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    match result["resumed"].as_bool() {
-        Some(true) => format!(
-            "the sessions of account {} ({}) continue, one after another",
-            text(account),
-            text(harness)
-        ),
-        _ => format!(
-            "account {} of {} is not parked",
-            text(account),
-            text(harness)
-        ),
+pub(in crate::cli) fn resumed(told: &HarnessResumed, _style: Style) -> String {
+    let (harness, account) = (&told.harness, clean(&told.account));
+    match told.resumed {
+        true => {
+            format!("the sessions of account {account} ({harness}) continue, one after another")
+        }
+        false => format!("account {account} of {harness} is not parked"),
     }
 }
 

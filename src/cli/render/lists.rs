@@ -3,25 +3,31 @@
 use serde_json::Value;
 
 use crate::cli::output::{Style, Tone};
+use crate::control::protocol::answers::{
+    Agent, Automation, Escalation, Kept, MrRow, PastRun, Pruned, Raider, ReadyRelic, Relic,
+    Salvage, Stashes,
+};
 
+use super::child::Child;
 use super::table::{Cell, Table};
-use super::words::{at, clean, condition, git};
+use super::words::{at, cell, clean, git};
 
-/// A column: its heading, and the place of its cell in an item.
-type Column = (&'static str, &'static str);
+/// A column: its heading, and its cell of an item.
+type Column<T> = (&'static str, fn(&T) -> String);
 
-fn list(result: &Value, columns: &[Column], none: &str, style: Style) -> String {
+fn list<'a, T: 'a>(
+    items: impl IntoIterator<Item = &'a T>,
+    columns: &[Column<T>],
+    none: &str,
+    style: Style,
+) -> String {
     let headings: Vec<_> = columns.iter().map(|(heading, _)| *heading).collect();
     let mut table = Table::new(&headings);
-    for item in items(result) {
-        let cell = |(_, pointer): &Column| Cell::from(at(item, pointer));
+    for item in items {
+        let cell = |(_, of): &Column<T>| Cell::from(of(item));
         table.row(columns.iter().map(cell).collect());
     }
     or_none(&table, none, style)
-}
-
-fn items(result: &Value) -> &[Value] {
-    result.as_array().map_or(&[], Vec::as_slice)
 }
 
 fn or_none(table: &Table, none: &str, style: Style) -> String {
@@ -32,51 +38,45 @@ fn or_none(table: &Table, none: &str, style: Style) -> String {
     }
 }
 
-pub(in crate::cli) fn relics(result: &Value, style: Style) -> String {
-    let columns = [
-        ("ID", "/id"),
-        ("STATUS", "/status"),
-        ("PRIORITY", "/priority"),
-        ("ASSIGNEE", "/assignee"),
-        ("TITLE", "/title"),
+pub(in crate::cli) fn relics(relics: &[Relic], style: Style) -> String {
+    let columns: [Column<Relic>; 5] = [
+        ("ID", |it| cell(&it.id)),
+        ("STATUS", |it| cell(&it.status)),
+        ("PRIORITY", |it| cell(&it.priority)),
+        ("ASSIGNEE", |it| cell(&it.assignee)),
+        ("TITLE", |it| cell(&it.title)),
     ];
-    list(result, &columns, "no relics", style)
+    list(relics, &columns, "no relics", style)
 }
 
-pub(in crate::cli) fn rigs(result: &Value, style: Style) -> String {
-    let columns = [
-        ("NAME", "/name"),
-        ("PREFIX", "/prefix"),
-        ("HARNESS", "/harness"),
-        ("MAX", "/max"),
-        ("PATH", "/path"),
-        ("REMOTE", "/remote"),
+/// Lists the rigs of `city.toml`.
+pub(in crate::cli) fn rigs(rigs: &[Value], style: Style) -> String {
+    let columns: [Column<Value>; 6] = [
+        ("NAME", |it| at(it, "/name")),
+        ("PREFIX", |it| at(it, "/prefix")),
+        ("HARNESS", |it| at(it, "/harness")),
+        ("MAX", |it| at(it, "/max")),
+        ("PATH", |it| at(it, "/path")),
+        ("REMOTE", |it| at(it, "/remote")),
     ];
-    list(result, &columns, "no rigs", style)
+    list(rigs, &columns, "no rigs", style)
 }
 
 /// Lists ready relics, each with the reason why it is not charged automatically.
-pub(in crate::cli) fn ready(result: &Value, style: Style) -> String {
-    let columns = [
-        ("ID", "/id"),
-        ("PRIORITY", "/priority"),
-        ("TITLE", "/title"),
-        ("WAITS", "/waits"),
+pub(in crate::cli) fn ready(relics: &[ReadyRelic], style: Style) -> String {
+    let columns: [Column<ReadyRelic>; 4] = [
+        ("ID", |it| cell(&it.relic.id)),
+        ("PRIORITY", |it| cell(&it.relic.priority)),
+        ("TITLE", |it| cell(&it.relic.title)),
+        ("WAITS", |it| cell(&it.waits)),
     ];
-    list(result, &columns, "no relics", style)
+    list(relics, &columns, "no relics", style)
 }
 
 /// Lists the merge requests that may still land.
-pub(in crate::cli) fn merge_requests(result: &Value, style: Style) -> String {
-    let over = |mr: &Value| {
-        let state = at(mr, "/state");
-        matches!(
-            state.as_str(),
-            "merged" | "conflict" | "failed" | "rejected"
-        )
-    };
-    let (over, going): (Vec<_>, Vec<_>) = items(result).iter().cloned().partition(over);
-    let mut text = all_merge_requests(&Value::Array(going), style);
+pub(in crate::cli) fn merge_requests(queue: &[MrRow], style: Style) -> String {
+    let (over, going): (Vec<_>, Vec<_>) = queue.iter().partition(|mr| mr.state.is_final());
+    let mut text = queue_of(going, style);
     if !over.is_empty() {
         let more = format!("\n{} finished: hd mq list --all", over.len());
         text.push_str(&style.paint(Tone::Faint, &more));
@@ -84,81 +84,84 @@ pub(in crate::cli) fn merge_requests(result: &Value, style: Style) -> String {
     text
 }
 
-pub(in crate::cli) fn all_merge_requests(result: &Value, style: Style) -> String {
-    let columns = [
-        ("ID", "/id"),
-        ("RELIC", "/relic"),
-        ("RAIDER", "/raider"),
-        ("STATE", "/state"),
-        ("TARGET", "/target"),
-        ("ATTEMPTS", "/attempts"),
-        ("NOTE", "/note"),
-    ];
-    list(result, &columns, "the queue is empty", style)
+pub(in crate::cli) fn all_merge_requests(queue: &[MrRow], style: Style) -> String {
+    queue_of(queue, style)
 }
 
-pub(in crate::cli) fn salvages(result: &Value, style: Style) -> String {
-    let columns = [
-        ("ID", "/id"),
-        ("RIG", "/rig"),
-        ("RELIC", "/relic"),
-        ("CREATED", "/created"),
-        ("BYTES", "/bytes"),
-        ("REASON", "/reason"),
+fn queue_of<'a>(queue: impl IntoIterator<Item = &'a MrRow>, style: Style) -> String {
+    let columns: [Column<MrRow>; 7] = [
+        ("ID", |it| cell(&it.id)),
+        ("RELIC", |it| cell(&it.relic)),
+        ("RAIDER", |it| cell(&it.raider)),
+        ("STATE", |it| cell(&it.state)),
+        ("TARGET", |it| cell(&it.target)),
+        ("ATTEMPTS", |it| cell(&it.attempts)),
+        ("NOTE", |it| cell(&it.note)),
     ];
-    list(result, &columns, "nothing was salvaged", style)
+    list(queue, &columns, "the queue is empty", style)
+}
+
+pub(in crate::cli) fn salvages(salvages: &[Salvage], style: Style) -> String {
+    let columns: [Column<Salvage>; 6] = [
+        ("ID", |it| cell(&it.id)),
+        ("RIG", |it| cell(&it.rig)),
+        ("RELIC", |it| cell(&it.relic)),
+        ("CREATED", |it| cell(&it.created)),
+        ("BYTES", |it| cell(&it.bytes)),
+        ("REASON", |it| cell(&it.reason)),
+    ];
+    list(salvages, &columns, "nothing was salvaged", style)
 }
 
 /// Lists stash entries that no salvage has, a line for each raider.
-pub(in crate::cli) fn stashes(result: &Value, style: Style) -> String {
-    let columns = [
-        ("RIG", "/rig"),
-        ("RAIDER", "/raider"),
-        ("INCARNATION", "/incarnation"),
-        ("IDS", "/ids"),
+pub(in crate::cli) fn stashes(stashes: &[Stashes], style: Style) -> String {
+    let columns: [Column<Stashes>; 4] = [
+        ("RIG", |it| cell(&it.rig)),
+        ("RAIDER", |it| cell(&it.raider)),
+        ("INCARNATION", |it| cell(&it.incarnation)),
+        ("IDS", |it| cell(&it.ids)),
     ];
-    list(
-        result,
-        &columns,
-        "no stash entry is kept beside the salvages",
-        style,
-    )
+    let none = "no stash entry is kept beside the salvages";
+    list(stashes, &columns, none, style)
 }
 
 /// Renders the salvages that `salvage prune` destroyed, and those that it could not.
-pub(in crate::cli) fn pruned(result: &Value, style: Style) -> String {
-    let none = Value::Null;
-    let part = |key: &str| result.get(key).unwrap_or(&none);
-    let columns = [("PRUNED", "/id"), ("RELIC", "/relic"), ("BYTES", "/bytes")];
-    let pruned = list(part("pruned"), &columns, "nothing was pruned", style);
-    if items(part("kept")).is_empty() {
+pub(in crate::cli) fn pruned(told: &Pruned, style: Style) -> String {
+    let columns: [Column<Salvage>; 3] = [
+        ("PRUNED", |it| cell(&it.id)),
+        ("RELIC", |it| cell(&it.relic)),
+        ("BYTES", |it| cell(&it.bytes)),
+    ];
+    let pruned = list(&told.pruned, &columns, "nothing was pruned", style);
+    if told.kept.is_empty() {
         return pruned;
     }
-    let columns = [("KEPT", "/id"), ("WHY", "/why")];
-    format!("{pruned}\n{}", list(part("kept"), &columns, "", style))
+    let columns: [Column<Kept>; 2] = [("KEPT", |it| cell(&it.id)), ("WHY", |it| cell(&it.why))];
+    format!("{pruned}\n{}", list(&told.kept, &columns, "", style))
 }
 
 /// Lists escalations. An escalation is a relic: its label names the subject, its priority the severity.
-pub(in crate::cli) fn escalations(result: &Value, style: Style) -> String {
+pub(in crate::cli) fn escalations(open: &[Escalation], style: Style) -> String {
     let mut table = Table::new(&["ID", "SEVERITY", "STATE", "ABOUT", "CREATED", "PROBLEM"]);
-    for escalation in items(result) {
-        let (severity, tone) = severity(escalation);
+    for escalation in open {
+        let relic = &escalation.relic;
+        let (severity, tone) = severity(relic.priority);
         table.row(vec![
-            at(escalation, "/id").into(),
-            Cell(severity, tone),
+            cell(&relic.id).into(),
+            Cell(severity.to_owned(), tone),
             answered(escalation).to_owned().into(),
-            about(escalation).into(),
-            at(escalation, "/created").into(),
-            at(escalation, "/title").into(),
+            about(&relic.labels).into(),
+            cell(&relic.created).into(),
+            cell(&relic.title).into(),
         ]);
     }
     let none = or_none(&table, "no open escalations", style);
-    match items(result).first() {
+    match open.first() {
         Some(first) => {
             let close = format!(
                 "`hd relic show ID` shows details; `hd escalations ack ID` stops repeated \
                 notices; `hd relic close ID` closes a resolved one, for example: hd relic close {}",
-                at(first, "/id")
+                first.relic.id
             );
             format!("{none}\n{}", style.paint(Tone::Faint, &close))
         }
@@ -166,157 +169,92 @@ pub(in crate::cli) fn escalations(result: &Value, style: Style) -> String {
     }
 }
 
-fn severity(escalation: &Value) -> (String, Tone) {
-    let priority = escalation.get("priority").and_then(Value::as_i64);
-    let (word, tone) = match priority {
-        None => ("-", Tone::Plain),
-        Some(..=0) => ("low", Tone::Plain),
-        Some(1) => ("medium", Tone::Waits),
-        Some(2) => ("high", Tone::Bad),
-        Some(3..) => ("critical", Tone::Bad),
-    };
-    (word.to_owned(), tone)
+fn severity(priority: i64) -> (&'static str, Tone) {
+    match priority {
+        ..=0 => ("low", Tone::Plain),
+        1 => ("medium", Tone::Waits),
+        2 => ("high", Tone::Bad),
+        3.. => ("critical", Tone::Bad),
+    }
 }
 
 /// Returns the state of an escalation: new, acknowledged or raised again.
-fn answered(escalation: &Value) -> &'static str {
-    let acked = escalation.get("acked").and_then(Value::as_bool);
-    let again = escalation.get("again").and_then(Value::as_u64);
-    match (acked, again) {
-        (Some(true), _) => "acked",
-        (_, Some(1..)) => "raised again",
-        _ => "new",
+fn answered(escalation: &Escalation) -> &'static str {
+    match (escalation.acked, escalation.again) {
+        (true, _) => "acked",
+        (false, 1..) => "raised again",
+        (false, 0) => "new",
     }
 }
 
 /// Returns the subject of an escalation from its label, such as `about:horde/raiders/Toast:gt-1`.
-fn about(escalation: &Value) -> String {
-    let labels = escalation.get("labels").and_then(Value::as_array);
-    let labels = labels.into_iter().flatten().filter_map(Value::as_str);
+fn about(labels: &[String]) -> String {
     let about: Vec<_> = labels
+        .iter()
         .filter_map(|label| label.strip_prefix("about:"))
         .map(|about| clean(&about.replace(':', " ")))
         .collect();
-    match about.is_empty() {
-        true => "-".to_owned(),
-        false => about.join(", "),
-    }
+    cell(&about)
 }
 
-pub(in crate::cli) fn automations(result: &Value, style: Style) -> String {
-    let columns = [
-        ("NAME", "/name"),
-        ("GATE", "/gate"),
-        ("ENABLED", "/enabled"),
-        ("RUNNING", "/running"),
-        ("LAST", "/last"),
-        ("STATE", "/last_state"),
-        ("NEXT", "/next"),
-        ("DESCRIPTION", "/description"),
+pub(in crate::cli) fn automations(automations: &[Automation], style: Style) -> String {
+    let columns: [Column<Automation>; 8] = [
+        ("NAME", |it| cell(&it.name)),
+        ("GATE", |it| cell(&it.gate)),
+        ("ENABLED", |it| cell(&it.enabled)),
+        ("RUNNING", |it| cell(&it.running)),
+        ("LAST", |it| cell(&it.last)),
+        ("STATE", |it| cell(&it.last_state)),
+        ("NEXT", |it| cell(&it.next)),
+        ("DESCRIPTION", |it| cell(&it.description)),
     ];
-    list(result, &columns, "no automations", style)
+    list(automations, &columns, "no automations", style)
 }
 
-pub(in crate::cli) fn runs(result: &Value, style: Style) -> String {
-    let columns = [
-        ("RUN", "/id"),
-        ("AUTOMATION", "/automation"),
-        ("CAUSE", "/cause"),
-        ("STATE", "/state"),
-        ("END", "/end"),
-        ("CODE", "/code"),
-        ("STARTED", "/started"),
-        ("ENDED", "/ended"),
-        ("ATTEMPTS", "/attempts"),
+pub(in crate::cli) fn runs(runs: &[PastRun], style: Style) -> String {
+    let columns: [Column<PastRun>; 9] = [
+        ("RUN", |it| cell(&it.id)),
+        ("AUTOMATION", |it| cell(&it.automation)),
+        ("CAUSE", |it| cell(&it.cause)),
+        ("STATE", |it| cell(&it.state)),
+        ("END", |it| cell(&it.end)),
+        ("CODE", |it| cell(&it.code)),
+        ("STARTED", |it| cell(&it.started)),
+        ("ENDED", |it| cell(&it.ended)),
+        ("ATTEMPTS", |it| cell(&it.attempts)),
     ];
-    list(result, &columns, "nothing ran yet", style)
+    list(runs, &columns, "nothing ran yet", style)
 }
 
-pub(in crate::cli) fn agents(result: &Value, style: Style) -> String {
-    let columns = [
-        ("NAME", "/name"),
-        ("STATE", "/state"),
-        ("PID", "/pid"),
-        ("GENERATION", "/generation"),
-        ("DEATHS", "/restarts"),
-        ("SINCE", "/since"),
-        ("QUARANTINED", "/quarantined_until"),
+pub(in crate::cli) fn agents(agents: &[Agent], style: Style) -> String {
+    let columns: [Column<Agent>; 7] = [
+        ("NAME", |it| cell(&it.name)),
+        ("STATE", |it| cell(&it.state)),
+        ("PID", |it| cell(&it.pid)),
+        ("GENERATION", |it| cell(&it.generation)),
+        ("DEATHS", |it| cell(&it.restarts)),
+        ("SINCE", |it| cell(&it.since)),
+        ("QUARANTINED", |it| cell(&it.quarantined_until)),
     ];
-    list(result, &columns, "no agents", style)
+    list(agents, &columns, "no agents", style)
 }
 
-pub(in crate::cli) fn raiders(result: &Value, style: Style) -> String {
+pub(in crate::cli) fn raiders(raiders: &[Raider], style: Style) -> String {
     let headings = [
         "RAIDER", "STATE", "HOOK", "BRANCH", "GIT", "SESSION", "DEATHS",
     ];
     let mut table = Table::new(&headings);
-    for raider in items(result) {
-        let (state, tone) = state(raider);
+    for raider in raiders {
+        let (state, tone) = Child::from(raider).state();
         table.row(vec![
-            at(raider, "/id").into(),
+            cell(&raider.id).into(),
             Cell(state, tone),
-            at(raider, "/hook").into(),
-            at(raider, "/branch").into(),
-            git(raider).into(),
-            at(raider, "/session/id").into(),
-            at(raider, "/restarts").into(),
+            cell(&raider.hook).into(),
+            cell(&raider.branch).into(),
+            git(raider.git.as_ref()).into(),
+            cell(&raider.session.as_ref().map(|session| &session.id)).into(),
+            cell(&raider.restarts).into(),
         ]);
     }
     or_none(&table, "no raiders: no work in progress", style)
-}
-
-/// Returns a child's state with its condition, and the tone for it.
-pub(super) fn state(child: &Value) -> (String, Tone) {
-    let state = derived(child);
-    let condition = condition(child);
-    let tone = match (state.as_str(), &condition) {
-        (_, Some(_)) => Tone::Waits,
-        ("working" | "running", None) => Tone::Good,
-        ("stalled" | "zombie" | "quarantined" | "blocked", None) => Tone::Bad,
-        _ => Tone::Plain,
-    };
-    let text = condition.map_or(state.clone(), |(kind, _)| format!("{state} {kind}"));
-    (text, tone)
-}
-
-/// Returns the state to show. A raider without a session is `stalled` for every reason; the reason is shown instead.
-pub(super) fn derived(child: &Value) -> String {
-    let is = |key| {
-        child
-            .get(key)
-            .is_some_and(|value| value.is_string() || *value == true)
-    };
-    match at(child, "/state").as_str() {
-        "stalled" if is("suspended") => "suspended".into(),
-        "stalled" if is("quarantined_until") => "quarantined".into(),
-        "stalled" if is("retry_at") => "backoff".into(),
-        state => state.into(),
-    }
-}
-
-/// Returns whether the child is stuck until a person acts.
-pub(super) fn needs_person(child: &Value) -> bool {
-    let stuck = matches!(
-        derived(child).as_str(),
-        "stalled" | "zombie" | "quarantined" | "blocked"
-    );
-    let asks = condition(child).is_some_and(|(kind, _)| {
-        matches!(
-            kind.as_str(),
-            "needs_input"
-                | "auth"
-                | "unrecognised"
-                | "spins"
-                | "push_blocked"
-                | "sandbox_gone"
-                | "sandbox_broken"
-        )
-    });
-    let is_blocked = child.get("blocked") == Some(&Value::Bool(true));
-    let has_call = child.get("escalation").is_some_and(Value::is_object);
-    stuck
-        || asks
-        || is_blocked
-        || has_call
-        || child.get("quarantined_until").is_some_and(Value::is_string)
 }

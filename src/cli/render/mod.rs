@@ -1,6 +1,6 @@
-//! Renders results for people. Pure: a JSON value in, text out. Missing fields are shown as `-`, unknown fields are
-//! ignored.
+//! Renders answers and results for people. Pure: a value in, text out. Fields that are null are shown as `-`.
 
+mod child;
 pub(super) mod cost;
 pub(super) mod cv;
 pub(super) mod drums;
@@ -17,6 +17,8 @@ mod words;
 
 pub(super) use words::to_seconds;
 
+#[cfg(test)]
+mod action_tests;
 #[cfg(test)]
 mod people_tests;
 #[cfg(test)]

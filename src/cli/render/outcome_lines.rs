@@ -3,32 +3,42 @@
 use serde_json::Value;
 
 use crate::cli::output::{Style, Tone};
-use crate::domain::ids::{Oid, verb_group};
+use crate::control::protocol::answers::{
+    AgentDone, Answered, BegunRun, Cancelled, Charging, Decided, DeliveryState, Done, EditedRelic,
+    Escalation, HandedOff, Leaves, MrRow, Nuke, Nuked, Ordered, OrderedState, PullRequest,
+    RaiderDone, Raised, Rehearsed, Relic, Reloaded, Repaired, Restored, SelfReview, Switched,
+    Taken, Waiting, Would,
+};
+use crate::domain::ids::verb_group;
 use crate::domain::ignored::Ignored;
+use crate::domain::reload::Change;
 use crate::domain::saved_work;
+use crate::domain::self_review::Verdict;
 
-use super::words::{at, cell, clean, clean_lines};
+use super::words::{at, cell, clean, clean_lines, short};
 
 /// Tells the state of an agent or raider after a request to start, stop or rest.
-pub(in crate::cli) fn child(told: &Value, _: Style) -> String {
-    let name = at(told, "/name");
+pub(in crate::cli) fn child(told: &Ordered, _: Style) -> String {
+    let name = cell(&told.name);
     let group = verb_group(&name);
-    match at(told, "/state").as_str() {
-        "stopped" => format!("{name} is stopped, until `hd agent start {name}`"),
-        "suspended" => format!("{name} is suspended, until `hd {group} resume {name}`"),
-        "draining" => format!("{name} has finished and leaves the pool"),
-        state => format!("{name} is {state}"),
+    match told.state {
+        OrderedState::Stopped => format!("{name} is stopped, until `hd agent start {name}`"),
+        OrderedState::Suspended => {
+            format!("{name} is suspended, until `hd {group} resume {name}`")
+        }
+        OrderedState::Starting | OrderedState::Resumed => {
+            format!("{name} is {}", cell(&told.state))
+        }
     }
 }
 
 /// Tells the state of automatic charging.
-pub(in crate::cli) fn charging(told: &Value, _: Style) -> String {
-    let is = |key: &str| told.get(key) == Some(&Value::Bool(true));
-    let (of, flag) = match at(told, "/rig").as_str() {
-        "-" => ("in every rig".to_owned(), String::new()),
-        rig => (format!("in rig {rig}"), format!(" --rig {rig}")),
+pub(in crate::cli) fn charging(told: &Charging, _: Style) -> String {
+    let (of, flag) = match &told.rig {
+        None => ("in every rig".to_owned(), String::new()),
+        Some(rig) => (format!("in rig {rig}"), format!(" --rig {rig}")),
     };
-    match (is("paused"), is("changed")) {
+    match (told.paused, told.changed) {
         (true, true) => format!(
             "automatic charging is paused {of}, until `hd charge resume{flag}`; `hd charge RELIC RIG` still charges"
         ),
@@ -38,123 +48,112 @@ pub(in crate::cli) fn charging(told: &Value, _: Style) -> String {
     }
 }
 
-/// Tells that a raider was removed.
-pub(in crate::cli) fn nuked(told: &Value, _: Style) -> String {
-    let raider = at(told, "/raider");
-    let (salvage, stashes) = (at(told, "/salvage"), at(told, "/stashes"));
-    let mut gone = match (salvage.as_str(), stashes.as_str()) {
-        ("-", "-") => format!("{raider} is removed; it held no work that had to be saved"),
-        ("-", _) => format!("{raider} is removed"),
-        (id, _) => match loss(told) {
-            None => format!("{raider} is removed; its work is saved: hd salvage restore {id}"),
-            Some(loss) => format!(
+/// Tells that a raider was removed, or what a removal would do.
+pub(in crate::cli) fn nuke(told: &Nuke, style: Style) -> String {
+    match told {
+        Nuke::Rehearsed(told) => rehearsed(told, style),
+        Nuke::Done(told) => nuked(told),
+    }
+}
+
+fn nuked(told: &Nuked) -> String {
+    let raider = &told.raider;
+    let mut gone = match (&told.salvage, told.stashes.is_empty()) {
+        (None, true) => format!("{raider} is removed; it held no work that had to be saved"),
+        (None, false) => format!("{raider} is removed"),
+        (Some(id), _) => match (clean(id), saved_work::loss(&told.damaged)) {
+            (id, None) => {
+                format!("{raider} is removed; its work is saved: hd salvage restore {id}")
+            }
+            (id, Some(loss)) => format!(
                 "{raider} is removed; what could be read of its work is saved: hd salvage restore {id}; {loss}"
             ),
         },
     };
-    if stashes != "-" {
+    if !told.stashes.is_empty() {
         gone += &format!(
-            "; its stash entries are kept, for `git stash apply ID` in a worktree of the rig: {stashes}"
+            "; its stash entries are kept, for `git stash apply ID` in a worktree of the rig: {}",
+            cell(&told.stashes)
         );
     }
-    with_ignored(gone, told)
-}
-
-/// Returns the clause about damaged commits, if any.
-fn loss(told: &Value) -> Option<String> {
-    let damaged = told.get("damaged").cloned().unwrap_or_default();
-    let damaged: Vec<Oid> = serde_json::from_value(damaged).ok()?;
-    saved_work::loss(&damaged)
+    with_ignored(gone, &told.ignored)
 }
 
 /// Appends the list of ignored files that go with the sandbox, if it has any.
-pub(in crate::cli) fn with_ignored(text: String, told: &Value) -> String {
-    let ignored = serde_json::from_value::<Ignored>(told.clone());
-    match ignored.ok().and_then(|ignored| ignored.line()) {
+pub(in crate::cli) fn with_ignored(text: String, ignored: &Ignored) -> String {
+    match ignored.line() {
         None => text,
         Some(line) => format!("{text}\n  {}", clean(&line)),
     }
 }
 
 /// Tells why a raider is kept and what it holds, a line each, also when file names contain control characters.
-pub(in crate::cli) fn refused(told: &Value) -> String {
-    let why = told.get("message").and_then(Value::as_str);
+pub(in crate::cli) fn refused(told: &Rehearsed) -> String {
+    let why = told.message.as_deref();
     let why = clean(why.unwrap_or("work would be lost"));
-    with_ignored(with_losses(why, told), told)
+    with_ignored(with_losses(why, told), &told.ignored)
 }
 
-fn with_losses(text: String, told: &Value) -> String {
-    let losses = told.get("losses").and_then(Value::as_array);
-    let losses = losses.into_iter().flatten().filter_map(Value::as_str);
+fn with_losses(text: String, told: &Rehearsed) -> String {
+    let losses = told.losses.iter();
     losses.fold(text, |text, loss| text + "\n  " + &clean(loss))
 }
 
 /// Tells what `nuke --dry-run` found that a removal would do.
-pub(in crate::cli) fn rehearsed(told: &Value, style: Style) -> String {
-    let raider = at(told, "/raider");
-    let would = at(told, "/would");
-    if told.get("safe") != Some(&Value::Bool(false)) && would != "salvage" {
+pub(in crate::cli) fn rehearsed(told: &Rehearsed, style: Style) -> String {
+    let raider = &told.raider;
+    if told.safe && told.would != Would::Salvage {
         let safe = format!("{raider} would be removed; no work would be lost");
-        return with_ignored(safe, told);
+        return with_ignored(safe, &told.ignored);
     }
-    let head = match would.as_str() {
-        "salvage" => style.paint(
+    let head = match told.would {
+        Would::Salvage => style.paint(
             Tone::Waits,
             &format!("{raider} would be removed, and salvage refs would keep:"),
         ),
-        _ => style.paint(
+        Would::Nuke | Would::Refuse => style.paint(
             Tone::Bad,
             &format!("{raider} would be kept, because it holds:"),
         ),
     };
-    with_ignored(with_losses(head, told), told)
+    with_ignored(with_losses(head, told), &told.ignored)
 }
 
 /// Tells that a sandbox was repaired.
-pub(in crate::cli) fn repaired(told: &Value, _: Style) -> String {
-    let sandbox = format!(
-        "{} of {} is usable",
-        at(told, "/sandbox"),
-        at(told, "/raider")
-    );
-    let was = match at(told, "/was").as_str() {
-        "-" => String::new(),
-        was => format!("; repaired fault: {was}"),
-    };
-    match at(told, "/salvage").as_str() {
-        "-" => sandbox + &was,
-        id => format!("{sandbox}{was}; its earlier content is saved as {id}"),
+pub(in crate::cli) fn repaired(told: &Repaired, _: Style) -> String {
+    let mut said = format!("{} of {} is usable", cell(&told.sandbox), told.raider);
+    if let Some(was) = &told.was {
+        said += &format!("; repaired fault: {}", cell(was));
     }
+    if let Some(id) = &told.salvage {
+        said += &format!("; its earlier content is saved as {}", cell(id));
+    }
+    said
 }
 
 /// Tells what a relic waits for.
-pub(in crate::cli) fn waits_for(told: &Value, _: Style) -> String {
-    let deps = told.get("deps").and_then(Value::as_array);
-    let deps: Vec<_> = deps.into_iter().flatten().map(cell).collect();
-    let id = at(told, "/id");
-    match deps.is_empty() {
-        true => format!("{id} waits for no relic"),
-        false => format!("{id} waits for {}", deps.join(", ")),
+pub(in crate::cli) fn waits_for(told: &Relic, _: Style) -> String {
+    match told.deps.is_empty() {
+        true => format!("{} waits for no relic", told.id),
+        false => format!("{} waits for {}", told.id, cell(&told.deps)),
     }
 }
 
 /// Tells that a relic was cancelled, and where its work is.
-pub(in crate::cli) fn cancelled(told: &Value, style: Style) -> String {
-    let mut text = relic(told, style);
-    let (raider, salvage) = (at(told, "/nuked"), at(told, "/salvage"));
-    match (raider.as_str(), salvage.as_str()) {
-        ("-", _) => {}
-        (raider, "-") => {
-            text += &format!("\n{raider} is removed; it held no work that had to be saved")
+pub(in crate::cli) fn cancelled(told: &Cancelled, style: Style) -> String {
+    let mut text = relic(&told.relic, style);
+    match (&told.nuked, &told.salvage) {
+        (None, _) => {}
+        (Some(raider), None) => {
+            text += &format!("\n{raider} is removed; it held no work that had to be saved");
         }
-        (raider, id) => {
+        (Some(raider), Some(id)) => {
+            let id = cell(id);
             text += &format!("\n{raider} is removed; its work is saved: hd salvage restore {id}");
         }
     }
-    let withdrawn = told.get("withdrawn").and_then(Value::as_array);
-    let withdrawn: Vec<_> = withdrawn.into_iter().flatten().map(cell).collect();
-    if !withdrawn.is_empty() {
-        text += &format!("\n{} is taken out of the queue", withdrawn.join(", "));
+    if !told.withdrawn.is_empty() {
+        text += &format!("\n{} is taken out of the queue", cell(&told.withdrawn));
     }
     text
 }
@@ -180,7 +179,7 @@ pub(in crate::cli) fn imported(told: &Value, _: Style) -> String {
     );
     let skipped = told.get("skipped").and_then(Value::as_object);
     for (kind, number) in skipped.into_iter().flatten() {
-        text += &format!("\nleft out: {} {}", cell(number), kind.replace('_', " "));
+        text += &format!("\nleft out: {} {}", short(number), kind.replace('_', " "));
     }
     let unresolved = told.get("unresolved").and_then(Value::as_array);
     for one in unresolved.into_iter().flatten() {
@@ -193,225 +192,224 @@ pub(in crate::cli) fn imported(told: &Value, _: Style) -> String {
     text
 }
 
-/// Tells that a relic was made, edited, closed or reopened.
-pub(in crate::cli) fn relic(told: &Value, _: Style) -> String {
-    let (id, status) = (at(told, "/id"), at(told, "/status"));
-    with_note(format!("{id} is {status}: {}", at(told, "/title")), told)
+/// Tells that a relic was made, closed or reopened.
+pub(in crate::cli) fn relic(told: &Relic, _: Style) -> String {
+    let (status, title) = (cell(&told.status), cell(&told.title));
+    format!("{} is {status}: {title}", told.id)
+}
+
+/// Tells that a relic was edited.
+pub(in crate::cli) fn edited(told: &EditedRelic, style: Style) -> String {
+    with_note(relic(&told.relic, style), told.note.as_deref())
 }
 
 /// Appends a note on a line of its own, if there is one.
-fn with_note(said: String, told: &Value) -> String {
-    match at(told, "/note").as_str() {
-        "-" => said,
-        note => format!("{said}\n{note}"),
+fn with_note(said: String, note: Option<&str>) -> String {
+    match note {
+        None => said,
+        Some(note) => format!("{said}\n{}", cell(&note)),
+    }
+}
+
+/// Tells the state of a merge request.
+pub(in crate::cli) fn merge_request(told: &MrRow, _: Style) -> String {
+    let said = format!("{} of {} is {}", told.id, told.relic, cell(&told.state));
+    match &told.note {
+        None => said,
+        Some(note) => format!("{said}: {}", cell(note)),
     }
 }
 
 /// Tells the state of a merge request after a person decided on it.
-pub(in crate::cli) fn merge_request(told: &Value, _: Style) -> String {
-    let said = format!(
-        "{} of {} is {}",
-        at(told, "/id"),
-        at(told, "/relic"),
-        at(told, "/state")
-    );
-    let said = match at(told, "/note").as_str() {
-        "-" => said,
-        note => format!("{said}: {note}"),
-    };
-    let back_to = at(told, "/back_to");
-    match at(told, "/delivery/state").as_str() {
-        "-" => said,
-        "delivered" => format!("{said}\n{back_to} has the note and works on"),
-        _ => format!(
+pub(in crate::cli) fn decided(told: &Decided, style: Style) -> String {
+    let said = merge_request(&told.mr, style);
+    let back_to = cell(&told.back_to);
+    match &told.delivery {
+        None => said,
+        Some(delivery) if delivery.state == DeliveryState::Delivered => {
+            format!("{said}\n{back_to} has the note and works on")
+        }
+        Some(delivery) => format!(
             "{said}\n{back_to} works on; its session could not be told yet: {}; `hd rally` and its next session have \
              the note",
-            at(told, "/delivery/why")
+            cell(&delivery.why)
         ),
     }
 }
 
 /// Tells the address of a pull request.
-pub(in crate::cli) fn pull_request(told: &Value, _: Style) -> String {
-    at(told, "/url")
+pub(in crate::cli) fn pull_request(told: &PullRequest, _: Style) -> String {
+    cell(&told.url)
 }
 
 /// Tells that an automation was enabled or disabled.
-pub(in crate::cli) fn switched(told: &Value, _: Style) -> String {
-    let word = match told.get("enabled") == Some(&Value::Bool(true)) {
+pub(in crate::cli) fn switched(told: &Switched, _: Style) -> String {
+    let word = match told.enabled {
         true => "enabled",
         false => "disabled",
     };
-    format!("{} is {word}", at(told, "/name"))
+    format!("{} is {word}", told.name)
 }
 
 /// Tells that a run was started by hand.
-pub(in crate::cli) fn begun(told: &Value, _: Style) -> String {
-    let name = at(told, "/name");
-    format!(
-        "run {} of {name} has started: hd auto history {name}",
-        at(told, "/run")
-    )
+pub(in crate::cli) fn begun(told: &BegunRun, _: Style) -> String {
+    let name = &told.name;
+    let run = told.run;
+    format!("run {run} of {name} has started: hd auto history {name}")
 }
 
 /// Tells that an operator was called, now or before.
-pub(in crate::cli) fn escalated(told: &Value, _: Style) -> String {
-    let is = |key: &str| told.get(key) == Some(&Value::Bool(true));
-    let how = match (is("known"), is("called"), is("acked")) {
+pub(in crate::cli) fn escalated(told: &Raised, _: Style) -> String {
+    let escalation = &told.escalation;
+    let how = match (told.known, told.called, escalation.acked) {
         (false, ..) => "is open, and in `hd escalations`",
         (true, true, _) => "was open with a lower severity; its severity is raised",
         (true, false, true) => "is open and was acknowledged; no new notice is sent",
         (true, false, false) => "is open already; no new notice is sent for now",
     };
-    format!("{} {how}: {}", at(told, "/id"), at(told, "/title"))
+    let relic = &escalation.relic;
+    format!("{} {how}: {}", relic.id, cell(&relic.title))
 }
 
 /// Tells that an escalation was acknowledged.
-pub(in crate::cli) fn acked(told: &Value, _: Style) -> String {
-    let id = at(told, "/id");
+pub(in crate::cli) fn acked(told: &Escalation, _: Style) -> String {
+    let id = &told.relic.id;
     format!("{id} is acknowledged and sends no more notices; `hd relic close {id}` closes it")
 }
 
 /// Tells that a text was typed into a terminal.
-pub(in crate::cli) fn taken(told: &Value, _: Style) -> String {
-    format!("{} accepted the text", at(told, "/name"))
+pub(in crate::cli) fn taken(told: &Taken, _: Style) -> String {
+    format!("{} accepted the text", cell(&told.name))
 }
 
 /// Tells that a dialog was answered.
-pub(in crate::cli) fn answered(told: &Value, _: Style) -> String {
-    let next = told.get("next").and_then(Value::as_str);
+pub(in crate::cli) fn answered(told: &Answered, _: Style) -> String {
+    let next = told.next.as_ref();
     let next = next.map_or_else(String::new, |next| {
         format!("; its next question: {}", clean(next))
     });
-    format!(
-        "{} accepted the answer {}{next}",
-        at(told, "/name"),
-        at(told, "/answer")
-    )
+    let (name, answer) = (cell(&told.name), cell(&told.answer));
+    format!("{name} accepted the answer {answer}{next}")
 }
 
 /// Tells that a completion was declared.
-pub(in crate::cli) fn done(told: &Value, style: Style) -> String {
-    if told.get("outbox").is_some() {
-        return format!("it is saved in {}", at(told, "/outbox"));
+pub(in crate::cli) fn done(told: &Done, _: Style) -> String {
+    match told {
+        Done::Raider(told) => of_raider(told),
+        Done::Agent(told) => of_agent(told),
     }
-    if told.get("state").is_some() {
-        return of_agent(told, style);
-    }
-    let declared = match told.get("already") == Some(&Value::Bool(true)) {
+}
+
+/// Tells that a completion was left in the outbox.
+pub(in crate::cli) fn left_in_outbox(told: &Value, _: Style) -> String {
+    format!("it is saved in {}", at(told, "/outbox"))
+}
+
+fn of_raider(told: &RaiderDone) -> String {
+    let declared = match told.already {
         true => "is already declared",
         false => "is declared",
     };
     let said = format!(
         "{} {declared} {}; its branch {} is pushed by the supervisor",
-        at(told, "/relic"),
-        at(told, "/exit"),
-        at(told, "/branch")
+        told.relic,
+        cell(&told.exit),
+        cell(&told.branch)
     );
-    let said = match told.get("may_be_reviewed") == Some(&Value::Bool(true)) {
+    let said = match told.may_be_reviewed {
         true => format!(
             "{said}; end your turn now: if a person reviews it, this session stays, a rejection arrives as a drum, and \
             later commits are submitted by another `hd done`"
         ),
         false => said,
     };
-    with_note(said, told)
+    with_note(said, told.note.as_deref())
 }
 
 /// Tells what `done` of a standing agent made of its relic, and that it leaves its pool.
-fn of_agent(told: &Value, style: Style) -> String {
-    let relic = match at(told, "/relic").as_str() {
-        "-" => None,
-        relic => Some(format!("{relic} is {}", at(told, "/status"))),
-    };
-    let leaves = (at(told, "/state") != "-").then(|| child(told, style));
+fn of_agent(told: &AgentDone) -> String {
+    let relic = told.relic.as_ref();
+    let relic = relic.map(|relic| format!("{relic} is {}", cell(&told.status)));
+    let leaves = told.state.map(|Leaves::Draining| {
+        let name = &told.name;
+        format!("{name} has finished and leaves the pool")
+    });
     let parts: Vec<_> = [relic, leaves].into_iter().flatten().collect();
     parts.join("; ")
 }
 
 /// Tells that a session makes room for a fresh one.
-pub(in crate::cli) fn handed_off(told: &Value, _: Style) -> String {
-    format!("{} continues in a fresh session", at(told, "/name"))
+pub(in crate::cli) fn handed_off(told: &HandedOff, _: Style) -> String {
+    format!("{} continues in a fresh session", cell(&told.name))
 }
 
 /// Tells that a wait was declared.
-pub(in crate::cli) fn waits(told: &Value, _: Style) -> String {
-    let (name, until) = (at(told, "/name"), at(told, "/until"));
-    format!(
-        "{name} declared a wait until {until}: {}",
-        at(told, "/reason")
-    )
+pub(in crate::cli) fn waits(told: &Waiting, _: Style) -> String {
+    let (until, reason) = (cell(&told.until), cell(&told.reason));
+    format!("{} declared a wait until {until}: {reason}", told.name)
 }
 
 /// Tells which round of self-review was recorded, and what follows.
-pub(in crate::cli) fn reviewed(told: &Value, _: Style) -> String {
-    let (raider, round, verdict) = (
-        at(told, "/raider"),
-        at(told, "/round"),
-        at(told, "/verdict"),
-    );
-    let next = match (verdict.as_str(), told["left"].as_u64()) {
-        ("passed", _) => "commit everything, then run `hd done`".to_owned(),
-        ("stuck", _) => "its relic waits for a person".to_owned(),
-        (_, Some(0)) => "no self-review is left; run `hd review stuck -m WHY`".to_owned(),
-        (_, left) => format!(
-            "repair it and review again; {} may still fail",
-            left.unwrap_or(0)
-        ),
+pub(in crate::cli) fn reviewed(told: &SelfReview, _: Style) -> String {
+    let round = &told.round;
+    let next = match (round.verdict, told.left) {
+        (Verdict::Passed, _) => "commit everything, then run `hd done`".to_owned(),
+        (Verdict::Stuck, _) => "its relic waits for a person".to_owned(),
+        (Verdict::Failed, 0) => "no self-review is left; run `hd review stuck -m WHY`".to_owned(),
+        (Verdict::Failed, left) => {
+            format!("repair it and review again; {left} may still fail")
+        }
     };
-    format!("{raider}: self-review {round} {verdict}: {next}")
+    let (raider, verdict) = (&round.raider, round.verdict);
+    format!("{raider}: self-review {} {verdict}: {next}", round.round)
 }
 
 /// Tells where a salvage was restored.
-pub(in crate::cli) fn restored(told: &Value, _: Style) -> String {
-    let said = format!("{} is restored in {}", at(told, "/id"), at(told, "/path"));
-    match at(told, "/stash_ids").as_str() {
-        "-" => said,
-        ids => format!("{said}; `git stash apply ID` there applies a stash entry: {ids}"),
+pub(in crate::cli) fn restored(told: &Restored, _: Style) -> String {
+    let said = format!("{} is restored in {}", cell(&told.id), cell(&told.path));
+    match told.stash_ids.is_empty() {
+        true => said,
+        false => format!(
+            "{said}; `git stash apply ID` there applies a stash entry: {}",
+            cell(&told.stash_ids)
+        ),
     }
 }
 
 /// Tells what a reload did to each agent and rig, and which raiders apply it later.
-pub(in crate::cli) fn reloaded(result: &Value, style: Style) -> String {
-    let texts = |key: &str| {
-        let lines = result[key].as_array().into_iter().flatten();
-        lines
-            .filter_map(Value::as_str)
-            .map(clean)
-            .collect::<Vec<_>>()
-    };
-    if result["unchanged"] == true {
-        let since = at(result, "/applied_at");
+pub(in crate::cli) fn reloaded(told: &Reloaded, style: Style) -> String {
+    if told.unchanged {
+        let since = cell(&told.applied_at);
         let same = format!(
             "the configuration has not changed since {since}; git's settings were read again"
         );
         return style.paint(Tone::Faint, &same);
     }
     // With file, line and caret.
-    let errors = result["errors"].as_array().into_iter().flatten();
-    let errors = errors.filter_map(Value::as_str).map(clean_lines);
-    let mut lines: Vec<String> = errors.collect();
-    for action in result["actions"].as_array().into_iter().flatten() {
-        let (agent, action) = (cell(&action["agent"]), cell(&action["action"]));
-        lines.push(format!("{action:<9} {agent}"));
+    let mut lines: Vec<String> = told.errors.iter().map(|error| clean_lines(error)).collect();
+    for change in &told.actions {
+        lines.push(format!("{:<9} {}", cell(&change.action), change.agent));
     }
-    for change in result["rigs"].as_array().into_iter().flatten() {
-        let (rig, action) = (cell(&change["rig"]), cell(&change["action"]));
-        let keys = match at(change, "/keys").as_str() {
-            "-" => String::new(),
-            keys => format!(": {keys}"),
+    for change in &told.rigs {
+        let keys = match change.keys.is_empty() {
+            true => String::new(),
+            false => format!(": {}", cell(&change.keys)),
         };
-        lines.push(format!("{action:<9} rig {rig}{keys}"));
+        lines.push(format!(
+            "{:<9} rig {}{keys}",
+            cell(&change.action),
+            change.rig
+        ));
     }
-    for change in result["raiders"].as_array().into_iter().flatten() {
-        let (raider, action) = (cell(&change["raider"]), cell(&change["action"]));
-        let why = match action.as_str() {
-            "drain" => "it is suspended, and its session ends".to_owned(),
-            _ => format!("its next session uses the new {}", cell(&change["harness"])),
+    for change in &told.raiders {
+        let why = match change.action {
+            Change::Drain => "it is suspended, and its session ends".to_owned(),
+            _ => format!("its next session uses the new {}", change.harness),
         };
+        let (action, raider) = (cell(&change.action), &change.raider);
         lines.push(format!("{action:<9} {raider}: {why}"));
     }
-    let pending = texts("pending").into_iter();
+    let pending = told.pending.iter().map(|key| clean(key));
     lines.extend(pending.map(|key| format!("at the next start: {key}")));
     if lines.is_empty() {
         lines.push(style.paint(Tone::Faint, "no agent, raider or rig is affected"));

@@ -1,26 +1,24 @@
 //! A patch, with the colours that git gives it.
 
-use serde_json::Value;
-
 use super::super::output::{Style, Tone};
 use crate::domain::shown;
+use crate::domain::work_diff::Diff;
 
 /// Renders a diff: the patch, then what is missing in it.
-pub fn patch(diff: &Value, style: Style) -> String {
-    let text = diff["text"].as_str().unwrap_or_default();
+pub fn patch(diff: &Diff, style: Style) -> String {
     // A change of line ends is a change.
-    let text = text.replace('\r', "\\r");
+    let text = diff.text.replace('\r', "\\r");
     let text = shown::lines(&text);
     let mut lines: Vec<String> = text
         .lines()
         .map(|line| style.paint(tone(line), line))
         .collect();
-    for path in diff["left_out"].as_array().into_iter().flatten() {
-        let path = shown::line(path.as_str().unwrap_or_default());
+    for path in &diff.left_out {
+        let path = shown::line(path);
         let line = format!("{path}: in no commit, and not shown");
         lines.push(style.paint(Tone::Waits, &line));
     }
-    if diff["is_cut"] == true {
+    if diff.is_cut {
         let line = "the rest of the patch is too long to be shown";
         lines.push(style.paint(Tone::Waits, line));
     }
@@ -51,8 +49,6 @@ fn tone(line: &str) -> Tone {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     const PLAIN: Style = Style {
@@ -67,7 +63,10 @@ mod tests {
     #[test]
     fn patch_has_colours_and_hides_nothing_that_an_agent_wrote() {
         let text = "diff --git a/f b/f\n@@ -1 +1 @@\n-old\n+new\x1b[2Jline\n context\n";
-        let diff = json!({ "text": text, "is_cut": false, "left_out": [] });
+        let diff = Diff {
+            text: text.to_owned(),
+            ..Diff::default()
+        };
         let plain = patch(&diff, PLAIN);
         assert!(!plain.contains('\x1b'), "{plain:?}");
         assert!(plain.contains("-old\n+new"), "{plain:?}");
@@ -79,7 +78,12 @@ mod tests {
 
     #[test]
     fn missing_parts_are_named() {
-        let diff = json!({ "text": "x\n", "is_cut": true, "left_out": ["disk.img"] });
+        let diff = Diff {
+            text: "x\n".to_owned(),
+            is_cut: true,
+            left_out: vec!["disk.img".to_owned()],
+            ..Diff::default()
+        };
         let text = patch(&diff, PLAIN);
         assert!(text.contains("disk.img: in no commit"), "{text}");
         assert!(text.ends_with("too long to be shown"), "{text}");

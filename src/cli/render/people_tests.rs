@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::tests::{PLAIN, city};
-use super::{cost, event, outcome_lines, status};
+use super::tests::{PLAIN, city, screen};
+use super::{cost, event, outcome_lines};
+use crate::testing::samples::sample;
 
 /// A spent budget stands above the table with its consequence; the choices of a question stand behind it.
 #[test]
 fn status_shows_spent_budgets_and_the_choices_of_a_question() {
-    let now = "2026-01-31T12:00:00Z".parse().unwrap();
     let mut city = city();
     city["budgets"] = json!([
         {"of": "rig horde", "detail": "rig horde has spent $20.40 of $20.00 today", "parks": true,
@@ -22,7 +22,7 @@ fn status_shows_spent_budgets_and_the_choices_of_a_question() {
     ash["condition"] = json!("auth");
     ash["detail"] = json!("Sign in with ChatGPT");
     ash["choices"] = json!(["Sign in with ChatGPT", "Sign in with Device Code"]);
-    let screen = status::at_time(&city, PLAIN, now);
+    let screen = screen(&city, PLAIN);
     let lines: Vec<&str> = screen.lines().collect();
     let at = |line: &str| {
         let found = lines.iter().position(|said| *said == line);
@@ -43,11 +43,10 @@ fn status_shows_spent_budgets_and_the_choices_of_a_question() {
 
 #[test]
 fn status_counts_the_drums_that_wait_for_people() {
-    let now = "2026-01-31T12:00:00Z".parse().unwrap();
     let mut city = city();
-    assert!(!status::at_time(&city, PLAIN, now).contains("drum"));
+    assert!(!screen(&city, PLAIN).contains("drum"));
     city["drums"] = json!(2);
-    let screen = status::at_time(&city, PLAIN, now);
+    let screen = screen(&city, PLAIN);
     let head = screen.lines().next().unwrap();
     assert!(head.contains("2 drums (hd drums inbox)"), "{head}");
 }
@@ -58,11 +57,13 @@ fn cost_is_a_table_with_a_total_and_says_what_is_not_priced() {
         json!({"key": key, "input": input, "output": 20_500, "cache_read": 1_234_567, "cache_write": 0,
                "usd": usd, "unpriced": unpriced})
     };
+    let mut total = usage("", 10_006, json!(1.5), 12_000);
+    total.as_object_mut().unwrap().remove("key");
     let told = json!({"by": "raider", "since": "2026-01-31",
         "rows": [usage("horde/raiders/Toast", 9_999, json!(1.5), 0), usage("", 7, Value::Null, 12_000)],
-        "total": usage("", 10_006, json!(1.5), 12_000),
+        "total": total,
         "not_counted": ["the transcripts of pi cannot be read"]});
-    insta::assert_snapshot!(cost::cost(&told, PLAIN), @r"
+    insta::assert_snapshot!(cost::cost(&sample(told), PLAIN), @r"
     RAIDER               INPUT  OUTPUT  CACHE READ  CACHE WRITE  USD
     horde/raiders/Toast  9999   20.5k   1.2M        0            1.50
     -                    7      20.5k   1.2M        0            ?
@@ -70,10 +71,8 @@ fn cost_is_a_table_with_a_total_and_says_what_is_not_priced() {
     +, ? : 12.0k tokens have no price; set `prices` of the harness
     the transcripts of pi cannot be read
     ");
-    let none = cost::cost(
-        &json!({"by": "day", "since": "2026-01-31", "rows": []}),
-        PLAIN,
-    );
+    let none = json!({"by": "day", "since": "2026-01-31", "rows": []});
+    let none = cost::cost(&sample(none), PLAIN);
     assert_eq!(none, "no token usage is recorded since 2026-01-31");
 }
 
@@ -82,7 +81,7 @@ fn quarantine_says_what_it_died_of() {
     let raider = json!({"name": "Ash", "state": "stalled", "condition": null,
         "quarantined_until": "2026-01-31T12:00:00Z", "died_of": "exit code 1: no\u{1b}[2J model"});
     let shown = json!({"rigs": [{"name": "r", "raiders": [raider]}]});
-    let screen = status::status(&shown, PLAIN);
+    let screen = screen(&shown, PLAIN);
     let line = "! r/Ash: quarantined until 2026-01-31T12:00:00Z; last death: exit code 1: \
     no\\x1b[2J model; hd raider unquarantine r/Ash";
     assert!(screen.lines().any(|said| said == line), "{screen}");
@@ -91,10 +90,9 @@ fn quarantine_says_what_it_died_of() {
 /// `status` shows a configuration error with file, line and caret, as the start does.
 #[test]
 fn status_shows_a_wrong_configuration_in_its_lines() {
-    let now = "2026-01-31T12:00:00Z".parse().unwrap();
     let mut city = city();
     city["last_reload_error"] = json!("error: no\n --> city.toml:3:1\n3 | mx = 4\n  | ^^");
-    let screen = status::at_time(&city, PLAIN, now);
+    let screen = screen(&city, PLAIN);
     let told = "the last reload failed:\nerror: no\n --> city.toml:3:1\n3 | mx = 4\n  | ^^\n";
     assert!(screen.contains(told), "{screen}");
 }
@@ -110,9 +108,9 @@ fn story_tells_texts_whole_that_its_lines_cut() {
     };
     let story = |why| {
         let told = json!({"subject": "horde/raiders/Toast", "events": [event(why)]});
-        event::why(&told, PLAIN)
+        event::why(&sample(told), PLAIN)
     };
-    assert!(!event::event(&event(why), PLAIN).contains(why));
+    assert!(!event::event(&sample(event(why)), PLAIN).contains(why));
     assert!(
         story(why).contains(&format!("\n        why: {why}")),
         "{}",
@@ -127,7 +125,7 @@ fn story_tells_texts_whole_that_its_lines_cut() {
 fn call_that_ended_by_itself_is_told_in_words() {
     let acked = json!({"seq": 1, "ts": "2026-01-31T12:00:00Z", "type": "escalation.acked",
         "subject": "gt-5", "cause": "vanished", "data": {}});
-    let line = event::event(&acked, PLAIN);
+    let line = event::event(&sample(acked), PLAIN);
     assert!(
         line.contains("(vanished: its subject no longer exists or is resolved)"),
         "{line}"
@@ -139,7 +137,7 @@ fn call_that_ended_by_itself_is_told_in_words() {
 fn text_of_several_words_is_quoted_in_the_line_of_an_event() {
     let waits = json!({"seq": 1, "ts": "2026-01-31T12:00:00Z", "type": "raider.deferred",
         "subject": "mayor", "cause": "deferred", "data": {"reason": "x\" by=operator", "tries": 1}});
-    let line = event::event(&waits, PLAIN);
+    let line = event::event(&sample(waits), PLAIN);
     let told = r#"reason="x\" by=operator" tries=1"#;
     assert!(line.ends_with(told), "{line}");
 }
@@ -150,7 +148,7 @@ fn nuke_tells_what_its_salvage_could_not_read() {
     let nuked =
         json!({"raider": "horde/raiders/Toast", "salvage": "horde-Toast-1", "damaged": [id]});
     assert_eq!(
-        outcome_lines::nuked(&nuked, PLAIN),
+        outcome_lines::nuke(&sample(nuked), PLAIN),
         "horde/raiders/Toast is removed; what could be read of its work is saved: hd salvage \
          restore horde-Toast-1; objects of eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee were not \
          read and are not in the salvage"
@@ -160,12 +158,11 @@ fn nuke_tells_what_its_salvage_could_not_read() {
 /// The sandbox of a finished raider may hold work about which only a person can decide.
 #[test]
 fn status_marks_a_raider_with_an_open_escalation_about_its_sandbox() {
-    let now = "2026-01-31T12:00:00Z".parse().unwrap();
     let mut city = city();
     let ash = &mut city["rigs"][0]["raiders"][0];
-    ash["state"] = json!("completed");
+    ash["state"] = json!("done");
     ash["escalation"] = json!({"id": "hs-7", "problem": "stash entries remain"});
-    let screen = status::at_time(&city, PLAIN, now);
+    let screen = screen(&city, PLAIN);
     let row = screen.lines().find(|line| line.contains("+1 ")).unwrap();
     assert!(row.starts_with("!  horde/Ash "), "{screen}");
     let line = "! horde/Ash: stash entries remain: hd relic show hs-7";

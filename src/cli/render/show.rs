@@ -1,10 +1,16 @@
 //! A single object in full: its fields line by line, then its longer texts.
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::output::{Style, Tone};
+use crate::control::protocol::answers::{
+    Charged, Deps, Event, LogText, Metrics, Raider, Screen, SessionsEnd, Shown, Started,
+    StartedRelic, Stopped, WaitingRelic,
+};
+use crate::domain::doctor::Finding;
 
-use super::words::{at, cell, clean_lines};
+use super::words::{cell, clean_lines, short};
 
 /// Fields that are texts of many lines.
 const TEXTS: &[&str] = &[
@@ -12,37 +18,45 @@ const TEXTS: &[&str] = &[
 ];
 
 /// Renders any result: fields, then texts. Objects inside are shown below their name.
-pub(in crate::cli) fn facts(result: &Value, style: Style) -> String {
+pub(in crate::cli) fn facts<T: Serialize>(result: &T, style: Style) -> String {
+    fields(&json(result), style)
+}
+
+/// Returns a result as JSON, for renderers that list its fields.
+fn json(result: &impl Serialize) -> Value {
+    serde_json::to_value(result).unwrap_or_default()
+}
+
+fn fields(result: &Value, style: Style) -> String {
     let mut lines = Vec::new();
     put(result, 0, style, &mut lines);
     lines.join("\n")
 }
 
 /// Renders a raider in the words of the lists.
-pub(in crate::cli) fn raider(raider: &Value, style: Style) -> String {
-    let mut shown = raider.clone();
+pub(in crate::cli) fn raider(raider: &Raider, style: Style) -> String {
+    let mut shown = json(raider);
     if let Some(fields) = shown.as_object_mut()
         && let Some(deaths) = fields.remove("restarts")
     {
         fields.insert("deaths".to_owned(), deaths);
     }
-    facts(&shown, style)
+    fields(&shown, style)
 }
 
 /// Renders the findings of `doctor`, a paragraph each.
-pub(in crate::cli) fn findings(result: &Value, style: Style) -> String {
-    let findings = result["findings"].as_array();
-    let told = findings.into_iter().flatten().map(|finding| {
-        let (fixed, tone) = match finding["fixed"] == true {
+pub(in crate::cli) fn findings(findings: &[Finding], style: Style) -> String {
+    let told = findings.iter().map(|finding| {
+        let (fixed, tone) = match finding.fixed {
             true => ("mended: ", Tone::Good),
             false => ("", Tone::Bad),
         };
-        let kind = at(finding, "/kind").replace('_', " ");
+        let kind = cell(&finding.kind).replace('_', " ");
         let head = style.paint(tone, &format!("{fixed}{kind}"));
-        let (subject, says) = (at(finding, "/subject"), at(finding, "/says"));
-        let hint = match finding["fixed"] == true {
+        let (subject, says) = (cell(&finding.subject), cell(&finding.says));
+        let hint = match finding.fixed {
             true => String::new(),
-            false => style.paint(Tone::Faint, &format!("\n  {}", at(finding, "/hint"))),
+            false => style.paint(Tone::Faint, &format!("\n  {}", cell(&finding.hint))),
         };
         format!("{head}  {subject}: {says}{hint}")
     });
@@ -57,7 +71,7 @@ fn put(value: &Value, depth: usize, style: Style, lines: &mut Vec<String>) {
     let indent = "  ".repeat(depth);
     let Some(object) = value.as_object() else {
         if !value.is_null() {
-            lines.push(format!("{indent}{}", cell(value)));
+            lines.push(format!("{indent}{}", short(value)));
         }
         return;
     };
@@ -76,7 +90,7 @@ fn put(value: &Value, depth: usize, style: Style, lines: &mut Vec<String>) {
     let width = plain.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
     for (key, value) in plain {
         let name = style.paint(Tone::Faint, &format!("{key:<width$}"));
-        lines.push(format!("{indent}{name}  {}", cell(value)));
+        lines.push(format!("{indent}{name}  {}", short(value)));
     }
     for (key, value) in object.iter().filter(|(_, value)| is_nested(value)) {
         lines.push(format!("{indent}{}", style.paint(Tone::Strong, key)));
@@ -95,9 +109,10 @@ fn put(value: &Value, depth: usize, style: Style, lines: &mut Vec<String>) {
 }
 
 /// Renders a relic: heading, fields, body.
-pub(in crate::cli) fn relic(relic: &Value, style: Style) -> String {
-    let heading = format!("{}  {}", at(relic, "/id"), at(relic, "/title"));
-    let mut rest = relic.clone();
+pub(in crate::cli) fn relic(shown: &Shown, style: Style) -> String {
+    let relic = shown.relic();
+    let heading = format!("{}  {}", relic.id, cell(&relic.title));
+    let mut rest = json(shown);
     if let Some(fields) = rest.as_object_mut() {
         fields.remove("id");
         fields.remove("title");
@@ -108,77 +123,83 @@ pub(in crate::cli) fn relic(relic: &Value, style: Style) -> String {
     format!(
         "{}\n{}",
         style.paint(Tone::Strong, &heading),
-        facts(&rest, style)
+        fields(&rest, style)
     )
 }
 
 /// Renders what a relic waits for, and what waits for it, a line for each.
-pub(in crate::cli) fn deps(result: &Value, style: Style) -> String {
-    let (id, status) = (at(result, "/relic"), at(result, "/status"));
-    let heading = match result["ready"] == true {
-        true => format!("{id} is ready"),
-        false => format!("{id} is {status}"),
+pub(in crate::cli) fn deps(told: &Deps, style: Style) -> String {
+    let heading = match told.ready {
+        true => format!("{} is ready", told.relic),
+        false => format!("{} is {}", told.relic, cell(&told.status)),
     };
     let mut lines = vec![style.paint(Tone::Strong, &heading)];
-    for (name, key) in [("waits for", "deps"), ("is waited for by", "dependents")] {
-        let links = result.get(key).and_then(Value::as_array);
-        for link in links.into_iter().flatten() {
-            let (id, status) = (at(link, "/id"), at(link, "/status"));
-            lines.push(format!("  {name} {id} ({status}): {}", at(link, "/title")));
-        }
-    }
+    let waits_for = told.deps.iter().map(|link| ("waits for", link));
+    let is_waited_for = told.dependents.iter();
+    let is_waited_for = is_waited_for.map(|link| ("is waited for by", link));
+    lines.extend(waits_for.chain(is_waited_for).map(|(name, link)| {
+        let (status, title) = (cell(&link.status), cell(&link.title));
+        format!("  {name} {} ({status}): {title}", link.id)
+    }));
     lines.join("\n")
 }
 
-/// Renders the result of `charge` or `run` for each relic: its raider, or why it has none.
-pub(in crate::cli) fn charged(result: &Value, style: Style) -> String {
-    let relics = match result {
-        Value::Array(relics) => relics.as_slice(),
-        one => match one.get("relics").and_then(Value::as_array) {
-            Some(relics) => relics.as_slice(),
-            None => std::slice::from_ref(one),
-        },
-    };
-    let line = |charged: &Value| {
-        let relic = match at(charged, "/relic") {
-            missing if missing == "-" => at(charged, "/id"),
-            relic => relic,
-        };
-        match charged.get("raider").filter(|raider| !raider.is_null()) {
-            Some(raider) => format!(
-                "{relic} is charged to {}, on branch {}",
-                style.paint(Tone::Good, &cell(raider)),
-                at(charged, "/branch")
-            ),
-            // The error that follows says why.
-            None if charged.get("error").is_some_and(|error| !error.is_null()) => {
-                format!("{relic} is {}", style.paint(Tone::Bad, "not charged"))
-            }
-            None => format!(
-                "{relic} {}: {}",
-                style.paint(Tone::Waits, "waits"),
-                at(charged, "/note")
-            ),
+/// Renders the result of `charge`.
+pub(in crate::cli) fn charged(told: &Charged, style: Style) -> String {
+    let start = told.start.as_ref();
+    let note = start.and_then(|start| start.note.as_ref());
+    let note = note.map(|note| format!("\n{}", cell(note)));
+    has_raider(told, style) + &note.unwrap_or_default()
+}
+
+fn has_raider(told: &Charged, style: Style) -> String {
+    format!(
+        "{} is charged to {}, on branch {}",
+        told.relic,
+        style.paint(Tone::Good, told.raider.to_string().as_str()),
+        cell(&told.branch)
+    )
+}
+
+/// Renders the result of `run` for each relic: its raider, or why it has none.
+pub(in crate::cli) fn started(told: &Started, style: Style) -> String {
+    let relics = || told.relics.iter();
+    let line = |relic: &StartedRelic| match relic {
+        StartedRelic::Charged(charged) => has_raider(charged, style),
+        // The error that follows says why.
+        StartedRelic::Failed(failed) => {
+            format!(
+                "{} is {}",
+                failed.relic,
+                style.paint(Tone::Bad, "not charged")
+            )
         }
+        StartedRelic::Waits(waiting) => format!(
+            "{} {}: {}",
+            waiting.relic,
+            style.paint(Tone::Waits, "waits"),
+            cell(&waiting.note)
+        ),
     };
-    let mut lines: Vec<_> = relics.iter().map(line).collect();
-    let notes = relics.iter().map(|relic| at(relic, "/start/note"));
-    lines.extend(notes.filter(|note| note != "-"));
-    lines.extend(
-        relics
-            .iter()
-            .filter_map(|relic| auto_charge_hint(relic, style)),
-    );
+    let mut lines: Vec<_> = relics().map(line).collect();
+    lines.extend(relics().filter_map(|relic| match relic {
+        StartedRelic::Charged(charged) => charged.start.as_ref()?.note.as_ref().map(cell),
+        StartedRelic::Failed(_) | StartedRelic::Waits(_) => None,
+    }));
+    lines.extend(relics().filter_map(|relic| match relic {
+        StartedRelic::Waits(waiting) => auto_charge_hint(waiting, style),
+        StartedRelic::Failed(_) | StartedRelic::Charged(_) => None,
+    }));
     lines.join("\n")
 }
 
 /// Hints that a waiting relic needs `hd charge`, because `auto_charge` is off or paused.
-fn auto_charge_hint(charged: &Value, style: Style) -> Option<String> {
-    if charged.get("auto_charge")? != &Value::Bool(false) {
+fn auto_charge_hint(waiting: &WaitingRelic, style: Style) -> Option<String> {
+    if waiting.auto_charge {
         return None;
     }
-    let (relic, rig) = (at(charged, "/relic"), at(charged, "/rig"));
-    let why = match charged.get("charge_paused") == Some(&Value::Bool(true)) {
+    let (relic, rig) = (&waiting.relic, &waiting.rig);
+    let why = match waiting.charge_paused {
         true => "automatic charging is paused",
         false => "auto_charge is off",
     };
@@ -187,48 +208,61 @@ fn auto_charge_hint(charged: &Value, style: Style) -> Option<String> {
     Some(style.paint(Tone::Waits, &text))
 }
 
-/// Returns the text of a result: a screen or a log.
-pub(in crate::cli) fn text(result: &Value, _: Style) -> String {
-    let text = ["text", "screen"].iter().find_map(|key| result.get(*key));
-    text.or(Some(result))
-        .and_then(Value::as_str)
-        .map(clean_lines)
-        .unwrap_or_default()
+/// Renders the text of an answer: a screen, a log, metrics.
+pub(in crate::cli) fn text<T: Text>(told: &T, _: Style) -> String {
+    clean_lines(told.text())
 }
 
-/// Returns a session's output unchanged, including control sequences.
-pub(in crate::cli) fn raw(result: &Value) -> String {
-    let text = result.get("text").and_then(Value::as_str);
-    let end = |text: &str| if text.ends_with('\n') { "" } else { "\n" };
-    text.map_or_else(String::new, |text| format!("{text}{}", end(text)))
+/// An answer that is a text.
+pub(in crate::cli) trait Text {
+    /// Returns the text.
+    fn text(&self) -> &str;
 }
 
-/// Returns the end of the output of an automation's run.
-pub(in crate::cli) fn run(end: &Value, _: Style) -> String {
-    let tail = end.pointer("/data/tail").and_then(Value::as_str);
-    clean_lines(tail.unwrap_or_default().trim_end())
-}
-
-/// Renders an agent's orders: the supervisor's text if there is one, else the fields.
-pub(in crate::cli) fn rally(result: &Value, style: Style) -> String {
-    match result.get("text").and_then(Value::as_str) {
-        Some(text) => clean_lines(text),
-        None => {
-            let mut shown = result.clone();
-            // The text says everything that the fields say.
-            if let Some(text) = shown.pointer_mut("/totem/text").map(Value::take) {
-                shown["totem"] = text;
-            }
-            facts(&shown, style)
-        }
+impl Text for Screen {
+    fn text(&self) -> &str {
+        &self.text
     }
 }
 
+impl Text for LogText {
+    fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl Text for Metrics {
+    fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Returns a session's output unchanged, including control sequences.
+pub(in crate::cli) fn raw(text: &str) -> String {
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    format!("{text}{end}")
+}
+
+/// Returns the end of the output of an automation's run.
+pub(in crate::cli) fn run(end: &Event, _: Style) -> String {
+    let tail = end.data.get("tail").and_then(Value::as_str);
+    clean_lines(tail.unwrap_or_default().trim_end())
+}
+
+/// Renders an agent's orders: its hook, or all of them.
+pub(in crate::cli) fn orders<T: Serialize>(result: &T, style: Style) -> String {
+    let mut shown = json(result);
+    // The text says everything that the fields say.
+    if let Some(text) = shown.pointer_mut("/totem/text").map(Value::take) {
+        shown["totem"] = text;
+    }
+    fields(&shown, style)
+}
+
 /// Tells what became of the sessions at a stop.
-pub(in crate::cli) fn stopped(result: &Value, _: Style) -> String {
-    match result.get("sessions").and_then(Value::as_str) {
-        Some("kept") => "stopped; the sessions run on".to_owned(),
-        Some("ended") => "stopped; the sessions have ended".to_owned(),
-        _ => "stopped".to_owned(),
+pub(in crate::cli) fn stopped(told: &Stopped, _: Style) -> String {
+    match told.sessions {
+        SessionsEnd::Kept => "stopped; the sessions run on".to_owned(),
+        SessionsEnd::Ended => "stopped; the sessions have ended".to_owned(),
     }
 }

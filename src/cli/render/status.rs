@@ -1,44 +1,44 @@
 //! `hd status`: one screen, what needs a person first.
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use crate::cli::output::{Style, Tone};
+use crate::control::protocol::answers::{
+    Account, Automation, Blocked, Budget, MrRow, Pool, Rig, Status,
+};
 use crate::domain::ids::verb_group;
+use crate::domain::merge::MrState;
 
-use super::lists::{derived, needs_person, state};
+use super::child::Child;
 use super::table::{Cell, Table};
-use super::words::{ago, at, cell, clean_lines, condition, count, git, plural, seconds};
+use super::words::{ago, cell, clean_lines, git, plural, seconds};
 
 /// Renders the screen as of now.
 #[expect(clippy::disallowed_methods, reason = "ages are shown as of now")]
-pub(in crate::cli) fn status(result: &Value, style: Style) -> String {
+pub(in crate::cli) fn status(result: &Status, style: Style) -> String {
     at_time(result, style, Timestamp::now())
 }
 
-pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
+pub(super) fn at_time(result: &Status, style: Style, now: Timestamp) -> String {
     let mut screen = vec![head(result, style)];
-    if let Some(error) = result
-        .get("last_reload_error")
-        .filter(|error| !error.is_null())
-    {
+    if let Some(error) = &result.last_reload_error {
         // File, line and caret of the configuration.
-        let text = clean_lines(error.as_str().unwrap_or_default());
+        let text = clean_lines(error);
         let gap = if text.contains('\n') { '\n' } else { ' ' };
         let text = format!("the last reload failed:{gap}{text}");
         screen.extend(text.lines().map(|line| style.paint(Tone::Bad, line)));
     }
-    for trouble in list(result, "/ground") {
-        let (path, says) = (at(trouble, "/path"), at(trouble, "/says"));
-        let line = format!("! {path}: {says}; {}", at(trouble, "/hint"));
+    for fault in &result.ground {
+        let (path, says) = (cell(&fault.path), cell(&fault.says));
+        let line = format!("! {path}: {says}; {}", cell(&fault.hint));
         screen.push(style.paint(Tone::Bad, &line));
     }
-    for rig in list(result, "/rigs") {
+    for rig in &result.rigs {
         screen.extend(for_person(rig, style));
         screen.extend(blocked(rig, style));
     }
-    screen.extend(accounts(result, style));
-    screen.extend(budgets(result, style));
+    screen.extend(accounts(&result.accounts, style));
+    screen.extend(budgets(&result.budgets, style));
     let children = children(result);
     if children.is_empty() {
         screen.push(style.paint(Tone::Faint, "no work in progress"));
@@ -46,22 +46,22 @@ pub(super) fn at_time(result: &Value, style: Style, now: Timestamp) -> String {
         screen.push(table(&children, style, now));
     }
     screen.extend(questions(&children, style));
-    screen.extend(pools(result, style, now));
-    for rig in list(result, "/rigs") {
+    screen.extend(pools(&result.pools, style, now));
+    for rig in &result.rigs {
         screen.extend(relics(rig));
         screen.extend(paused(rig, style));
         screen.extend(queue(rig, style));
     }
-    screen.extend(automations(result, style));
+    screen.extend(automations(&result.automations, style));
     screen.join("\n")
 }
 
 /// Lists the parked accounts, and what ends each parking.
-fn accounts(result: &Value, style: Style) -> Vec<String> {
-    let line = |account: &Value| {
-        let (name, harness) = (at(account, "/account"), at(account, "/harness"));
-        let detail = at(account, "/detail");
-        match account["condition"] == "auth" {
+fn accounts(accounts: &[Account], style: Style) -> Vec<String> {
+    let line = |account: &Account| {
+        let (name, harness) = (cell(&account.account), cell(&account.harness));
+        let detail = cell(&account.detail);
+        match account.condition == "auth" {
             true => style.paint(
                 Tone::Bad,
                 &format!(
@@ -72,8 +72,8 @@ fn accounts(result: &Value, style: Style) -> Vec<String> {
                 Tone::Waits,
                 &format!(
                     "  account {name}: at a limit until {}{}: {detail}",
-                    at(account, "/until"),
-                    if account["guessed"] == true {
+                    cell(&account.until),
+                    if account.guessed {
                         " (estimated)"
                     } else {
                         ""
@@ -82,47 +82,34 @@ fn accounts(result: &Value, style: Style) -> Vec<String> {
             ),
         }
     };
-    list(result, "/accounts").iter().map(line).collect()
+    accounts.iter().map(line).collect()
 }
 
 /// Lists the spent budgets and their consequences.
-fn budgets(result: &Value, style: Style) -> Vec<String> {
-    let line = |budget: &Value| {
-        let follows = match at(budget, "/until") {
-            until if until != "-" => format!("; new work is charged {until}"),
-            _ => String::new(),
+fn budgets(budgets: &[Budget], style: Style) -> Vec<String> {
+    let line = |budget: &Budget| {
+        let follows = match &budget.until {
+            Some(until) => format!("; new work is charged {}", cell(until)),
+            None => String::new(),
         };
-        style.paint(Tone::Bad, &format!("! {}{follows}", at(budget, "/detail")))
+        style.paint(Tone::Bad, &format!("! {}{follows}", cell(&budget.detail)))
     };
-    list(result, "/budgets").iter().map(line).collect()
+    budgets.iter().map(line).collect()
 }
 
-fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
-    let items = value.pointer(pointer).and_then(Value::as_array);
-    items.map_or(&[], Vec::as_slice)
-}
-
-fn head(result: &Value, style: Style) -> String {
-    let raiders: Vec<_> = list(result, "/rigs")
-        .iter()
-        .flat_map(|rig| list(rig, "/raiders"))
-        .collect();
+fn head(result: &Status, style: Style) -> String {
+    let raiders = result.rigs.iter().map(|rig| rig.raiders.len());
     let mut parts = vec![
-        style.paint(Tone::Strong, &at(result, "/city")),
-        format!(
-            "up {} (pid {})",
-            seconds(count(result, "/uptime_s")),
-            at(result, "/pid")
-        ),
-        plural(raiders.len(), "raider"),
-        plural(list(result, "/agents").len(), "agent"),
+        style.paint(Tone::Strong, &cell(&result.city)),
+        format!("up {} (pid {})", seconds(result.uptime_s), result.pid),
+        plural(raiders.sum(), "raider"),
+        plural(result.agents.len(), "agent"),
     ];
-    let escalations = usize::try_from(count(result, "/escalations")).unwrap_or(usize::MAX);
-    if escalations > 0 {
-        let text = format!("{} (hd escalations)", plural(escalations, "escalation"));
-        parts.push(style.paint(Tone::Waits, &text));
+    if result.escalations > 0 {
+        let counted = plural(result.escalations, "escalation");
+        parts.push(style.paint(Tone::Waits, &format!("{counted} (hd escalations)")));
     }
-    let drums = usize::try_from(count(result, "/drums")).unwrap_or(usize::MAX);
+    let drums = usize::try_from(result.drums).unwrap_or(usize::MAX);
     if drums > 0 {
         let text = format!("{} (hd drums inbox)", plural(drums, "drum"));
         parts.push(style.paint(Tone::Waits, &text));
@@ -130,56 +117,50 @@ fn head(result: &Value, style: Style) -> String {
     parts.join("  ")
 }
 
-/// A raider or an agent.
-struct Child<'a> {
+/// A raider or an agent with the name that the verbs take.
+struct Row<'a> {
     name: String,
-    value: &'a Value,
+    child: Child<'a>,
     needs_person: bool,
 }
 
 /// Returns every raider and agent: those that need a person first, otherwise in the supervisor's order.
-fn children(result: &Value) -> Vec<Child<'_>> {
-    let raiders = list(result, "/rigs").iter().flat_map(|rig| {
-        let named = |raider| {
-            (
-                format!("{}/{}", at(rig, "/name"), at(raider, "/name")),
-                raider,
-            )
-        };
-        list(rig, "/raiders").iter().map(named)
+fn children(result: &Status) -> Vec<Row<'_>> {
+    let raiders = result.rigs.iter().flat_map(|rig| {
+        let raiders = rig.raiders.iter();
+        raiders.map(move |it| (format!("{}/{}", rig.name, it.name), Child::from(it)))
     });
-    let agents = list(result, "/agents");
-    let agents = agents.iter().map(|agent| (at(agent, "/name"), agent));
+    let agents = result.agents.iter();
+    let agents = agents.map(|it| (it.name.to_string(), Child::from(it)));
     let mut children: Vec<_> = raiders
         .chain(agents)
-        .map(|(name, value)| Child {
+        .map(|(name, child)| Row {
             name,
-            value,
-            needs_person: needs_person(value),
+            needs_person: child.needs_person(),
+            child,
         })
         .collect();
-    children.sort_by_key(|child| !child.needs_person);
+    children.sort_by_key(|row| !row.needs_person);
     children
 }
 
-fn table(children: &[Child<'_>], style: Style, now: Timestamp) -> String {
+fn table(children: &[Row<'_>], style: Style, now: Timestamp) -> String {
     let headings = [
         "", "NAME", "STATE", "FOR", "HOOK", "GIT", "BRANCH", "DEATHS",
     ];
     let mut table = Table::new(&headings);
-    for child in children {
-        let (state, tone) = state(child.value);
-        let since = child.value.pointer("/session/since");
-        let since = since.or_else(|| child.value.get("since"));
+    for row in children {
+        let child = &row.child;
+        let (state, tone) = child.state();
         table.row(vec![
-            Cell(mark(child.needs_person), Tone::Waits),
-            child.name.clone().into(),
+            Cell(mark(row.needs_person), Tone::Waits),
+            row.name.clone().into(),
             Cell(state, tone),
-            ago(since, now).into(),
-            at(child.value, "/hook").into(),
-            git(child.value).into(),
-            at(child.value, "/branch").into(),
-            at(child.value, "/restarts").into(),
+            ago(child.since, now).into(),
+            cell(&child.hook).into(),
+            git(child.git).into(),
+            cell(&child.branch).into(),
+            cell(&child.restarts).into(),
         ]);
     }
     table.text(style)
@@ -192,60 +173,50 @@ fn mark(needs_person: bool) -> String {
 
 /// Lists the open questions to a person, quarantines with their end, deferred restarts and other reasons of a child's
 /// state.
-fn questions(children: &[Child<'_>], style: Style) -> Vec<String> {
+fn questions(children: &[Row<'_>], style: Style) -> Vec<String> {
     let mut lines = Vec::new();
-    for child in children {
-        let quarantined = child
-            .value
-            .get("quarantined_until")
-            .filter(|until| until.is_string());
-        if let Some(until) = quarantined {
-            let died_of = at(child.value, "/died_of");
-            let died_of = match died_of == "-" {
-                true => String::new(),
-                false => format!("; last death: {died_of}"),
-            };
+    for row in children {
+        let (name, child) = (&row.name, &row.child);
+        if let Some(until) = child.quarantined_until {
+            let died_of = child
+                .died_of
+                .map(|it| format!("; last death: {}", cell(&it)));
             let text = format!(
-                "! {}: quarantined until {}{died_of}; hd {} unquarantine {}",
-                child.name,
-                cell(until),
-                verb_group(&child.name),
-                child.name
+                "! {name}: quarantined until {}{}; hd {} unquarantine {name}",
+                cell(&until),
+                died_of.unwrap_or_default(),
+                verb_group(name),
             );
             lines.push(style.paint(Tone::Bad, &text));
         }
-        if child.value.get("deferred") == Some(&Value::Bool(true)) {
-            let until = match condition(child.value) {
+        if child.is_deferred {
+            let until = match child.condition() {
                 Some((kind, _)) if kind == "needs_input" => "its question is answered",
                 _ => "no terminal is attached",
             };
-            let text = format!(
-                "  {}: deferred: its new configuration takes effect when {until}",
-                child.name
-            );
+            let text =
+                format!("  {name}: deferred: its new configuration takes effect when {until}");
             lines.push(style.paint(Tone::Waits, &text));
         }
-        if let Some((kind, said)) = condition(child.value).filter(|(_, said)| !said.is_empty()) {
-            let mark = if child.needs_person { "!" } else { " " };
-            let answers = answers(child);
-            let text = format!("{mark} {}: {kind}: {said}{answers}", child.name);
+        let mark = mark(row.needs_person);
+        if let Some((kind, said)) = child.condition().filter(|(_, said)| !said.is_empty()) {
+            let text = format!("{mark} {name}: {kind}: {said}{}", answers(row));
             lines.push(style.paint(Tone::Waits, &text));
-            lines.extend(screen(child.value));
-        } else if let Some(why) = why(child).filter(|_| quarantined.is_none()) {
-            let mark = mark(child.needs_person);
-            let text = format!("{mark} {}: {}: {why}", child.name, derived(child.value));
+            lines.extend(screen(child));
+        } else if let Some(why) = why(row).filter(|_| child.quarantined_until.is_none()) {
+            let text = format!("{mark} {name}: {}: {why}", child.derived());
             lines.push(style.paint(Tone::Waits, &text));
         }
-        lines.extend(escalation(child, style));
+        lines.extend(escalation(row, style));
     }
     lines
 }
 
 /// Names the escalation about the child's sandbox.
-fn escalation(child: &Child<'_>, style: Style) -> Option<String> {
-    let open = child.value.get("escalation").filter(|it| it.is_object())?;
-    let (id, problem) = (at(open, "/id"), at(open, "/problem"));
-    let text = format!("! {}: {problem}: hd relic show {id}", child.name);
+fn escalation(row: &Row<'_>, style: Style) -> Option<String> {
+    let open = row.child.escalation?;
+    let (id, problem) = (&open.id, cell(&open.problem));
+    let text = format!("! {}: {problem}: hd relic show {id}", row.name);
     Some(style.paint(Tone::Waits, &text))
 }
 
@@ -253,11 +224,8 @@ fn escalation(child: &Child<'_>, style: Style) -> Option<String> {
 const SCREEN_SHOWN: usize = 12;
 
 /// Returns the end of a screen whose condition is unrecognised.
-fn screen(child: &Value) -> Vec<String> {
-    let Some(text) = child.get("screen").and_then(Value::as_str) else {
-        return Vec::new();
-    };
-    let text = clean_lines(text);
+fn screen(child: &Child<'_>) -> Vec<String> {
+    let text = clean_lines(child.screen.unwrap_or_default());
     let rows = text.lines().filter(|row| !row.trim().is_empty());
     let rows: Vec<&str> = rows.collect();
     let shown = rows[rows.len().saturating_sub(SCREEN_SHOWN)..].iter();
@@ -265,34 +233,33 @@ fn screen(child: &Value) -> Vec<String> {
 }
 
 /// Returns the choices of a question, as far as they are known, with the command that answers.
-fn answers(child: &Child<'_>) -> String {
-    let choices = list(child.value, "/choices").iter().enumerate();
+fn answers(row: &Row<'_>) -> String {
+    let choices = row.child.choices.iter().enumerate();
     let choices = choices.map(|(at, choice)| format!("{} {}", at + 1, cell(choice)));
     let choices: Vec<_> = choices.collect();
     match choices.is_empty() {
         true => String::new(),
-        false => format!(
-            "  [{}]  hd answer {} CHOICE",
-            choices.join(" | "),
-            child.name
-        ),
+        false => format!("  [{}]  hd answer {} CHOICE", choices.join(" | "), row.name),
     }
 }
 
 /// Returns why a child is in a bad state, unless its condition tells it.
-fn why(child: &Child<'_>) -> Option<String> {
-    let name = &child.name;
-    let told = |key: &str| Some(at(child.value, key)).filter(|text| text != "-");
-    Some(match derived(child.value).as_str() {
-        "backoff" => format!("it is restarted at {}: hd why {name}", told("/retry_at")?),
-        "stalled" => match told("/stalled_since") {
-            Some(since) => format!("no progress since {since}: hd peek {name}"),
+fn why(row: &Row<'_>) -> Option<String> {
+    let (name, child) = (&row.name, &row.child);
+    let detail = || child.detail.map(|detail| cell(&detail));
+    Some(match child.derived() {
+        "backoff" => format!(
+            "it is restarted at {}: hd why {name}",
+            cell(&child.retry_at?)
+        ),
+        "stalled" => match child.stalled_since {
+            Some(since) => format!("no progress since {}: hd peek {name}", cell(&since)),
             None => {
-                let why = told("/detail").unwrap_or_else(|| "it has no session".to_owned());
+                let why = detail().unwrap_or_else(|| "it has no session".to_owned());
                 format!("{why}: hd why {name}")
             }
         },
-        "zombie" => told("/detail").unwrap_or_else(|| {
+        "zombie" => detail().unwrap_or_else(|| {
             format!("its work is done, but its session still runs: hd why {name}")
         }),
         "blocked" => "an agent that it depends on is not running".to_owned(),
@@ -301,102 +268,94 @@ fn why(child: &Child<'_>) -> Option<String> {
 }
 
 /// Lists the merge requests that wait for a person, and the action that each needs.
-fn for_person(rig: &Value, style: Style) -> Vec<String> {
-    let queue = list(rig, "/forge/queue").iter();
-    let line = |mr: &Value| {
-        let text = format!(
-            "! {} {}: {}",
-            at(rig, "/name"),
-            at(mr, "/id"),
-            at(mr, "/note")
-        );
+fn for_person(rig: &Rig, style: Style) -> Vec<String> {
+    let line = |mr: &MrRow| {
+        let text = format!("! {} {}: {}", rig.name, mr.id, cell(&mr.note));
         style.paint(Tone::Waits, &text)
     };
-    queue.filter(|mr| waits_for_person(mr)).map(line).collect()
+    let queue = rig.forge.queue.iter();
+    queue.filter(|mr| mr.needs_person).map(line).collect()
 }
 
 /// Blocked relics that are listed one by one; `hd relic list --status blocked` has them all.
 const BLOCKED_SHOWN: usize = 10;
 
 /// Lists the relics that wait for a person, with the reason.
-fn blocked(rig: &Value, style: Style) -> Vec<String> {
-    let relics = list(rig, "/blocked");
-    let line = |relic: &Value| {
-        let (id, title) = (at(relic, "/id"), at(relic, "/title"));
-        let why = match (at(relic, "/problem"), at(relic, "/escalation")) {
-            (problem, escalation) if problem != "-" => {
-                format!("{problem}; hd relic show {escalation}")
+fn blocked(rig: &Rig, style: Style) -> Vec<String> {
+    let line = |relic: &Blocked| {
+        let (id, title) = (&relic.id, cell(&relic.title));
+        let why = match &relic.problem {
+            Some(problem) => {
+                let escalation = cell(&relic.escalation);
+                format!("{}; hd relic show {escalation}", cell(problem))
             }
-            _ => format!("hd why {id}"),
+            None => format!("hd why {id}"),
         };
-        let text = format!("! {} {id} ({title}) is blocked: {why}", at(rig, "/name"));
+        let text = format!("! {} {id} ({title}) is blocked: {why}", rig.name);
         style.paint(Tone::Waits, &text)
     };
+    let relics = &rig.blocked;
     let mut lines: Vec<_> = relics.iter().take(BLOCKED_SHOWN).map(line).collect();
     if relics.len() > BLOCKED_SHOWN {
         let more = relics.len() - BLOCKED_SHOWN;
-        let text = format!(
-            "! {} {more} more: hd relic list --status blocked",
-            at(rig, "/name")
-        );
+        let text = format!("! {} {more} more: hd relic list --status blocked", rig.name);
         lines.push(style.paint(Tone::Waits, &text));
     }
     lines
 }
 
-fn waits_for_person(mr: &Value) -> bool {
-    mr.get("needs_person") == Some(&Value::Bool(true))
-}
-
 /// Returns the open and blocked work of a rig, as `relics horde  9 open, 2 blocked`, and why less of it is done.
-fn relics(rig: &Value) -> Option<String> {
-    let counted = ["open", "hooked", "blocked", "deferred"].map(|status| {
-        let count = count(rig, &format!("/relics/{status}"));
-        (count > 0).then(|| format!("{count} {status}"))
-    });
-    let counted: Vec<_> = counted.into_iter().flatten().collect();
-    let line = || format!("relics {}  {}", at(rig, "/name"), counted.join(", "));
+fn relics(rig: &Rig) -> Option<String> {
+    let counts = &rig.relics;
+    let counted = [
+        (counts.open, "open"),
+        (counts.hooked, "hooked"),
+        (counts.blocked, "blocked"),
+        (counts.deferred, "deferred"),
+    ];
+    let counted = counted.iter().filter(|(count, _)| *count > 0);
+    let counted: Vec<_> = counted.map(|(n, status)| format!("{n} {status}")).collect();
+    let line = || format!("relics {}  {}", rig.name, counted.join(", "));
     (!counted.is_empty()).then(line)
 }
 
 /// Tells a pause of automatic charging, and what ends it.
-fn paused(rig: &Value, style: Style) -> Option<String> {
-    let pause = rig.get("charge_paused").filter(|it| it.is_object())?;
-    let name = at(rig, "/name");
-    let resume = match pause.get("city") == Some(&Value::Bool(true)) {
+fn paused(rig: &Rig, style: Style) -> Option<String> {
+    let pause = rig.charge_paused.as_ref()?;
+    let name = &rig.name;
+    let resume = match pause.city {
         true => "hd charge resume".to_owned(),
         false => format!("hd charge resume --rig {name}"),
     };
-    let (by, since) = (at(pause, "/by"), at(pause, "/since"));
+    let (by, since) = (cell(&pause.pause.by), cell(&pause.pause.since));
     let text = format!("charge {name}  automatic charging paused by {by} at {since}: {resume}");
     Some(style.paint(Tone::Waits, &text))
 }
 
-fn queue(rig: &Value, style: Style) -> Vec<String> {
-    let queue = list(rig, "/forge/queue");
-    let paused = rig.pointer("/forge/paused") == Some(&Value::Bool(true));
-    if queue.is_empty() && !paused {
+fn queue(rig: &Rig, style: Style) -> Vec<String> {
+    let forge = &rig.forge;
+    if forge.queue.is_empty() && !forge.paused {
         return Vec::new();
     }
-    let note = if paused { "  paused" } else { "" };
-    let heading = format!("queue {}{note}", at(rig, "/name"));
+    let note = if forge.paused { "  paused" } else { "" };
+    let heading = format!("queue {}{note}", rig.name);
     let mut lines = vec![style.paint(Tone::Strong, &heading)];
     let mut table = Table::new(&["", "MR", "RELIC", "STATE", "BRANCH", "NOTE"]);
-    let mut queue: Vec<_> = queue.iter().collect();
-    queue.sort_by_key(|mr| !waits_for_person(mr));
+    let mut queue: Vec<_> = forge.queue.iter().collect();
+    queue.sort_by_key(|mr| !mr.needs_person);
     for mr in queue {
-        let tone = match at(mr, "/state").as_str() {
-            "conflict" | "failed" => Tone::Bad,
-            "held" | "reviewing" => Tone::Waits,
+        let tone = match mr.state {
+            MrState::Conflict | MrState::Failed => Tone::Bad,
+            MrState::Held | MrState::Reviewing => Tone::Waits,
             _ => Tone::Plain,
         };
         table.row(vec![
-            Cell(mark(waits_for_person(mr)), Tone::Waits),
-            at(mr, "/id").into(),
-            at(mr, "/relic").into(),
-            Cell(at(mr, "/state"), tone),
-            at(mr, "/branch").into(),
-            at(mr, "/note").into(),
+            Cell(mark(mr.needs_person), Tone::Waits),
+            cell(&mr.id).into(),
+            cell(&mr.relic).into(),
+            Cell(cell(&mr.state), tone),
+            cell(&mr.branch).into(),
+            cell(&mr.note).into(),
         ]);
     }
     if !table.is_empty() {
@@ -406,8 +365,7 @@ fn queue(rig: &Value, style: Style) -> Vec<String> {
 }
 
 /// Lists the pools with the reason of their size.
-fn pools(result: &Value, style: Style, now: Timestamp) -> Vec<String> {
-    let pools = list(result, "/pools");
+fn pools(pools: &[Pool], style: Style, now: Timestamp) -> Vec<String> {
     if pools.is_empty() {
         return Vec::new();
     }
@@ -417,39 +375,38 @@ fn pools(result: &Value, style: Style, now: Timestamp) -> Vec<String> {
     let mut table = Table::new(&headings);
     for pool in pools {
         table.row(vec![
-            at(pool, "/name").into(),
+            cell(&pool.name).into(),
             wanted(pool).into(),
-            at(pool, "/running").into(),
-            at(pool, "/draining").into(),
-            format!("{}..{}", at(pool, "/min"), at(pool, "/max")).into(),
-            ago(pool.get("last_check"), now).into(),
-            Cell(at(pool, "/error"), Tone::Bad),
+            cell(&pool.running).into(),
+            cell(&pool.draining).into(),
+            format!("{}..{}", pool.min, pool.max).into(),
+            ago(pool.last_check, now).into(),
+            Cell(cell(&pool.error), Tone::Bad),
         ]);
     }
     vec![table.text(style)]
 }
 
 /// Returns the number of members that a pool should have; adds the requested number when the bounds changed it.
-fn wanted(pool: &Value) -> String {
-    let wanted = at(pool, "/wanted");
-    match at(pool, "/asked") {
-        asked if asked == wanted || asked == "-" => wanted,
-        asked => format!("{wanted} (asked for {asked})"),
+fn wanted(pool: &Pool) -> String {
+    let wanted = cell(&pool.wanted);
+    match pool.asked {
+        Some(asked) if Some(asked) != pool.wanted => format!("{wanted} (asked for {asked})"),
+        _ => wanted,
     }
 }
 
-fn automations(result: &Value, style: Style) -> Vec<String> {
-    let automations = list(result, "/automations");
+fn automations(automations: &[Automation], style: Style) -> Vec<String> {
     if automations.is_empty() {
         return Vec::new();
     }
     let mut table = Table::new(&["AUTOMATION", "GATE", "LAST", "NEXT"]);
     for automation in automations {
         table.row(vec![
-            at(automation, "/name").into(),
-            at(automation, "/gate").into(),
-            at(automation, "/last").into(),
-            at(automation, "/next").into(),
+            cell(&automation.name).into(),
+            cell(&automation.gate).into(),
+            cell(&automation.last).into(),
+            cell(&automation.next).into(),
         ]);
     }
     vec![table.text(style)]

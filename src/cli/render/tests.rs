@@ -4,7 +4,10 @@ use serde_json::{Value, json};
 
 use crate::cli::output::Style;
 
-use super::{event, lists, outcome_lines, show, status};
+use super::child::Child;
+use super::{event, lists, show, status};
+use crate::control::protocol::answers::{Escalation, Git, LogText, MrRow, Raider, Salvage};
+use crate::testing::samples::sample;
 
 pub(super) const PLAIN: Style = Style {
     color: false,
@@ -19,6 +22,12 @@ const NARROW: Style = Style {
     width: Some(60),
 };
 
+/// Renders `status` at noon.
+pub(super) fn screen(city: &Value, style: Style) -> String {
+    let now = "2026-01-31T12:00:00Z".parse().unwrap();
+    status::at_time(&sample(city.clone()), style, now)
+}
+
 pub(super) fn city() -> Value {
     json!({
         "city": "bright-lights", "pid": 41, "uptime_s": 273_840, "version": "0.1.0",
@@ -31,9 +40,9 @@ pub(super) fn city() -> Value {
                 {"name": "Ash", "id": "horde/raiders/Ash", "state": "working", "condition": null,
                  "hook": "gt-2", "branch": "raider/Ash/gt-2-1", "restarts": 0,
                  "session": {"id": "gt-horde-Ash", "since": "2026-01-31T11:59:48Z"},
-                 "git": {"ahead": 1, "dirty": 0, "untracked": 0}},
+                 "git": {"ahead": 1}},
                 {"name": "Toast", "id": "horde/raiders/Toast", "state": "working",
-                 "condition": {"kind": "needs_input", "question": "rm -r \u{1b}[2J target?"},
+                 "condition": "needs_input", "detail": "rm -r \u{1b}[2J target?",
                  "hook": "gt-1", "branch": "raider/Toast/gt-1-1", "restarts": 1,
                  "session": {"id": "gt-horde-Toast", "since": "2026-01-31T11:57:46Z"},
                  "git": {"ahead": 3, "dirty": 2, "untracked": 1}},
@@ -51,8 +60,7 @@ pub(super) fn city() -> Value {
 
 #[test]
 fn status_is_one_screen_with_what_needs_a_person_first() {
-    let now = "2026-01-31T12:00:00Z".parse().unwrap();
-    insta::assert_snapshot!(status::at_time(&city(), PLAIN, now), @r"
+    insta::assert_snapshot!(screen(&city(), PLAIN), @r"
     bright-lights  up 3d04h (pid 41)  2 raiders  1 agent  2 escalations (hd escalations)
     ! horde gt-6: hd mq approve gt-6
        NAME         STATE                FOR    HOOK  GIT       BRANCH               DEATHS
@@ -71,14 +79,13 @@ fn status_is_one_screen_with_what_needs_a_person_first() {
 /// A pool shows the reason of its size.
 #[test]
 fn status_shows_pools() {
-    let now = "2026-01-31T12:00:00Z".parse().unwrap();
     let mut city = city();
     city["pools"] = json!([
         {"name": "worker", "min": 0, "max": 4, "wanted": 4, "asked": 9, "running": 3, "draining": 1,
          "last_check": "2026-01-31T11:59:50Z", "error": null},
         {"name": "tester", "min": 1, "max": 2, "wanted": 1, "running": 0, "draining": 0,
          "last_check": "2026-01-31T11:59:30Z", "error": "it failed: no queue"}]);
-    let screen = status::at_time(&city, PLAIN, now);
+    let screen = screen(&city, PLAIN);
     let from = screen.find("POOL").unwrap();
     let to = screen.find("relics").unwrap();
     insta::assert_snapshot!(&screen[from..to], @r"
@@ -90,9 +97,8 @@ fn status_shows_pools() {
 
 #[test]
 fn colours_are_used_only_where_wanted() {
-    let now = "2026-01-31T12:00:00Z".parse().unwrap();
-    assert!(!status::at_time(&city(), PLAIN, now).contains('\u{1b}'));
-    let colored = status::at_time(&city(), COLOR, now);
+    assert!(!screen(&city(), PLAIN).contains('\u{1b}'));
+    let colored = screen(&city(), COLOR);
     assert!(colored.contains("\u{1b}[33m"));
     assert!(
         !colored.contains("\u{1b}[2J"),
@@ -104,7 +110,7 @@ fn colours_are_used_only_where_wanted() {
 fn an_empty_city_and_a_bad_reload_are_said() {
     let empty =
         json!({"city": "c", "pid": 1, "uptime_s": 5, "last_reload_error": "city.toml:3: no"});
-    let text = status::at_time(&empty, PLAIN, "2026-01-31T12:00:00Z".parse().unwrap());
+    let text = screen(&empty, PLAIN);
     assert!(
         text.contains("the last reload failed: city.toml:3: no"),
         "{text}"
@@ -114,14 +120,14 @@ fn an_empty_city_and_a_bad_reload_are_said() {
 
 #[test]
 fn lists_say_when_they_are_empty() {
-    for list in [
-        lists::relics,
-        lists::raiders,
-        lists::merge_requests,
-        lists::salvages,
-        lists::stashes,
+    for text in [
+        lists::relics(&[], PLAIN),
+        lists::raiders(&[], PLAIN),
+        lists::merge_requests(&[], PLAIN),
+        lists::salvages(&[], PLAIN),
+        lists::stashes(&[], PLAIN),
     ] {
-        assert!(!list(&json!([]), PLAIN).is_empty());
+        assert!(!text.is_empty());
     }
 }
 
@@ -130,16 +136,14 @@ fn an_event_is_one_line() {
     let said = json!({"seq": 12, "ts": "2026-01-31T12:00:00.123456789Z", "type": "raider.nuked",
         "subject": "horde/raiders/Toast", "cause": "done_clean_pushed",
         "data": {"incarnation": 1, "note": null, "error": "x".repeat(90)}});
-    let line = event::event(&said, PLAIN);
+    let line = event::event(&sample(said.clone()), PLAIN);
     let start = "    12  2026-01-31T12:00:00Z  raider.nuked            \
                  horde/raiders/Toast  (done_clean_pushed)";
     assert!(line.starts_with(start), "{line}");
     assert!(line.ends_with('…') || line.contains("… "), "{line}");
     assert_eq!(line.lines().count(), 1);
-    let story = event::why(
-        &json!({"subject": "horde/raiders/Toast", "events": [said]}),
-        PLAIN,
-    );
+    let story = json!({"subject": "horde/raiders/Toast", "events": [said]});
+    let story = event::why(&sample(story), PLAIN);
     assert_eq!(story.lines().count(), 3, "and the error, whole");
 }
 
@@ -154,7 +158,7 @@ fn of_an_output_the_end_is_shown() {
             width: columns,
             ..PLAIN
         };
-        let line = event::event(&died, style);
+        let line = event::event(&sample(died.clone()), style);
         assert!(line.contains("signal=9 tail=\"…"), "{line}");
         assert!(line.ends_with("out of memory\""), "{line}");
         assert!(columns.is_none_or(|most| line.chars().count() <= most));
@@ -168,7 +172,7 @@ fn a_reload_in_the_journal_is_told_in_words() {
         "subject": "city", "cause": "config", "data": {"pending": [], "actions": [
             {"action": "none", "agent": "mayor"}, {"action": "start", "agent": "clock"},
             {"action": "restart", "agent": "api"}]}});
-    let line = event::event(&reloaded, PLAIN);
+    let line = event::event(&sample(reloaded), PLAIN);
     let told = "actions=\"start clock, restart api\"";
     assert!(line.ends_with(told), "{line}");
 }
@@ -176,13 +180,16 @@ fn a_reload_in_the_journal_is_told_in_words() {
 #[test]
 fn a_relic_shows_its_body_below_its_facts() {
     let relic = json!({"id": "gt-1", "title": "add a flag", "body": "first\nsecond",
-        "status": "open",
-        "priority": 0, "labels": [], "assignee": null, "deps": ["gt-0"]});
-    insta::assert_snapshot!(show::relic(&relic, PLAIN), @r"
+        "status": "open", "children": [], "deps": ["gt-0"]});
+    insta::assert_snapshot!(show::relic(&sample(relic), PLAIN), @r"
     gt-1  add a flag
-    deps      gt-0
-    priority  0
-    status    open
+    charge_failures  0
+    created          2026-01-31T12:00:00Z
+    deps             gt-0
+    kind             task
+    priority         0
+    reworks          0
+    status           open
     body
       first
       second
@@ -198,7 +205,7 @@ fn charged_and_waiting_relics_are_told_apart() {
         {"relic": "gt-3", "raider": null, "note": "no free slot", "rig": "auto",
          "auto_charge": true},
         {"relic": "gt-4", "raider": null, "note": "no harness", "error": {"kind": "conflict"}}]});
-    insta::assert_snapshot!(show::charged(&result, PLAIN), @r"
+    insta::assert_snapshot!(show::started(&sample(result), PLAIN), @r"
     gt-1 is charged to horde/raiders/Toast, on branch raider/Toast/gt-1-1
     gt-2 waits: no free slot
     gt-3 waits: no free slot
@@ -211,7 +218,7 @@ fn charged_and_waiting_relics_are_told_apart() {
 fn a_terminals_log_reads_as_text() {
     let log = "\u{1b}[1;32mok\u{1b}[0m\r\n\u{1b}]0;title\u{7}two\
                \u{1b}]8;;x\u{1b}\\link\u{1b}(B\n\u{1b}7three";
-    let text = show::text(&json!({ "text": log }), PLAIN);
+    let text = show::text::<LogText>(&sample(json!({ "text": log })), PLAIN);
     assert_eq!(
         text,
         "ok\n\\x1b]0;title\\x07two\\x1b]8;;x\\x1b\\link\n\\x1b7three"
@@ -228,13 +235,14 @@ fn an_escalation_says_how_urgent_it_is_about_what_and_how_to_close_it() {
         {"id": "hd-1", "kind": "escalation", "title": "the disk is full", "body": "",
          "status": "open", "priority": 0, "labels": ["about:horde/forge"],
          "created": "2026-01-31T11:00:00Z"}]);
-    insta::assert_snapshot!(lists::escalations(&relics, PLAIN), @r"
+    let open: Vec<Escalation> = sample(relics);
+    insta::assert_snapshot!(lists::escalations(&open, PLAIN), @r"
     ID    SEVERITY  STATE  ABOUT                     CREATED               PROBLEM
     hd-2  high      acked  horde/raiders/Toast gt-1  2026-01-31T12:00:00Z  its work cannot be pushed
     hd-1  low       new    horde/forge               2026-01-31T11:00:00Z  the disk is full
     `hd relic show ID` shows details; `hd escalations ack ID` stops repeated notices; `hd relic close ID` closes a resolved one, for example: hd relic close hd-2
     ");
-    assert!(!lists::escalations(&json!([]), PLAIN).contains("close"));
+    assert!(!lists::escalations(&[], PLAIN).contains("close"));
 }
 
 #[test]
@@ -242,6 +250,7 @@ fn the_queue_leaves_out_what_has_ended_and_says_so() {
     let queue = json!([
         {"id": "gt-4", "state": "testing"}, {"id": "gt-2", "state": "merged"},
         {"id": "gt-3", "state": "failed"}]);
+    let queue: Vec<MrRow> = sample(queue);
     let text = lists::merge_requests(&queue, PLAIN);
     assert!(text.contains("gt-4") && !text.contains("gt-2"), "{text}");
     assert!(text.ends_with("2 finished: hd mq list --all"), "{text}");
@@ -254,6 +263,7 @@ fn the_queue_leaves_out_what_has_ended_and_says_so() {
 fn lines_are_fitted_to_the_terminal() {
     let salvages = json!([{"id": "x-1", "rig": "horde", "relic": "gt-1", "bytes": 7,
         "created": "2026-01-31T12:00:00.123456789Z", "reason": "r".repeat(90)}]);
+    let salvages: Vec<Salvage> = sample(salvages);
     let text = lists::salvages(&salvages, NARROW);
     assert!(
         text.lines().all(|line| line.chars().count() <= 60),
@@ -264,6 +274,7 @@ fn lines_are_fitted_to_the_terminal() {
     assert!(whole.contains(&"r".repeat(90)), "{whole}");
     let happened = json!({"seq": 1, "ts": "2026-01-31T12:00:00.5Z", "type": "mr.merging",
         "subject": "gt-2", "cause": "done", "data": {"head": "0123456789abcdef".repeat(3)}});
+    let happened = sample(happened);
     let wide = Style {
         width: Some(100),
         ..PLAIN
@@ -281,15 +292,14 @@ fn lines_are_fitted_to_the_terminal() {
 /// A raider without a session shows the reason if it is known.
 #[test]
 fn a_raider_that_is_suspended_or_quarantined_says_so() {
-    let backoff = json!({"state": "stalled", "retry_at": "2026-01-31T12:00:00Z"});
-    assert_eq!(super::lists::state(&backoff).0, "backoff");
-    assert!(!super::lists::needs_person(&backoff));
+    let backoff: Raider = sample(json!({"state": "stalled", "retry_at": "2026-01-31T12:00:00Z"}));
+    assert_eq!(Child::from(&backoff).state().0, "backoff");
+    assert!(!Child::from(&backoff).needs_person());
     let row = |suspended: bool, until: Value| {
-        let raider = json!({
-            "id": "horde/raiders/Ash", "state": "stalled", "suspended": suspended,
-            "quarantined_until": until, "condition": null,
-        });
-        super::lists::state(&raider).0
+        let raider: Raider = sample(json!({
+            "state": "stalled", "suspended": suspended, "quarantined_until": until,
+        }));
+        Child::from(&raider).state().0
     };
     let until = json!("2026-01-31T12:00:00Z");
     assert_eq!(row(true, until.clone()), "suspended");
@@ -318,7 +328,7 @@ fn marked_child_has_its_reason_below_the_table() {
             raider("Fig", "working", json!({})),
         ]}],
     });
-    let screen = status::status(&shown, PLAIN);
+    let screen = screen(&shown, PLAIN);
     let marked = |line: &&str| line.starts_with("!  ");
     assert_eq!(screen.lines().filter(marked).count(), 5, "{screen}");
     for line in [
@@ -333,95 +343,6 @@ fn marked_child_has_its_reason_below_the_table() {
     }
 }
 
-/// An action is told in a sentence, whichever fields its record has.
-#[test]
-fn an_action_is_said_in_a_sentence() {
-    let stopped = show::stopped(&json!({ "sessions": "kept" }), PLAIN);
-    assert_eq!(stopped, "stopped; the sessions run on");
-    let toast = "horde/raiders/Toast";
-    let nuked = json!({"raider": toast, "incarnation": 1, "salvage": "horde-Toast-1"});
-    let bare =
-        json!({"raider": toast, "salvage": null, "ignored": [".env", "a\u{7}"], "ignored_more": 2});
-    let unseen = json!({"raider": toast, "safe": true, "ignored": null, "ignored_unknown": "why"});
-    let kept =
-        json!({"raider": toast, "safe": false, "losses": ["untracked: x"], "would": "refuse"});
-    let whole = json!({"raider": toast, "sandbox": "/c/Toast", "was": null, "salvage": "s-1"});
-    let mr = json!({"id": "gt-2", "relic": "gt-1", "state": "queued", "note": null});
-    let done = json!({"relic": "gt-1", "exit": "completed", "branch": "b", "already": false});
-    let wait = json!({"name": toast, "until": "2026-01-31T12:00:00.25Z", "reason": "the CI runs"});
-    let said: &[(super::super::context::Render, Value, &str)] = &[
-        (
-            outcome_lines::nuked,
-            nuked,
-            "horde/raiders/Toast is removed; its work is saved: hd salvage restore horde-Toast-1",
-        ),
-        (
-            outcome_lines::nuked,
-            bare,
-            "horde/raiders/Toast is removed; it held no work that had to be saved\n  \
-             ignored files, which salvage does not keep: .env, a\\x07 and 2 more",
-        ),
-        (
-            outcome_lines::rehearsed,
-            unseen,
-            "horde/raiders/Toast would be removed; no work would be lost\n  \
-             ignored files, which salvage does not keep: their names are unknown (why)",
-        ),
-        (
-            outcome_lines::rehearsed,
-            kept,
-            "horde/raiders/Toast would be kept, because it holds:\n  untracked: x",
-        ),
-        (
-            outcome_lines::repaired,
-            whole,
-            "/c/Toast of horde/raiders/Toast is usable; its earlier content is saved as s-1",
-        ),
-        (outcome_lines::merge_request, mr, "gt-2 of gt-1 is queued"),
-        (
-            outcome_lines::done,
-            done,
-            "gt-1 is declared completed; its branch b is pushed by the supervisor",
-        ),
-        (
-            outcome_lines::waits,
-            wait,
-            "horde/raiders/Toast declared a wait until 2026-01-31T12:00:00Z: the CI runs",
-        ),
-        (
-            outcome_lines::switched,
-            json!({"name": "x", "enabled": false}),
-            "x is disabled",
-        ),
-        (
-            outcome_lines::begun,
-            json!({"name": "x", "run": 3}),
-            "run 3 of x has started: hd auto history x",
-        ),
-    ];
-    for (render, told, text) in said {
-        assert_eq!(render(told, PLAIN), *text);
-        assert_eq!(render(&json!({}), PLAIN).lines().count(), 1, "{text}");
-    }
-}
-
-#[test]
-fn stash_entries_are_named_by_their_ids() {
-    let nuked = json!({"raider": "Toast", "salvage": null, "stashes": ["ab", "cd"]});
-    let said = outcome_lines::nuked(&nuked, PLAIN);
-    assert!(
-        said.starts_with("Toast is removed; its stash entries are kept"),
-        "{said}"
-    );
-    let restored = json!({"id": "s-1", "path": "/c/s-1", "stash_ids": ["ab", "cd"]});
-    for said in [said, outcome_lines::restored(&restored, PLAIN)] {
-        assert!(
-            said.contains("`git stash apply ID`") && said.ends_with(": ab, cd"),
-            "{said}"
-        );
-    }
-}
-
 /// A time in the middle of a text is shortened, too.
 #[test]
 fn times_end_with_the_second_everywhere() {
@@ -429,7 +350,7 @@ fn times_end_with_the_second_everywhere() {
     let raider = &mut city["rigs"][0]["raiders"][0];
     raider["condition"] = json!("waiting");
     raider["detail"] = json!("the CI runs, until 2026-01-31T12:30:00.123456789Z");
-    let text = status::at_time(&city, PLAIN, "2026-01-31T12:00:00Z".parse().unwrap());
+    let text = screen(&city, PLAIN);
     assert!(
         text.contains("waiting: the CI runs, until 2026-01-31T12:30:00Z\n"),
         "{text}"
@@ -441,58 +362,32 @@ fn times_end_with_the_second_everywhere() {
 fn a_restart_that_waits_is_said_with_what_it_waits_for() {
     let mut city = city();
     city["agents"][0]["deferred"] = json!(true);
-    let now = "2026-01-31T12:00:00Z".parse().unwrap();
-    let text = status::at_time(&city, PLAIN, now);
+    let text = screen(&city, PLAIN);
     let waits = "mayor: deferred: its new configuration takes effect when";
     assert!(
         text.contains(&format!("{waits} no terminal is attached")),
         "{text}"
     );
     city["agents"][0]["condition"] = json!("needs_input");
-    let text = status::at_time(&city, PLAIN, now);
+    let text = screen(&city, PLAIN);
     assert!(
         text.contains(&format!("{waits} its question is answered")),
         "{text}"
     );
 }
 
-#[test]
-fn reload_names_every_child_that_is_concerned() {
-    let told = json!({"errors": [], "pending": [],
-        "actions": [{"agent": "mayor", "action": "none"}],
-        "rigs": [{"rig": "spare", "action": "added"}],
-        "raiders": [{"raider": "horde/raiders/Toast", "action": "deferred", "harness": "pi"}]});
-    insta::assert_snapshot!(outcome_lines::reloaded(&told, PLAIN), @r"
-    none      mayor
-    added     rig spare
-    deferred  horde/raiders/Toast: its next session uses the new pi
-    ");
-    assert!(
-        outcome_lines::reloaded(&json!({}), PLAIN).contains("no agent, raider or rig is affected")
-    );
-}
-
 /// Git counts that are old are shown with their age.
 #[test]
 fn counts_that_are_old_say_how_old_they_are() {
-    let raider = |age: u64| {
-        let git = json!({"ahead": 3, "dirty": 2, "untracked": 0, "age_s": age});
-        super::words::git(&json!({ "git": git }))
+    let raider = |age_s: u64| {
+        let git = Git {
+            ahead: 3,
+            dirty: 2,
+            untracked: 0,
+            age_s,
+        };
+        super::words::git(Some(&git))
     };
     assert_eq!(raider(59), "+3 ~2");
     assert_eq!(raider(125), "+3 ~2 (2m05s ago)");
-}
-
-/// A file may have any name.
-#[test]
-fn loss_is_one_line_whatever_its_file_is_called() {
-    let told = json!({"raider": "horde/raiders/Toast", "would": "refuse", "safe": false,
-        "message": "Toast is kept", "losses": ["untracked: a\n  nothing else\u{1b}[2J", "uncommitted: b"]});
-    let losses = "\n  untracked: a   nothing else\\x1b[2J\n  uncommitted: b";
-    assert_eq!(
-        outcome_lines::refused(&told),
-        format!("Toast is kept{losses}")
-    );
-    let rehearsed = outcome_lines::rehearsed(&told, PLAIN);
-    assert!(rehearsed.ends_with(losses), "{rehearsed}");
 }

@@ -1,26 +1,28 @@
 //! Rituals and totems: their steps, one below the other.
 
-use serde_json::Value;
+use std::fmt::Display;
 
 use crate::cli::output::{Style, Tone};
+use crate::control::protocol::answers::{Ritual, RitualRow, StepDone, Totem};
+use crate::domain::relic::RelicStatus;
 
 use super::table::{Cell, Table};
-use super::words::{at, clean_lines};
+use super::words::{cell, clean, clean_lines};
 
 /// Lists rituals.
-pub(in crate::cli) fn rituals(result: &Value, style: Style) -> String {
+pub(in crate::cli) fn rituals(rituals: &[RitualRow], style: Style) -> String {
     let mut table = Table::new(&["RITUAL", "STEPS", "FROM", "VARIABLES", "DESCRIPTION"]);
-    for ritual in result.as_array().into_iter().flatten() {
-        let from = match ritual["built_in"] == true {
+    for ritual in rituals {
+        let from = match ritual.built_in {
             true => "built in".to_owned(),
-            false => at(ritual, "/file"),
+            false => cell(&ritual.file),
         };
         let row = [
-            at(ritual, "/name"),
-            at(ritual, "/steps"),
+            cell(&ritual.name),
+            cell(&ritual.steps),
             from,
             variables(ritual),
-            at(ritual, "/description"),
+            cell(&ritual.description),
         ];
         table.row(row.into_iter().map(Cell::from).collect());
     }
@@ -28,92 +30,84 @@ pub(in crate::cli) fn rituals(result: &Value, style: Style) -> String {
 }
 
 /// Returns the variables of a ritual; one without a default is marked.
-fn variables(ritual: &Value) -> String {
-    let vars = ritual.get("vars").and_then(Value::as_object);
-    let vars = vars.into_iter().flatten().map(|(name, value)| match value {
-        Value::Null => format!("{name} (required)"),
-        _ => name.clone(),
+fn variables(ritual: &RitualRow) -> String {
+    let vars = ritual.vars.iter().map(|(name, value)| match value {
+        None => format!("{name} (required)"),
+        Some(_) => name.clone(),
     });
     let vars: Vec<_> = vars.collect();
     clean_lines(&vars.join(", "))
 }
 
 /// Renders a ritual: its variables, then each step with its instructions.
-pub(in crate::cli) fn ritual(result: &Value, style: Style) -> String {
-    let heading = format!("{}: {}", at(result, "/name"), at(result, "/description"));
+pub(in crate::cli) fn ritual(ritual: &Ritual, style: Style) -> String {
+    let heading = format!("{}: {}", ritual.name, cell(&ritual.description));
     let mut lines = vec![style.paint(Tone::Strong, &heading)];
-    let vars = result.get("vars").and_then(Value::as_object);
-    for name in vars.into_iter().flatten().map(|(name, _)| name) {
-        let value = match at(result, &format!("/vars/{name}")).as_str() {
+    for (name, value) in &ritual.vars {
+        let value = match cell(value).as_str() {
             "-" => "(required)".to_owned(),
             value => format!("= {value}"),
         };
-        lines.push(format!("  --var {} {value}", clean_lines(name)));
+        lines.push(format!("  --var {} {value}", clean(name)));
     }
-    let steps = result.get("steps").and_then(Value::as_array);
-    for step in steps.into_iter().flatten() {
-        let needs = match words(step, "needs") {
-            none if none.is_empty() => String::new(),
-            needs => format!("  after {needs}"),
+    for step in &ritual.steps {
+        let needs = match step.needs.is_empty() {
+            true => String::new(),
+            false => format!("  after {}", listed(&step.needs)),
         };
-        let fresh = fresh(step);
-        let head = format!("{}: {}", at(step, "/id"), at(step, "/title"));
+        let fresh = fresh(step.fresh_session);
+        let head = format!("{}: {}", step.id, cell(&step.title));
         lines.push(String::new());
         lines.push(style.paint(Tone::Strong, &head) + &style.paint(Tone::Faint, &(needs + fresh)));
-        let body = step.get("body").and_then(Value::as_str).unwrap_or_default();
-        let body = clean_lines(body.trim_end());
+        let body = clean_lines(step.body.trim_end());
         lines.extend(body.lines().map(|line| format!("  {line}")));
     }
     lines.join("\n")
 }
 
-fn words(of: &Value, key: &str) -> String {
-    let items = of.get(key).and_then(Value::as_array);
-    let items = items.into_iter().flatten().filter_map(Value::as_str);
-    clean_lines(&items.collect::<Vec<_>>().join(", "))
+fn listed(ids: &[impl Display]) -> String {
+    let ids = ids.iter().map(ToString::to_string);
+    ids.collect::<Vec<_>>().join(", ")
 }
 
-fn fresh(step: &Value) -> &'static str {
-    match step["fresh_session"] == true {
+fn fresh(is_fresh: bool) -> &'static str {
+    match is_fresh {
         true => "  fresh session",
         false => "",
     }
 }
 
 /// Renders a totem: a line for each step, with its state.
-pub(in crate::cli) fn totem(result: &Value, style: Style) -> String {
-    let steps = result.get("steps").and_then(Value::as_array);
-    let steps = steps.map_or(&[][..], Vec::as_slice);
+pub(in crate::cli) fn totem(totem: &Totem, style: Style) -> String {
     let heading = format!(
         "{}: {}  (ritual {}, {} of {} steps done)",
-        at(result, "/relic"),
-        at(result, "/title"),
-        at(result, "/ritual"),
-        at(result, "/done"),
-        steps.len()
+        totem.relic,
+        cell(&totem.title),
+        totem.ritual,
+        totem.done,
+        totem.steps.len()
     );
     let mut lines = vec![style.paint(Tone::Strong, &heading)];
-    for step in steps {
-        let is_present = result.get("present") == step.get("id");
+    for step in &totem.steps {
+        let is_present = totem.present.as_ref() == Some(&step.id);
         let (mark, tone) = match () {
-            () if step["status"] == "closed" => ("done ", Tone::Good),
+            () if step.status == RelicStatus::Closed => ("done ", Tone::Good),
             () if is_present => ("now  ", Tone::Strong),
-            () if step["ready"] == true => ("ready", Tone::Plain),
+            () if step.ready => ("ready", Tone::Plain),
             () => ("waits", Tone::Faint),
         };
-        let after = match words(step, "deps") {
-            deps if mark == "waits" && !deps.is_empty() => format!("  after {deps}"),
-            _ => String::new(),
+        let after = match mark == "waits" && !step.deps.is_empty() {
+            true => format!("  after {}", listed(&step.deps)),
+            false => String::new(),
         };
-        let text = format!("{} {} {}", mark, at(step, "/id"), at(step, "/title"));
-        let more = style.paint(Tone::Faint, &(after + fresh(step)));
+        let text = format!("{} {} {}", mark, step.id, cell(&step.title));
+        let more = style.paint(Tone::Faint, &(after + fresh(step.fresh_session)));
         lines.push(format!("  {}{more}", style.paint(tone, &text)));
     }
     lines.join("\n")
 }
 
 /// Tells what follows after a step.
-pub(in crate::cli) fn step_done(result: &Value, _: Style) -> String {
-    let text = result.get("text").and_then(Value::as_str);
-    clean_lines(text.unwrap_or_default())
+pub(in crate::cli) fn step_done(told: &StepDone, _: Style) -> String {
+    clean_lines(&told.progress.text)
 }

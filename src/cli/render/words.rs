@@ -1,21 +1,28 @@
-//! Small texts out of JSON values: cells, ages, conditions.
+//! Small texts out of values: cells, ages, counts of git.
 
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use regex::Regex;
+use serde::Serialize;
 use serde_json::Value;
 
+use crate::control::protocol::answers::Git;
 use crate::domain::shown;
 
-/// Returns a value as a short text; `-` for nothing.
-pub(super) fn cell(value: &Value) -> String {
+/// Returns a field of an answer as a short text, in the words of the wire; `-` for nothing.
+pub(super) fn cell(field: &impl Serialize) -> String {
+    serde_json::to_value(field).map_or_else(|_| "-".to_owned(), |value| short(&value))
+}
+
+/// Returns a JSON value as a short text; `-` for nothing.
+pub(super) fn short(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) if text.is_empty() => "-".to_owned(),
         Value::String(text) => to_seconds(&clean(text)),
         Value::Array(items) if items.is_empty() => "-".to_owned(),
-        Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(", "),
+        Value::Array(items) => items.iter().map(short).collect::<Vec<_>>().join(", "),
         other => clean(&other.to_string()),
     }
 }
@@ -49,18 +56,9 @@ pub(super) fn end(text: &str, most: usize) -> String {
     }
 }
 
-/// Returns the cell at a JSON pointer.
+/// Returns the cell at a JSON pointer, of a result that `hd` made itself.
 pub(super) fn at(value: &Value, pointer: &str) -> String {
-    value.pointer(pointer).map_or_else(|| "-".to_owned(), cell)
-}
-
-/// Returns the number at a JSON pointer; 0 when it is missing. Of a list, the number of items.
-pub(super) fn count(value: &Value, pointer: &str) -> u64 {
-    match value.pointer(pointer) {
-        Some(Value::Array(items)) => items.len() as u64,
-        Some(number) => number.as_u64().unwrap_or(0),
-        None => 0,
-    }
+    value.pointer(pointer).map_or_else(|| "-".to_owned(), short)
 }
 
 /// Returns the text as a single line that is safe to show: text of agents must not steer the reader's terminal.
@@ -87,10 +85,7 @@ pub(super) fn safe(value: &Value) -> Value {
 }
 
 /// Returns the age of a time in two units at most: `2m14s`.
-pub(super) fn ago(value: Option<&Value>, now: Timestamp) -> String {
-    let then = value
-        .and_then(Value::as_str)
-        .and_then(|text| text.parse().ok());
+pub(super) fn ago(then: Option<Timestamp>, now: Timestamp) -> String {
     match then {
         Some(then) => seconds(now.duration_since(then).as_secs().max(0).unsigned_abs()),
         None => "-".to_owned(),
@@ -108,41 +103,22 @@ pub(super) fn seconds(seconds: u64) -> String {
     }
 }
 
-/// Returns a condition's name and particulars: the value is a word, or an object with `kind` and the question or time.
-pub(super) fn condition(value: &Value) -> Option<(String, String)> {
-    match value.get("condition")? {
-        Value::String(word) => {
-            let said = value.get("detail").filter(|said| said.is_string());
-            Some((clean(word), said.map(cell).unwrap_or_default()))
-        }
-        Value::Object(whole) => {
-            let said = ["question", "detail", "reason", "until"];
-            let particulars = said.iter().filter_map(|key| whole.get(*key));
-            let particulars: Vec<_> = particulars.filter(|v| !v.is_null()).map(cell).collect();
-            Some((cell(whole.get("kind")?), particulars.join(" ")))
-        }
-        _ => None,
-    }
-}
-
 /// The age in seconds from which counts are shown with it.
 const OLD_S: u64 = 60;
 
 /// Renders commits, dirty and untracked paths as `+3 ~2 ?1`; old counts with their age.
-pub(super) fn git(raider: &Value) -> String {
-    if raider.pointer("/git/ahead").is_none() {
+pub(super) fn git(seen: Option<&Git>) -> String {
+    let Some(git) = seen else {
         return "-".to_owned();
-    }
-    let mut parts = vec![format!("+{}", count(raider, "/git/ahead"))];
-    for (sign, pointer) in [("~", "/git/dirty"), ("?", "/git/untracked")] {
-        let count = count(raider, pointer);
+    };
+    let mut parts = vec![format!("+{}", git.ahead)];
+    for (sign, count) in [("~", git.dirty), ("?", git.untracked)] {
         if count > 0 {
             parts.push(format!("{sign}{count}"));
         }
     }
-    let age = raider.pointer("/git/age_s").and_then(Value::as_u64);
-    if let Some(age) = age.filter(|age| *age >= OLD_S) {
-        parts.push(format!("({} ago)", seconds(age)));
+    if git.age_s >= OLD_S {
+        parts.push(format!("({} ago)", seconds(git.age_s)));
     }
     parts.join(" ")
 }

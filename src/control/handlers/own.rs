@@ -148,6 +148,9 @@ pub(super) async fn afresh(world: &World, session: &SessionId) -> Result<(), Con
 
 /// Returns the progress that a raider can show at a handoff: commits, relic and steps. None if git cannot tell, which
 /// is no evidence against the raider.
+///
+/// git is asked at this moment, within the budget of the rig's sandboxes: the brake of handoffs counts a head that it
+/// saw before as no progress, so an observation from before the raider's last commit would hold its successor back.
 pub(super) async fn shown_for(world: &World, hook: &Hook) -> Progress {
     let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
     let facts = effects::repo_for(
@@ -256,6 +259,8 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
     let left = rig.map(|rig| self_review::left(&reviews, rig.raiders.max_reviews));
     let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
     let path = sandbox.clone();
+    // git is asked at this moment, within the budget of the rig's sandboxes. The counts that `status` shows (`glances`)
+    // have neither head nor paths, and are older than the last edits of the agent that asks.
     let git = effects::repo_for(
         world,
         &hook.raider.rig,

@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::how;
+use crate::cli::answer;
 use crate::cli::context::Context;
+use crate::cli::error::CliError;
 use crate::cli::render::to_seconds;
 use crate::control::client::Flow;
-use crate::control::protocol::{ControlError, Op, args::Events};
+use crate::control::protocol::answers::{Attached, Event};
+use crate::control::protocol::{Op, args::Events};
 use crate::domain::holder_wire::Ended;
 use crate::domain::ids::verb_group;
 use crate::domain::shown;
@@ -28,19 +31,17 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(super) fn end_message(
     context: &mut Context,
     name: &str,
-    point: &Value,
+    point: &Attached,
     ended: &Ended,
 ) -> String {
     let unknown = || format!("the session {}", how(ended));
-    let id = point.get("name").and_then(Value::as_str);
-    let since = point.get("seq").and_then(Value::as_u64);
-    let (Some(id), Some(since)) = (id, since) else {
+    let Some(since) = point.seq else {
         return unknown();
     };
     let deadline = Instant::now() + PATIENCE;
     loop {
         // A supervisor that does not answer is stopping, or gone.
-        let Ok(events) = events(context, id, since) else {
+        let Ok(events) = events(context, &point.name, since) else {
             return format!("{}; the supervisor does not answer", unknown());
         };
         let reason = Reason::of(&events);
@@ -52,21 +53,20 @@ pub(super) fn end_message(
     }
 }
 
-fn events(context: &mut Context, id: &str, since: u64) -> Result<Vec<Value>, ControlError> {
+fn events(context: &mut Context, id: &str, since: u64) -> Result<Vec<Event>, CliError> {
     let op = Op::Events(Events {
         follow: false,
         since: Some(since),
         kind: None,
     });
-    let client = context
-        .client()
-        .map_err(|error| ControlError::internal(error.message))?;
+    let client = context.client()?;
     let mut events = Vec::new();
-    client.stream(&op, |event| {
-        if event.get("subject").is_some_and(|subject| subject == id) {
+    client.stream(&op, |item| {
+        let event: Event = answer::read(op.name(), &item)?;
+        if event.subject == id {
             events.push(event);
         }
-        Ok::<_, ControlError>(Flow::Continue)
+        Ok::<_, CliError>(Flow::Continue)
     })?;
     Ok(events)
 }
@@ -82,28 +82,23 @@ struct Reason {
 
 impl Reason {
     /// Returns the reason among the events of a raider or agent, in order. None while no event tells of an end.
-    fn of(events: &[Value]) -> Option<Self> {
+    fn of(events: &[Event]) -> Option<Self> {
         let final_ = |said: String| Some(Self { said, more: false });
-        let word = |event: &Value, at: &str| {
-            let word = event.pointer(at).and_then(Value::as_str);
+        let word = |event: &Event, key: &str| {
+            let word = event.data.get(key).and_then(Value::as_str);
             word.unwrap_or_default().to_owned()
         };
-        let find = |kind: &str| {
-            events
-                .iter()
-                .rev()
-                .find(|event| word(event, "/type") == kind)
-        };
+        let find = |kind: &str| events.iter().rev().find(|event| event.kind == kind);
         if let Some(done) = find("raider.done") {
-            let (relic, exit) = (word(done, "/data/relic"), word(done, "/data/exit"));
+            let (relic, exit) = (word(done, "relic"), word(done, "exit"));
             return final_(format!("NAME is done: {relic} is {exit}"));
         }
         if find("raider.nuked").is_some() {
             return final_("NAME was nuked".to_owned());
         }
-        let is_end = |event: &&Value| {
+        let is_end = |event: &&Event| {
             matches!(
-                word(event, "/type").as_str(),
+                event.kind.as_str(),
                 "agent.stopped"
                     | "agent.restarted"
                     | "agent.crashed"
@@ -115,7 +110,7 @@ impl Reason {
         let Some(end) = events.iter().rev().find(is_end) else {
             // The note comes before the end of the session.
             let handoff = find("raider.handoff")?;
-            let note = word(handoff, "/data/note");
+            let note = word(handoff, "note");
             let note = match shown::line(&note) {
                 empty if empty.is_empty() => String::new(),
                 note => format!(" ({note})"),
@@ -124,13 +119,13 @@ impl Reason {
                 "NAME handed off{note}; `hd attach NAME` shows its next session"
             ));
         };
-        let (kind, cause) = (word(end, "/type"), word(end, "/cause"));
-        let group = verb_group(&word(end, "/subject"));
+        let (kind, cause) = (end.kind.as_str(), end.cause.as_str());
+        let group = verb_group(&end.subject);
+        let until = to_seconds(&word(end, "until"));
         Some(Self {
-            said: sentence(&kind, &cause, &to_seconds(&word(end, "/data/until")))
-                .replace("GROUP", group),
+            said: sentence(kind, cause, &until).replace("GROUP", group),
             // A nuke ends the session first.
-            more: group == "raider" && kind == "agent.stopped" && is_asked(&cause),
+            more: group == "raider" && kind == "agent.stopped" && is_asked(cause),
         })
     }
 
@@ -181,12 +176,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testing::samples::sample;
 
-    fn event(kind: &str, cause: &str, data: Value) -> Value {
-        json!({"type": kind, "cause": cause, "subject": "horde/raiders/Toast", "data": data})
+    fn event(kind: &str, cause: &str, data: Value) -> Event {
+        let subject = "horde/raiders/Toast";
+        sample(json!({"type": kind, "cause": cause, "subject": subject, "data": data}))
     }
 
-    fn reason_text(events: &[Value]) -> Option<String> {
+    fn reason_text(events: &[Event]) -> Option<String> {
         Reason::of(events).map(|reason| reason.text("Toast", "ended with exit code 143"))
     }
 
@@ -246,7 +243,7 @@ mod tests {
         let ended = event("agent.stopped", "operator", json!({}));
         assert!(Reason::of(std::slice::from_ref(&ended)).unwrap().more);
         let mut agent = ended;
-        agent["subject"] = "mayor".into();
+        agent.subject = "mayor".to_owned();
         assert!(!Reason::of(&[agent]).unwrap().more);
     }
 }

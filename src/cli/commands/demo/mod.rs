@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::cli::answer;
 use crate::cli::args::Demo;
 use crate::cli::city::{self, City};
 use crate::cli::context::Context;
@@ -18,8 +19,9 @@ use crate::cli::error::{CliError, Doing};
 use crate::cli::output::{self, Style};
 use crate::cli::render::event;
 use crate::control::client::{Client, Flow};
+use crate::control::protocol::answers::{Event, Relic};
 use crate::control::protocol::args::{Charge, Events, RelicCreate, Stop};
-use crate::control::protocol::{ControlError, Exit, Op};
+use crate::control::protocol::{ControlError, Exit, Op, OpName};
 
 use super::supervisor::{self, Lives};
 
@@ -148,9 +150,8 @@ fn create(city: &City, task: &Task) -> Result<String, CliError> {
         branch: None,
     });
     let relic = Client::connect(&city.socket)?.call(&create)?;
-    let id = relic.get("id").and_then(Value::as_str);
-    let id = id.ok_or_else(|| CliError::failed("the supervisor returned no relic"))?;
-    Ok(id.to_owned())
+    let relic: Relic = answer::read(create.name(), &relic)?;
+    Ok(relic.id.to_string())
 }
 
 fn charge(city: &City, relic: &str) -> Result<(), CliError> {
@@ -193,18 +194,13 @@ fn wait(
                 ));
             }
         };
-        let word = |key: &str| {
-            happened
-                .get(key)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
-        if SHOWN.contains(&word("type")) {
+        let happened: Event = answer::read(OpName::Events, &happened)?;
+        if SHOWN.contains(&happened.kind.as_str()) {
             output::line(&event::event(&happened, style))?;
         }
-        match word("type") {
+        match happened.kind.as_str() {
             "relic.closed" => {
-                open.remove(word("subject"));
+                open.remove(&happened.subject);
             }
             "escalation.raised" => {
                 return Err(CliError::new(

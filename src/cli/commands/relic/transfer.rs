@@ -9,6 +9,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::super::export_file::{self, Existing};
+use crate::cli::answer;
 use crate::cli::args::{RelicFile, RelicTo};
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
@@ -71,7 +72,8 @@ pub(super) fn import(args: &RelicFile, context: &mut Context) -> Result<(), CliE
     for batch in batches {
         let op = request(args.rig.as_ref(), batch, false);
         let stored = client.call(&op).map_err(CliError::from);
-        done.add(stored.map_err(|error| done.interrupted(error))?)?;
+        let stored = stored.map_err(|error| done.interrupted(error))?;
+        done.add(answer::read(op.name(), &stored)?);
     }
     let told = done.told(&word, format, &skipped);
     context.print(&told, outcome_lines::imported)
@@ -133,9 +135,7 @@ struct Done {
 }
 
 impl Done {
-    fn add(&mut self, stored: Value) -> Result<(), CliError> {
-        let stored: Vec<Imported> = serde_json::from_value(stored)
-            .map_err(|error| CliError::failed(format!("the answer cannot be read: {error}")))?;
+    fn add(&mut self, stored: Vec<Imported>) {
         for one in stored {
             if !one.unresolved.is_empty() {
                 self.unresolved
@@ -148,7 +148,6 @@ impl Done {
                 first.1 = one.change;
             }
         }
-        Ok(())
     }
 
     fn count(&self, change: Change) -> usize {

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::cli::answer;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output;
 use crate::cli::render::{event, to_seconds};
 use crate::control::client::{Client, Flow};
+use crate::control::protocol::answers::{Event, Relic, Shown, Started, StartedRelic};
 use crate::control::protocol::args::{Events, RelicRef};
 use crate::control::protocol::{Exit, Op};
+use crate::domain::relic::RelicStatus;
 use crate::domain::shown;
 
 /// The end of following a relic.
@@ -46,19 +49,19 @@ pub(super) struct Follow {
 
 impl Follow {
     /// Follows the relics of a `run` that a raider works on, or that a later charge will pick up by itself.
-    pub fn of(result: &Value) -> Self {
+    pub fn of(started: &Started) -> Self {
         let mut follow = Self::default();
-        let relics = result.get("relics").and_then(Value::as_array);
-        for charged in relics.into_iter().flatten() {
-            let word = |key| charged.get(key).and_then(Value::as_str);
-            let Some(relic) = word("relic") else { continue };
-            let comes = charged.get("auto_charge") == Some(&Value::Bool(true));
-            if let Some(raider) = word("raider") {
-                follow.raiders.insert(raider.to_owned(), relic.to_owned());
-            } else if !comes {
-                continue;
-            }
-            follow.ends.insert(relic.to_owned(), None);
+        for relic in &started.relics {
+            let relic = match relic {
+                StartedRelic::Charged(charged) => {
+                    let (raider, relic) = (&charged.raider, &charged.relic);
+                    follow.raiders.insert(raider.to_string(), relic.to_string());
+                    relic
+                }
+                StartedRelic::Waits(waiting) if waiting.auto_charge => &waiting.relic,
+                StartedRelic::Waits(_) | StartedRelic::Failed(_) => continue,
+            };
+            follow.ends.insert(relic.to_string(), None);
         }
         follow
     }
@@ -76,15 +79,16 @@ impl Follow {
             kind: None,
         });
         stream.stream(&events, |item| {
-            let Some(relic) = self.about(&item) else {
+            let event: Event = answer::read(events.name(), &item)?;
+            let Some(relic) = self.about(&event) else {
                 return Ok(Flow::Continue);
             };
-            context.print(&item, event::event)?;
+            context.print_raw(events.name(), &item, event::event)?;
             let asked = Op::RelicShow(RelicRef {
                 relic: relic.clone(),
             });
-            let shown = asking.call(&asked)?;
-            self.record(&relic, &item, &shown);
+            let shown: Shown = answer::read(asked.name(), &asking.call(&asked)?)?;
+            self.record(&relic, &event, shown.relic());
             let all = self.ends.values().all(Option::is_some);
             Ok::<_, CliError>(if all { Flow::Stop } else { Flow::Continue })
         })?;
@@ -109,16 +113,13 @@ impl Follow {
 
     /// Returns the followed relic that an event is about. Slots are reused: a raider that is charged with another relic
     /// is no longer followed.
-    fn about(&mut self, event: &Value) -> Option<String> {
-        let subject = event.get("subject").and_then(Value::as_str)?;
-        let named = event.pointer("/data/relic").and_then(Value::as_str);
+    fn about(&mut self, event: &Event) -> Option<String> {
+        let subject = event.subject.as_str();
+        let named = event.data.get("relic").and_then(Value::as_str);
         let ours = |name: &&str| self.ends.contains_key(*name);
         let relic = [Some(subject), named].into_iter().flatten().find(ours);
         let relic = relic.map(str::to_owned);
-        if event
-            .get("type")
-            .is_some_and(|kind| kind == "raider.charged")
-        {
+        if event.kind == "raider.charged" {
             self.raiders.remove(subject);
             if let Some(relic) = &relic {
                 self.raiders.insert(subject.to_owned(), relic.clone());
@@ -128,7 +129,7 @@ impl Follow {
     }
 
     /// Takes in an event together with its relic's present state.
-    fn record(&mut self, relic: &str, event: &Value, shown: &Value) {
+    fn record(&mut self, relic: &str, event: &Event, now: &Relic) {
         if is_given_up(event) {
             self.exhausted.push(relic.to_owned());
         }
@@ -143,10 +144,8 @@ impl Follow {
             }
             _ => waits(event).flatten(),
         };
-        let crashed = event
-            .get("type")
-            .is_some_and(|kind| kind == "agent.crashed");
-        let end = match (end(shown, exhausted), said) {
+        let crashed = event.kind == "agent.crashed";
+        let end = match (end(now, exhausted), said) {
             // The event that says why its relic is blocked comes next.
             (Some(End::Blocked), None) if crashed => None,
             // The quarantine is the reason of the block, so it says more.
@@ -188,16 +187,16 @@ impl Follow {
 
 /// Returns what an event says of waiting for a person: `Some(Some(_))` begins, `Some(None)` ends, `None` is no
 /// statement.
-fn waits(event: &Value) -> Option<Option<End>> {
-    let word = |at| event.pointer(at).and_then(Value::as_str);
-    match word("/type")? {
+fn waits(event: &Event) -> Option<Option<End>> {
+    let word = |key| event.data.get(key).and_then(Value::as_str);
+    match event.kind.as_str() {
         // With a time the forge retries by itself.
-        "mr.held" if word("/data/not_before").is_none() => Some(Some(End::Held(
-            shown::line(word("/data/note").unwrap_or_default()).into_owned(),
+        "mr.held" if word("not_before").is_none() => Some(Some(End::Held(
+            shown::line(word("note").unwrap_or_default()).into_owned(),
         ))),
         "raider.rate_limited" => Some(Some(End::Parked(parked("a limit", event)))),
         "raider.auth" => Some(Some(End::Parked(parked("a login", event)))),
-        "agent.quarantined" => Some(Some(End::Quarantined(word("/subject")?.to_owned()))),
+        "agent.quarantined" => Some(Some(End::Quarantined(event.subject.clone()))),
         "mr.approved"
         | "mr.rejected"
         | "agent.unquarantined"
@@ -208,46 +207,45 @@ fn waits(event: &Value) -> Option<Option<End>> {
 }
 
 /// Returns the commit and target of a landed relic, in words.
-fn landed(event: &Value) -> Option<String> {
-    let word = |at| event.pointer(at).and_then(Value::as_str).map(shown::line);
-    let (commit, target) = (word("/data/merge_commit")?, word("/data/target")?);
-    Some(match event.pointer("/data/noop") {
-        Some(Value::Bool(true)) => {
-            format!("changed nothing: {target} already has its content, at {commit}")
-        }
-        _ => format!("landed as {commit} on {target}"),
+fn landed(event: &Event) -> Option<String> {
+    let word = |key| event.data.get(key).and_then(Value::as_str).map(shown::line);
+    let (commit, target) = (word("merge_commit")?, word("target")?);
+    Some(match event.data["noop"] == true {
+        true => format!("changed nothing: {target} already has its content, at {commit}"),
+        false => format!("landed as {commit} on {target}"),
     })
 }
 
 /// Returns why an account is parked, and until when.
-fn parked(what: &str, event: &Value) -> String {
-    let word = |at| event.pointer(at).and_then(Value::as_str);
+fn parked(what: &str, event: &Event) -> String {
+    let word = |key| event.data.get(key).and_then(Value::as_str);
     // The text of the session's screen.
-    let text = shown::line(word("/data/text").unwrap_or_default());
-    match word("/data/until") {
+    let text = shown::line(word("text").unwrap_or_default());
+    match word("until") {
         Some(until) => format!("{what} until {}: {text}", to_seconds(until)),
         None => format!("{what}: {text}"),
     }
 }
 
 /// Returns whether an event says that no more raiders are started for a relic that could not land.
-fn is_given_up(event: &Value) -> bool {
-    let word = |at| event.pointer(at).and_then(Value::as_str);
-    match word("/cause") {
-        Some("rework_exhausted") => true,
-        Some("merge_failed") => word("/data/status") == Some("blocked"),
+fn is_given_up(event: &Event) -> bool {
+    match event.cause.as_str() {
+        "rework_exhausted" => true,
+        "merge_failed" => event.data["status"] == "blocked",
         _ => false,
     }
 }
 
-fn end(relic: &Value, exhausted: bool) -> Option<End> {
-    let word = |key| relic.get(key).and_then(Value::as_str);
-    match word("status")? {
-        "closed" => Some(End::Closed),
-        "blocked" if exhausted => Some(End::NotMerged),
-        "blocked" => Some(End::Blocked),
-        "deferred" => Some(End::Deferred(word("until").map(to_seconds))),
-        _ => None,
+fn end(relic: &Relic, exhausted: bool) -> Option<End> {
+    match relic.status {
+        RelicStatus::Closed => Some(End::Closed),
+        RelicStatus::Blocked if exhausted => Some(End::NotMerged),
+        RelicStatus::Blocked => Some(End::Blocked),
+        RelicStatus::Deferred => {
+            let until = relic.until.map(|until| to_seconds(&until.to_string()));
+            Some(End::Deferred(until))
+        }
+        RelicStatus::Open | RelicStatus::Hooked => None,
     }
 }
 
@@ -289,25 +287,40 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testing::samples::sample;
+
+    fn started(relics: Value) -> Started {
+        sample(json!({ "relics": relics }))
+    }
 
     fn one() -> Follow {
-        Follow::of(&json!({"relics": [{"relic": "gt-1", "raider": "horde/raiders/Toast"}]}))
+        Follow::of(&started(
+            json!([{"relic": "gt-1", "raider": "horde/raiders/Toast"}]),
+        ))
+    }
+
+    fn event(partial: Value) -> Event {
+        sample(partial)
+    }
+
+    fn relic(status: &str) -> Relic {
+        sample(json!({ "status": status }))
     }
 
     #[test]
     fn only_what_will_be_worked_on_is_followed() {
-        let follow = Follow::of(&json!({"relics": [
+        let follow = Follow::of(&started(json!([
             {"relic": "gt-1", "raider": "horde/raiders/Toast"},
             {"relic": "gt-2", "raider": null, "auto_charge": true},
             {"relic": "gt-3", "raider": null, "auto_charge": false},
-        ]}));
+        ])));
         assert_eq!(follow.ends.keys().collect::<Vec<_>>(), ["gt-1", "gt-2"]);
     }
 
     #[test]
     fn relics_are_found_in_events_by_subject_or_particulars_or_raider() {
         let mut follow = one();
-        let mut found = |event: Value| follow.about(&event);
+        let mut found = |partial: Value| follow.about(&event(partial));
         assert_eq!(found(json!({"subject": "gt-1"})), Some("gt-1".into()));
         let named = json!({"subject": "gt-4", "data": {"relic": "gt-1"}});
         assert_eq!(found(named), Some("gt-1".into()));
@@ -349,18 +362,18 @@ mod tests {
         let mut follow = one();
         let merged = json!({"type": "raider.merged", "subject": "horde/raiders/Toast",
             "data": {"relic": "gt-1", "merge_commit": "abc", "target": "main", "noop": false}});
-        follow.record("gt-1", &merged, &json!({"status": "closed"}));
+        follow.record("gt-1", &event(merged), &relic("closed"));
         assert_eq!(follow.closed(), ["gt-1 landed as abc on main"]);
         let mut by_hand = one();
         let closed = json!({"type": "relic.closed", "subject": "gt-1", "data": {}});
-        by_hand.record("gt-1", &closed, &json!({"status": "closed"}));
+        by_hand.record("gt-1", &event(closed), &relic("closed"));
         assert_eq!(by_hand.closed(), ["gt-1 was closed without landing"]);
     }
 
     /// Contract 2.3, exit 9: a limit or a login ends the following, with the time of its end.
     #[test]
     fn parked_relic_ends_the_following_unless_its_session_has_gone_on() {
-        let hooked = json!({"status": "hooked"});
+        let hooked = relic("hooked");
         for (kind, said) in [
             ("raider.rate_limited", "a limit until T: at your limit"),
             ("raider.auth", "a login: at your limit"),
@@ -371,26 +384,27 @@ mod tests {
             } else {
                 json!("T")
             };
-            let event = json!({"type": kind, "subject": "horde/raiders/Toast",
+            let limit = json!({"type": kind, "subject": "horde/raiders/Toast",
                 "data": {"text": "at your limit", "until": until}});
-            follow.record("gt-1", &event, &hooked);
+            follow.record("gt-1", &event(limit), &hooked);
             assert_eq!(follow.ends["gt-1"], Some(End::Parked(said.into())));
             let error = follow.verdict().unwrap_err();
             assert_eq!(error.exit, Exit::Parked);
             assert!(error.message.contains(said), "{}", error.message);
-            follow.record("gt-1", &json!({"type": "raider.resumed"}), &hooked);
+            let resumed = event(json!({"type": "raider.resumed"}));
+            follow.record("gt-1", &resumed, &hooked);
             assert_eq!(follow.ends["gt-1"], None);
         }
     }
 
     #[test]
     fn a_blocked_relic_is_a_failed_merge_only_when_the_queue_gave_it_up() {
-        let blocked = json!({"status": "blocked"});
+        let blocked = relic("blocked");
         assert_eq!(end(&blocked, true), Some(End::NotMerged));
         assert_eq!(end(&blocked, false), Some(End::Blocked));
-        assert_eq!(end(&json!({"status": "hooked"}), false), None);
+        assert_eq!(end(&relic("hooked"), false), None);
         let said = |cause: &str, status: &str| {
-            is_given_up(&json!({"cause": cause, "data": {"status": status}}))
+            is_given_up(&event(json!({"cause": cause, "data": {"status": status}})))
         };
         assert!(said("rework_exhausted", "blocked"));
         assert!(said("merge_failed", "blocked"), "the remote refused it");
@@ -401,10 +415,10 @@ mod tests {
     /// The relic stays hooked; only the events tell that nothing moves.
     #[test]
     fn waiting_for_a_person_lasts_until_the_person_acted() {
-        let hooked = json!({"status": "hooked"});
+        let hooked = relic("hooked");
         let mut follow = one();
-        let mut saw = |event: Value| {
-            follow.record("gt-1", &event, &hooked);
+        let mut saw = |partial: Value| {
+            follow.record("gt-1", &event(partial), &hooked);
             follow.ends["gt-1"].clone()
         };
         let parked = json!({"type": "mr.held", "data": {"not_before": "2026-01-31T12:00:00Z"}});

@@ -166,3 +166,14 @@ pub enum Shown {
     /// Any other relic.
     Relic(Box<RelicDetails>),
 }
+
+impl Shown {
+    /// Returns the relic itself.
+    #[must_use]
+    pub fn relic(&self) -> &Relic {
+        match self {
+            Self::Escalation(escalation) => &escalation.relic,
+            Self::Relic(details) => &details.relic,
+        }
+    }
+}

@@ -89,7 +89,7 @@ pub struct Restored {
 pub struct Pruned {
     /// The salvages that were destroyed.
     pub pruned: Vec<Salvage>,
-    /// Those that were due and could not be destroyed.
+    /// The salvages that were due and could not be destroyed.
     pub kept: Vec<Kept>,
 }
 
