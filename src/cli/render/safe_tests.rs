@@ -26,12 +26,14 @@ const NARROW: Style = Style {
 const NASTY: &str =
     "\u{1b}]52;c;eA==\u{7}\u{1b}[2J\u{1b}[31m\u{8}\u{7f}\u{9b}31m\u{202e}\u{2066}\u{200b}\r";
 
+/// Renders an answer; returns none for one that the type refuses.
+type Reader = Box<dyn Fn(&Value, Style) -> Option<String>>;
+
 /// A renderer with the answers that it gets.
 struct Case {
     name: &'static str,
     answers: Vec<Value>,
-    /// Returns none for an answer that its type refuses.
-    render: Box<dyn Fn(&Value, Style) -> Option<String>>,
+    render: Reader,
 }
 
 /// Makes the case of a renderer of one answer.
