@@ -12,7 +12,7 @@ mod elsewhere;
 
 use crate::actors::mail::ForgeMsg;
 use crate::actors::mail::Landing;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -58,6 +58,8 @@ pub struct Forge {
     again: bool,
     /// Set while a landing runs.
     landing: bool,
+    /// The merge request that is tried now.
+    tried: Tried,
     /// The watch over merge requests that wait for a review.
     watch: Arc<elsewhere::Watch>,
     /// Set when the rig was suspended at the last turn; none before the first.
@@ -66,6 +68,8 @@ pub struct Forge {
     timer: Option<Timer>,
 }
 
+/// The merge request that the task of the lane tries, for the task that looks.
+type Tried = Arc<Mutex<Option<RelicId>>>;
 type Timer = tokio::task::JoinHandle<Result<(), ractor::MessagingErr<ForgeMsg>>>;
 
 /// The actor.
@@ -88,6 +92,7 @@ impl Actor for ForgeActor {
             looking: false,
             again: false,
             landing: false,
+            tried: Tried::default(),
             watch: Arc::default(),
             paused: None,
             timer: None,
@@ -124,9 +129,14 @@ impl Forge {
     fn start_look(&mut self, me: &ActorRef<ForgeMsg>) {
         self.looking = true;
         let (args, me) = (self.args.clone(), me.clone());
+        let tried = Arc::clone(&self.tried);
         tokio::spawn(async move {
             let own = args.clone();
-            let read = async move { read_inbox(&own).await };
+            let read = async move {
+                let read = read_inbox(&own).await;
+                end_void_gate(&own, &tried).await?;
+                read
+            };
             match look_timer::watched(&args.world, "forge", read).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
@@ -163,9 +173,9 @@ impl Forge {
         };
         self.landing = true;
         let (args, me) = (self.args.clone(), me.clone());
-        let watch = Arc::clone(&self.watch);
+        let (watch, tried) = (Arc::clone(&self.watch), Arc::clone(&self.tried));
         tokio::spawn(async move {
-            let landing = tokio::spawn(async move { land_one(&args, &watch).await });
+            let landing = tokio::spawn(async move { land_one(&args, &watch, &tried).await });
             let panicked = |panic| Err(Refusal::new(RefusalKind::Internal, format!("{panic}")));
             let result = landing.await.unwrap_or_else(panicked);
             drop(claim);
@@ -307,7 +317,11 @@ async fn refuse(args: &ForgeArgs, ready: MergeReady, error: Refusal) -> Result<(
 }
 
 /// Finishes an interrupted landing, else lands the next merge request; none when there is nothing to do.
-async fn land_one(args: &ForgeArgs, watch: &elsewhere::Watch) -> Result<Landing, Refusal> {
+async fn land_one(
+    args: &ForgeArgs,
+    watch: &elsewhere::Watch,
+    tried: &Tried,
+) -> Result<Landing, Refusal> {
     let world = &args.world;
     let Some(rig) = world.city.rig(&args.rig).cloned() else {
         return Ok(Landing::Idle { due: None });
@@ -349,7 +363,10 @@ async fn land_one(args: &ForgeArgs, watch: &elsewhere::Watch) -> Result<Landing,
         Some(mr) => {
             let (id, own) = (mr.id.clone(), Arc::clone(world));
             let work = async move { land::attempt(&own, &rig, id).await };
-            apart(world, Some(mr.id.clone()), work).await
+            set(tried, Some(mr.id.clone()));
+            let landing = apart(world, Some(mr.id.clone()), work).await;
+            set(tried, None);
+            landing
         }
         None => {
             let queued = queue.iter().filter(|mr| mr.state == MrState::Queued);
@@ -359,6 +376,32 @@ async fn land_one(args: &ForgeArgs, watch: &elsewhere::Watch) -> Result<Landing,
             Ok(Landing::Idle { due })
         }
     }
+}
+
+fn set(tried: &Tried, mr: Option<RelicId>) {
+    *tried.lock().unwrap_or_else(PoisonError::into_inner) = mr;
+}
+
+/// Ends the gate of a merge request that was withdrawn while it was tested: it would hold the lane for nothing, up to
+/// its timeout. A stop that comes between two gates is repeated at the next look.
+async fn end_void_gate(args: &ForgeArgs, tried: &Tried) -> Result<(), Refusal> {
+    let id = tried.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let Some(id) = id else { return Ok(()) };
+    let (world, mr) = (&args.world, id.clone());
+    let state = world.store.run(move |txn| Ok(txn.mr(&mr)?.state)).await?;
+    if state.is_final() {
+        tracing::info!(
+            rig = %args.rig,
+            mr = %id,
+            "the merge request was withdrawn while it was tested; its gate is ended"
+        );
+        let stop = |repo: &dyn Repo| {
+            repo.stop_gate();
+            Ok(())
+        };
+        effects::repo(world, &args.rig, stop).await?;
+    }
+    Ok(())
 }
 
 /// Takes back an interrupted landing, which locks the checkout of a person until then: no other may follow. The next

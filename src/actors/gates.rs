@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::effects;
 use super::world::World;
 use crate::domain::city::{Gate, Rig};
-use crate::domain::ids::Oid;
-use crate::domain::merge::{GateVerdict, Verdict};
+use crate::domain::ids::{Oid, RelicId};
+use crate::domain::merge::{GateVerdict, MrState, Verdict};
 use crate::ports::repo::{GateRun, GateSpec, TargetState};
 
 /// The result of all gates together.
@@ -39,6 +39,8 @@ pub enum Outcome {
         /// The failure.
         why: String,
     },
+    /// The merge request was withdrawn: what is left to run tests nothing.
+    Withdrawn,
 }
 
 /// Verdicts and outcome.
@@ -50,21 +52,29 @@ pub struct Ran {
     pub outcome: Outcome,
 }
 
+/// The attempt whose gates are run.
+#[derive(Clone, Copy)]
+pub struct Tested<'a> {
+    /// The world.
+    pub world: &'a World,
+    /// Its rig.
+    pub rig: &'a Rig,
+    /// The merge request.
+    pub mr: &'a RelicId,
+}
+
 /// Runs the rig's gates on a commit, in order, until one is not green. A gate that fails on the target's own tree is
 /// never blamed on the branch.
-pub async fn run_all(
-    world: &World,
-    rig: &Rig,
-    commit: &Oid,
-    tree: &Oid,
-    target: &TargetState,
-) -> Ran {
+pub async fn run_all(of: Tested<'_>, (commit, tree): (&Oid, &Oid), target: &TargetState) -> Ran {
     let mut ran = Ran {
         verdicts: Vec::new(),
         outcome: Outcome::Green,
     };
-    for gate in &rig.forge.gates {
-        let (verdict, tail, took) = judge(world, rig, gate, (commit, tree)).await;
+    for gate in &of.rig.forge.gates {
+        let Some((verdict, tail, took)) = judge(of, gate, (commit, tree)).await else {
+            ran.outcome = Outcome::Withdrawn;
+            return ran;
+        };
         let red = verdict != Verdict::Pass;
         ran.verdicts.push(GateVerdict {
             name: gate.name.clone(),
@@ -77,9 +87,13 @@ pub async fn run_all(
         }
         // The same tree cannot be worse than itself.
         let base = if *tree == target.tree {
-            verdict
+            Some(verdict)
         } else {
-            baseline(world, rig, gate, target).await
+            baseline(of, gate, target).await
+        };
+        let Some(base) = base else {
+            ran.outcome = Outcome::Withdrawn;
+            return ran;
         };
         let name = gate.name.clone();
         ran.outcome = match (verdict, base) {
@@ -123,8 +137,10 @@ struct Baseline {
 }
 
 /// Returns the gate's verdict on the target itself: run once per state of the target (`rules.md`, gates). A failure
-/// to run says nothing about that state and is not stored; a red verdict may be the machine's fault and expires.
-async fn baseline(world: &World, rig: &Rig, gate: &Gate, target: &TargetState) -> Verdict {
+/// to run says nothing about that state and is not stored; a red verdict may be the machine's fault and expires. None
+/// when the merge request was withdrawn meanwhile.
+async fn baseline(of: Tested<'_>, gate: &Gate, target: &TargetState) -> Option<Verdict> {
+    let Tested { world, rig, .. } = of;
     const BELIEVED: SignedDuration = SignedDuration::from_mins(10);
     let key = format!("baseline/{}/{}", rig.name, gate.name);
     let now = world.clock.now();
@@ -137,9 +153,9 @@ async fn baseline(world: &World, rig: &Rig, gate: &Gate, target: &TargetState) -
         && known.run == gate.run
         && (known.verdict == Verdict::Pass || known.at.duration_until(now) < BELIEVED)
     {
-        return known.verdict;
+        return Some(known.verdict);
     }
-    let verdict = judge(world, rig, gate, (&target.tip, &target.tree)).await.0;
+    let verdict = judge(of, gate, (&target.tip, &target.tree)).await?.0;
     if verdict != Verdict::Infra {
         let known = Baseline {
             tip: target.tip.clone(),
@@ -156,35 +172,50 @@ async fn baseline(world: &World, rig: &Rig, gate: &Gate, target: &TargetState) -
             );
         }
     }
-    verdict
+    Some(verdict)
 }
 
 /// Runs a gate on a commit: with its configured retries after a failure, and one confirmation when it could not run.
+/// None when the merge request was withdrawn meanwhile.
 async fn judge(
-    world: &World,
-    rig: &Rig,
+    of: Tested<'_>,
     gate: &Gate,
     what: (&Oid, &Oid),
-) -> (Verdict, String, Duration) {
+) -> Option<(Verdict, String, Duration)> {
     let mut retries = gate.retries;
     let mut confirmed = false;
     loop {
-        let (verdict, tail, took) = run_once(world, rig, gate, what).await;
+        if is_withdrawn(of).await {
+            return None;
+        }
+        let ran = run_once(of.world, of.rig, gate, what).await;
+        // A stop that was meant for an earlier attempt has ended this one: it runs again.
+        let Some((verdict, tail, took)) = ran else {
+            continue;
+        };
         match verdict {
-            Verdict::Pass => return (verdict, tail, took),
+            Verdict::Pass => return Some((verdict, tail, took)),
             Verdict::Fail if retries > 0 => retries -= 1,
             Verdict::Infra if !confirmed => confirmed = true,
-            Verdict::Fail | Verdict::Infra => return (verdict, tail, took),
+            Verdict::Fail | Verdict::Infra => return Some((verdict, tail, took)),
         }
     }
 }
 
+/// Returns true when the merge request is not under test any more. A store that cannot be read says nothing.
+async fn is_withdrawn(of: Tested<'_>) -> bool {
+    let mr = of.mr.clone();
+    let state = of.world.store.run(move |txn| Ok(txn.mr(&mr)?.state)).await;
+    state.is_ok_and(|state| state != MrState::Testing)
+}
+
+/// Runs a gate once; none when it was stopped.
 async fn run_once(
     world: &World,
     rig: &Rig,
     gate: &Gate,
     (commit, tree): (&Oid, &Oid),
-) -> (Verdict, String, Duration) {
+) -> Option<(Verdict, String, Duration)> {
     let spec = GateSpec {
         name: gate.name.clone(),
         run: gate.run.clone(),
@@ -193,11 +224,11 @@ async fn run_once(
         log_dir: world.city.gate_logs(&rig.name),
     };
     let commit = commit.clone();
-    match effects::repo_for(world, &rig.name, effects::WorkKind::Commands, move |repo| {
+    let ran = effects::repo_for(world, &rig.name, effects::WorkKind::Commands, move |repo| {
         repo.run_gate(&commit, &spec)
-    })
-    .await
-    {
+    });
+    Some(match ran.await {
+        Ok(run) if run.stopped => return None,
         // The tested tree must be the landing one, by its hash; otherwise nothing was tested.
         Ok(run) if run.tree.as_ref().is_some_and(|tested| tested != tree) => {
             let why =
@@ -214,7 +245,7 @@ async fn run_once(
             let why = format!("could not run: {error}");
             (Verdict::Infra, why, Duration::ZERO)
         }
-    }
+    })
 }
 
 /// Maps a run to a verdict. Exit 126 and 127, a signal, a timeout and a failed start say nothing about the branch.
@@ -265,6 +296,7 @@ mod tests {
             code,
             signal: None,
             timed_out: false,
+            stopped: false,
             spawn_error: None,
             took: Duration::from_secs(1),
             tail: String::new(),

@@ -395,6 +395,9 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`] when the worktree could not be brought to exactly that tree.
     fn run_gate(&self, commit: &Oid, gate: &GateSpec) -> Result<GateRun, RepoError>;
 
+    /// Ends the gate that runs now, with its process group; does nothing when none runs. Returns at once.
+    fn stop_gate(&self);
+
     /// Checks that the checkout of a rig without a remote could move with the target: it is clean, no operation is in
     /// progress and, where `landing` (from, to) is known, no ignored or untracked file is in the way. Fine where no
     /// checkout would move.

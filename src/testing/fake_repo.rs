@@ -59,6 +59,8 @@ struct Inner {
     broken_for: HashMap<(&'static str, String), RepoError>,
     outcomes: VecDeque<MergeOutcome>,
     gates: HashMap<String, VecDeque<GateRun>>,
+    /// Set by a stop of the gate that runs now.
+    gate_stopped: bool,
     interludes: HashMap<&'static str, Interlude>,
     calls: Vec<(&'static str, String)>,
     serial: u64,
@@ -87,12 +89,32 @@ pub fn gate_run(code: Option<i32>) -> GateRun {
         code,
         signal: None,
         timed_out: code.is_none(),
+        stopped: false,
         spawn_error: None,
         took: Duration::from_millis(5),
         tail: format!("exit {code:?}"),
         log: Default::default(),
         changed: Vec::new(),
         tree: None,
+    }
+}
+
+/// The gates.
+impl FakeRepo {
+    fn gate(&self, commit: &Oid, gate: &GateSpec) -> Result<GateRun, RepoError> {
+        self.inner().gate_stopped = false;
+        let mut inner = self.enter("run_gate", &format!("{} {commit}", gate.name))?;
+        let scripted = inner.gates.get_mut(&gate.name);
+        let run = scripted.and_then(VecDeque::pop_front);
+        let mut run = run.unwrap_or_else(|| gate_run(Some(0)));
+        run.tree.get_or_insert_with(|| commit.clone());
+        run.stopped = inner.gate_stopped;
+        Ok(run)
+    }
+
+    fn stop(&self) {
+        self.inner().gate_stopped = true;
+        let _counted = self.enter("stop_gate", "");
     }
 }
 

@@ -372,6 +372,22 @@ async fn the_target_is_tested_once_per_state() {
     assert_eq!(city.relic_now(&relic).await.reworks, 3);
 }
 
+/// A stop that was meant for an earlier merge request may end the gate of the next one: that gate runs again.
+#[tokio::test(start_paused = true)]
+async fn gate_that_was_ended_by_mistake_runs_again() {
+    let city = Scenario::new().gate("test").start().await;
+    let (repo, stopped) = (Arc::clone(&city.parts.repo), AtomicBool::new(false));
+    city.parts.repo.interlude("run_gate", move || {
+        if !stopped.swap(true, Ordering::Relaxed) {
+            repo.stop_gate();
+        }
+    });
+    let relic = submitted(&city).await;
+    assert_eq!(city.parts.repo.count("run_gate"), 2);
+    assert_eq!(city.mr(&relic).await.unwrap().state, MrState::Merged);
+    assert_eq!(city.parts.repo.landings(), 1);
+}
+
 /// Work that was refused before the queue took it is not held by it.
 #[tokio::test(start_paused = true)]
 async fn a_rejected_merge_request_is_not_pinned() {

@@ -265,6 +265,10 @@ impl Repo for GitRepo {
         gate::run_gate(self, commit, gate)
     }
 
+    fn stop_gate(&self) {
+        self.state.running_gate.stop();
+    }
+
     fn checkout_free(&self, target: &str, landing: Option<(&Oid, &Oid)>) -> Result<(), RepoError> {
         checkout::look(self, target, landing)
     }

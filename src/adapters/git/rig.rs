@@ -15,6 +15,7 @@ use super::admin::failed;
 use super::command::Git;
 use super::files::compare::{Tree, tree};
 use super::files::recent::Recent;
+use super::gate::RunningGate;
 use super::settings;
 use super::stash_watch::StashWatch;
 use super::theirs::LoggedRefs;
@@ -87,6 +88,8 @@ pub(super) struct State {
     pub(super) stash_spoilt: Mutex<BTreeSet<Oid>>,
     /// The watch of the list of stash entries.
     pub(super) stash_watch: StashWatch,
+    /// The switch that ends the gate under way.
+    pub(super) running_gate: RunningGate,
     /// A reference to the repository itself, for work in the background; none if it is not shared.
     pub(super) me: Weak<GitRepo>,
     prepared: Mutex<Prepared>,

@@ -124,6 +124,37 @@ async fn closing_a_relic_takes_it_out_of_the_queue() {
     assert_eq!(relic.branch, Some(mr.branch));
 }
 
+/// A gate that tests withdrawn work ends at once: it would hold the queue for up to its timeout.
+#[tokio::test(start_paused = true)]
+async fn closing_a_relic_ends_its_gate() {
+    let city = Scenario::new().gate("test").start().await;
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    city.parts.repo.interlude("run_gate", move || {
+        // Returns also when the test ends.
+        let _told = wait.lock().unwrap().recv();
+    });
+    city.parts.repo.interlude("stop_gate", move || {
+        let _ended = go.send(());
+    });
+    let charged = city.worker("a").await;
+    city.completed(&charged.raider).await.unwrap();
+    let runs = || city.parts.repo.count("run_gate");
+    city.until("the gate runs", || runs() == 1).await;
+    let close = json!({ "relic": charged.relic, "yes": true });
+    ask(&city, "relic.close", close).await.unwrap();
+    city.until("the gate is stopped", || {
+        city.parts.repo.count("stop_gate") == 1
+    })
+    .await;
+    city.pass(PATROL).await;
+    assert_eq!(runs(), 1, "neither repeated nor compared with the target");
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert_eq!(mr.state, MrState::Rejected);
+    assert_eq!(city.parts.repo.landings(), 0);
+    assert!(city.events(EventType::ForgeRed).await.is_empty());
+}
+
 /// `run` reports every relic that was made, so that a second `run` does not duplicate the work.
 #[tokio::test(start_paused = true)]
 async fn run_checks_first_and_tells_of_every_relic_afterwards() {

@@ -15,6 +15,8 @@ pub struct GateRun {
     pub signal: Option<i32>,
     /// Set when the timeout ended it.
     pub timed_out: bool,
+    /// Set when it was ended by [`Repo::stop_gate`](super::Repo::stop_gate).
+    pub stopped: bool,
     /// The reason why it could not be started.
     pub spawn_error: Option<String>,
     /// Wall time.

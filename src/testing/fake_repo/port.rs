@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::diff::{diff_of, diff_of_head};
-use super::{FakeRepo, Sandbox, gate_run, moved};
+use super::{FakeRepo, Sandbox, moved};
 use crate::domain::default_branch::Change;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
@@ -444,13 +444,11 @@ impl Repo for FakeRepo {
     }
 
     fn run_gate(&self, commit: &Oid, gate: &GateSpec) -> Result<GateRun, RepoError> {
-        let what = format!("{} {commit}", gate.name);
-        let mut inner = self.enter("run_gate", &what)?;
-        let scripted = inner.gates.get_mut(&gate.name);
-        let run = scripted.and_then(std::collections::VecDeque::pop_front);
-        let mut run = run.unwrap_or_else(|| gate_run(Some(0)));
-        run.tree.get_or_insert_with(|| commit.clone());
-        Ok(run)
+        self.gate(commit, gate)
+    }
+
+    fn stop_gate(&self) {
+        self.stop();
     }
 
     fn checkout_free(&self, target: &str, _landing: Option<(&Oid, &Oid)>) -> Result<(), RepoError> {

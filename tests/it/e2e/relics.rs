@@ -180,6 +180,22 @@ fn cancel_ends_the_raider_and_keeps_its_work() {
     city.wait_status(&landed, "closed");
 }
 
+/// The gate of cancelled work would hold the queue for up to its timeout.
+#[test]
+fn cancel_ends_the_gate_of_work_in_the_queue() {
+    let run = "test -e slow.txt || exit 0; : >../../../signs/gate; sleep 1000";
+    let gates = format!("[{{ name = \"slow\", run = \"{run}\" }}]");
+    let city = Plan::new().set("forge", "gates", &gates).start();
+    let slow = city.work("hangs in its gate", &["commit slow.txt", "hd done"]);
+    city.wait_sign("gate");
+    let next = city.work("lands after it", &["commit next.txt", "hd done"]);
+    city.hd(&["cancel", &slow, "--yes"]).json();
+    city.wait_status(&next, "closed");
+    let landed = city.landed();
+    assert!(landed.contains(&"next.txt".to_owned()), "{landed:?}");
+    assert!(!landed.contains(&"slow.txt".to_owned()), "{landed:?}");
+}
+
 #[test]
 fn an_agent_in_a_session_takes_no_work_from_others() {
     let script = "until [ -e signs/go ]; do sleep 0.05; done; relic=$(cat signs/relic); n=0; \

@@ -11,6 +11,7 @@
 mod gate_repo;
 mod log;
 mod proof;
+mod running;
 mod worktree;
 
 #[cfg(test)]
@@ -28,6 +29,7 @@ use crate::domain::city::Rights;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{GateRun, GateSpec, RepoError};
 use log::Log;
+pub(super) use running::RunningGate;
 use worktree::Worktree;
 
 /// Checks `commit` out in the rig's gate worktree and runs one gate in it.
@@ -53,13 +55,14 @@ pub(super) fn run_gate(
     let started = Instant::now();
     let own = Run::begin(&runs_dir(repo), Rights::Read)
         .map_err(|error| failed("the gate's record", &error))?;
+    let switch = repo.state.running_gate.begin();
     let script = Script {
         line: &gate.run,
         dir: worktree.path(),
         env: &gate.env,
         stdin: Stdio::null(),
         limit: gate.timeout,
-        stop: None,
+        stop: switch.fd(),
     };
     let end = process::run(script, &own, &mut |bytes| log.add(bytes));
     let took = started.elapsed();
@@ -68,6 +71,7 @@ pub(super) fn run_gate(
         code: None,
         signal: None,
         timed_out: false,
+        stopped: false,
         spawn_error: None,
         took,
         tail: log.finish(),
@@ -80,6 +84,7 @@ pub(super) fn run_gate(
         End::Ended { code, signal, cut } => {
             (run.code, run.signal) = (code, signal);
             run.timed_out = cut == Some(Cut::TimedOut);
+            run.stopped = cut == Some(Cut::Stopped);
             run.changed = worktree.changed(&proved)?;
         }
     }
