@@ -86,6 +86,8 @@ pub enum NotDone {
     NoSuchStep,
     /// The step waits for these relics.
     Waits(RelicId, Vec<RelicId>),
+    /// It begins in a fresh session, after this step.
+    NotBegun(RelicId, RelicId),
     /// No step was named, and none is ready; these wait.
     NoneReady(Vec<RelicId>),
     /// No step was named, and all are done.
@@ -142,11 +144,15 @@ impl Totem {
             });
         };
         let step = self.step(id).ok_or(NotDone::NoSuchStep)?;
-        if step.is_done() || step.is_ready() {
-            return Ok(step);
+        let id = step.relic.id.clone();
+        match self.present().map(|present| &present.relic.id) {
+            // Its session begins when it is the present one.
+            Some(present) if step.is_ready() && step.fresh_session && *present != id => {
+                Err(NotDone::NotBegun(id, present.clone()))
+            }
+            _ if step.is_done() || step.is_ready() => Ok(step),
+            _ => Err(NotDone::Waits(id, step.waits_for.clone())),
         }
-        let (id, waits_for) = (step.relic.id.clone(), step.waits_for.clone());
-        Err(NotDone::Waits(id, waits_for))
     }
 
     /// Returns true when the session is cycled after a step: another step is present now, and begins in a fresh
@@ -229,6 +235,17 @@ pub(super) mod tests {
             Err(NotDone::Waits(id(3), vec![id(2)]))
         );
         assert_eq!(close(Some("gt-2")), Err(NotDone::NoSuchStep));
+    }
+
+    #[test]
+    fn step_in_a_fresh_session_is_closed_only_when_it_is_the_present_one() {
+        let mut both = totem(&[(false, &[], false), (false, &[], true)]);
+        let early = both.to_close(Some("gt-1.2")).err();
+        assert_eq!(early, Some(NotDone::NotBegun(id(2), id(1))));
+        assert!(both.to_close(None).is_ok());
+        both.steps[0].relic.status = RelicStatus::Closed;
+        assert!(both.cycles_after(Some(&id(1))));
+        assert!(both.to_close(Some("gt-1.2")).is_ok());
     }
 
     #[test]

@@ -252,14 +252,8 @@ pub(super) async fn leave_note(
     let note = note.filter(|note| !note.is_empty());
     let agent = agent.clone();
     let left = world.store.run(move |txn| {
-        let address = message::agent(&agent);
-        for old in txn.inbox(&address)? {
-            if matches!(old.body, Body::Handoff(_)) {
-                txn.handled(old.id)?;
-            }
-        }
         if note.is_none() {
-            return Ok(());
+            return take_notes(txn, &message::agent(&agent));
         }
         let relic = agent_hooks::held(txn, &agent)?.map(|(hook, _)| hook.relic);
         let note = Handoff {
@@ -268,10 +262,29 @@ pub(super) async fn leave_note(
             totem_step: None,
             resume,
         };
-        txn.send(&address, &address, Body::Handoff(note))
-            .map(|_| ())
+        put_note(txn, &agent, note)
     });
     Ok(left.await?)
+}
+
+/// Stores a note for the next session of an agent; it replaces the last one.
+pub(super) fn put_note(
+    txn: &mut dyn Txn,
+    agent: &AgentName,
+    note: Handoff,
+) -> Result<(), StoreError> {
+    let address = message::agent(agent);
+    take_notes(txn, &address)?;
+    txn.send(&address, &address, Body::Handoff(note)).map(drop)
+}
+
+fn take_notes(txn: &mut dyn Txn, address: &str) -> Result<(), StoreError> {
+    for old in txn.inbox(address)? {
+        if matches!(old.body, Body::Handoff(_)) {
+            txn.handled(old.id)?;
+        }
+    }
+    Ok(())
 }
 
 /// `rally`: the agent's name, its work, the note of the last handoff, its drums.

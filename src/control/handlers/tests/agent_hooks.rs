@@ -14,7 +14,7 @@ use crate::domain::ids::{RelicId, SessionId};
 use crate::domain::relic::RelicStatus;
 use crate::testing::world::{Scenario, TestCity, agent};
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// The check of the pool.
 const CHECK: &str = "count";
 

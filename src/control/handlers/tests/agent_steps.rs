@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-use super::agent_hooks::{assigned, caller, hooked, own, pool};
+use super::agent_hooks::{SECOND, assigned, caller, hooked, own, pool};
 use super::totems::ritual;
 use super::{PATROL, ask, ask_as};
-use crate::control::protocol::ErrorKind;
+use crate::control::protocol::{ControlError, ErrorKind};
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::domain::city::{RestartType, Rights};
@@ -16,7 +16,7 @@ use crate::domain::event::EventType;
 use crate::domain::ids::RelicId;
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
-use crate::testing::world::{Scenario, TestCity};
+use crate::testing::world::{Scenario, TestCity, agent};
 
 /// A pool of two workers and a mayor with the right to work; the ritual `work` has three steps in a row.
 fn scenario() -> Scenario {
@@ -41,6 +41,67 @@ fn first_step(relic: &RelicId) -> String {
     format!("{relic}.1")
 }
 
+async fn close(city: &TestCity, relic: &RelicId, step: usize) -> Result<Value, ControlError> {
+    let args = json!({ "id": format!("{relic}.{step}"), "message": "halfway" });
+    own(city, "worker-1", "step.done", args).await
+}
+
+/// Issue 17, 2: closing a step cycles the session where the ritual says so, also that of a standing agent.
+#[tokio::test(start_paused = true)]
+async fn step_in_a_fresh_session_cycles_the_session_of_an_agent() {
+    let city = scenario().start().await;
+    let relic = held(&city).await;
+    let session = city.session(&agent("worker-1"));
+    let starts = || city.starts(&session);
+    let before = starts();
+    assert_eq!(close(&city, &relic, 1).await.unwrap()["handoff"], false);
+    city.pass(SECOND).await;
+    assert_eq!(starts(), before);
+    let closed = close(&city, &relic, 2).await.unwrap();
+    assert_eq!(closed["handoff"], true, "{closed}");
+    city.pass(SECOND).await;
+    assert_eq!(starts(), before + 1);
+    let told = own(&city, "worker-1", "rally", json!({})).await.unwrap();
+    let note = told["note"].as_str().unwrap();
+    assert!(
+        note.contains(&format!("{relic}.2")) && note.contains("halfway"),
+        "{note}"
+    );
+    assert_eq!(told["totem"]["next"][0]["id"], format!("{relic}.3"));
+    assert_eq!(close(&city, &relic, 2).await.unwrap()["handoff"], false);
+    assert_eq!(close(&city, &relic, 3).await.unwrap()["handoff"], false);
+    own(&city, "worker-1", "done", json!({})).await.unwrap();
+    assert_eq!(city.status(&relic).await, RelicStatus::Closed);
+}
+
+/// The supervisor was killed between the end of a step and the fresh session: the session that is still there does not
+/// close the next step, and the repeated call starts the fresh one.
+#[tokio::test(start_paused = true)]
+async fn fresh_session_that_did_not_begin_is_started_by_the_repeated_call() {
+    let city = scenario().start().await;
+    let relic = held(&city).await;
+    close(&city, &relic, 1).await.unwrap();
+    city.pass(SECOND).await;
+    let session = city.session(&agent("worker-1"));
+    let starts = || city.starts(&session);
+    let before = starts();
+    city.parts.sessions.refuse_meta(&session, true);
+    close(&city, &relic, 2).await.unwrap_err();
+    city.parts.sessions.refuse_meta(&session, false);
+    city.pass(SECOND).await;
+    assert_eq!(starts(), before, "no fresh session");
+    let refused = close(&city, &relic, 3).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Conflict, "{refused}");
+    let again = close(&city, &relic, 2).await.unwrap();
+    assert_eq!(
+        (&again["already"], &again["handoff"]),
+        (&json!(true), &json!(true))
+    );
+    city.pass(SECOND).await;
+    assert_eq!(starts(), before + 1);
+    close(&city, &relic, 3).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn agent_sees_the_steps_of_its_relic_and_completes_it_when_all_are_done() {
     let city = scenario().start().await;
@@ -56,8 +117,8 @@ async fn agent_sees_the_steps_of_its_relic_and_completes_it_when_all_are_done() 
     assert!(refused.message.contains("3 steps"), "{refused}");
     assert_eq!(hooked(&city, "worker-1").await, relic.as_str());
     for step in 1..=3 {
-        let args = json!({ "id": format!("{relic}.{step}") });
-        own(&city, "worker-1", "step.done", args).await.unwrap();
+        close(&city, &relic, step).await.unwrap();
+        city.pass(SECOND).await;
     }
     own(&city, "worker-1", "done", json!({})).await.unwrap();
     assert_eq!(city.status(&relic).await, RelicStatus::Closed);

@@ -6,6 +6,8 @@
 //!                                   └─ supervisor killed here: the note waits, and a repeated call hands off
 //! ```
 
+mod agent;
+
 use serde_json::Value;
 
 use super::{no_totem, progress, refresh};
@@ -13,15 +15,15 @@ use crate::actors::ask;
 use crate::actors::mail::ChildRef;
 use crate::actors::records::totems;
 use crate::actors::world::World;
-use crate::control::handlers::caller::{own_hook, own_member};
+use crate::control::handlers::caller::own_hook;
 use crate::control::handlers::{own, to_json};
 use crate::control::protocol::{ControlError, answers, args};
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::domain::asker::Asker;
-use crate::domain::ids::{RelicId, SessionId};
+use crate::domain::ids::RelicId;
 use crate::domain::message::Handoff;
-use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::relic::Hook;
 use crate::domain::totem::orders;
 use crate::domain::totem::{NotDone, Step, Totem};
 use crate::ports::relics::{StoreError, Txn};
@@ -52,8 +54,7 @@ pub(super) async fn done(
         return Err(ControlError::bad_request(message).hint("commit the details, or shorten it"));
     }
     if let CallerRole::Agent(session) = &caller.who {
-        own_member(world, caller).await?;
-        return by_agent(world, session, args.id, note).await;
+        return agent::done(world, caller, session, args.id, note).await;
     }
     let hook = own_hook(world, caller).await?;
     if hook.done.is_some() {
@@ -141,19 +142,23 @@ fn close(
     if closed.already || !closed.totem.cycles_after(before.as_ref()) {
         return Ok(Ok(closed));
     }
-    let next = closed.totem.present().map(|next| next.relic.id.to_string());
-    let done = format!("{} ({}) is done.", step.relic.id, step.relic.title);
-    let handoff = Handoff {
-        note: Some(note.map_or_else(|| done.clone(), |note| format!("{done} {note}"))),
-        relic: Some(hook.relic.clone()),
-        totem_step: next,
-        resume: false,
-    };
+    let handoff = handoff(&closed.totem, &step, note);
     totems::send_handoff(txn, &hook.raider, handoff)?;
     Ok(Ok(Closed {
         cycles: true,
         ..closed
     }))
+}
+
+/// Returns the note for the session that begins the step which is present after this one.
+fn handoff(totem: &Totem, done: &Step, note: Option<&str>) -> Handoff {
+    let done = format!("{} ({}) is done.", done.relic.id, done.relic.title);
+    Handoff {
+        note: Some(note.map_or_else(|| done.clone(), |note| format!("{done} {note}"))),
+        relic: Some(totem.row.relic.clone()),
+        totem_step: totem.present().map(|next| next.relic.id.to_string()),
+        resume: false,
+    }
 }
 
 /// Closes a step, unless it is closed.
@@ -199,57 +204,15 @@ fn refused(totem: &Totem, why: NotDone, id: Option<&str>, hd: &str) -> ControlEr
             };
             ControlError::conflict(format!("{step} waits for {what}"))
         }
+        NotDone::NotBegun(step, present) => {
+            let message = format!("{step} begins in a fresh session, after {present}");
+            let hint = format!("`{hd} step done {present}` closes the present step");
+            ControlError::conflict(message).hint(hint)
+        }
         NotDone::NoneReady(_) => ControlError::conflict(orders::waiting(totem, hd)),
         NotDone::AllDone => {
             let message = format!("every step of {relic} is done");
             ControlError::conflict(message).hint(orders::finished(hd))
         }
     }
-}
-
-/// Closes a step of a relic that is assigned to a standing agent, or to its pool. The step must be named: the agent may
-/// have several such relics.
-async fn by_agent(
-    world: &World,
-    session: &SessionId,
-    id: Option<String>,
-    note: Option<String>,
-) -> Result<Value, ControlError> {
-    let Some(id) = id else {
-        let message = "an agent must name the step";
-        return Err(ControlError::bad_request(message).hint("`hd totem show RELIC` lists them"));
-    };
-    let id = crate::control::handlers::names::relic(&id)?;
-    let agent = world.city.standing(session).map(|name| name.to_string());
-    let pool = world.city.agent_of(session);
-    let pool = pool.map(|agent| agent.name.to_string());
-    let (Some(agent), Some(pool)) = (agent, pool) else {
-        return Err(ControlError::forbidden("this agent is not configured"));
-    };
-    let hd = world.hd();
-    let closed = world.store.run(move |txn| {
-        let of = txn.totem_of_step(&id)?;
-        let totem = of.map(|of| totems::read(txn, &of)).transpose()?.flatten();
-        let Some(totem) = totem else {
-            let message = format!("{id} is not a step of a totem");
-            return Ok(Err(ControlError::not_found(message)));
-        };
-        let relic = txn.relic(&totem.row.relic)?;
-        let is_own = relic.status == RelicStatus::Open
-            && relic.assignee.is_some_and(|it| it == agent || it == pool);
-        if !is_own {
-            let message = format!("{} is not assigned to {agent}", relic.id);
-            return Ok(Err(ControlError::forbidden(message).hint(
-                "an agent closes only steps of relics that are assigned to it or its pool",
-            )));
-        }
-        let step = match totem.to_close(Some(id.as_str())) {
-            Ok(step) => step.clone(),
-            Err(why) => return Ok(Err(refused(&totem, why, Some(id.as_str()), &hd))),
-        };
-        let asker = Asker::agent(agent.clone());
-        close_once(txn, totem, &step, note.as_deref(), &asker).map(Ok)
-    });
-    let closed = closed.await??;
-    answer(world, closed.totem.row.relic.clone(), &closed)
 }
