@@ -1,16 +1,13 @@
 //! The time after a death: of an agent, of the daemon.
 
-use std::time::{Duration, Instant};
-
-use criterion::{Criterion, SamplingMode};
+use std::time::Instant;
 
 use crate::city::{City, kill_agent};
-use crate::percentiles;
+use crate::{FEW, SAMPLES, sample};
 
 /// `kill -9` of an agent's process, until its replacement announces itself, among a hundred.
-pub fn replacement(criterion: &mut Criterion) {
+pub fn replacement() {
     let mut city = City::with(100);
-    let mut samples = Vec::new();
     let mut victims = city
         .agents
         .keys()
@@ -18,7 +15,7 @@ pub fn replacement(criterion: &mut Criterion) {
         .collect::<Vec<_>>()
         .into_iter()
         .cycle();
-    let mut once = || {
+    let once = || {
         let victim = victims.next().expect("a hundred of them");
         let begun = Instant::now();
         kill_agent(city.agents[&victim]);
@@ -28,21 +25,13 @@ pub fn replacement(criterion: &mut Criterion) {
         city.agents.insert(name, pid);
         took
     };
-    criterion.bench_function("death to replacement", |bencher| {
-        bencher.iter_custom(|times| {
-            let took: Vec<_> = (0..times).map(|_| once()).collect();
-            samples.extend_from_slice(&took);
-            took.iter().sum()
-        });
-    });
-    percentiles("death to replacement", samples);
+    sample("death to replacement", SAMPLES, once);
 }
 
 /// `kill -9` of the daemon, until a new one reports that it has all hundred sessions again.
-pub fn restart(criterion: &mut Criterion) {
+pub fn restart() {
     let mut city = City::with(100);
-    let mut samples = Vec::new();
-    let mut once = || {
+    let once = || {
         let begun = Instant::now();
         city.restart_daemon();
         let running = city.all_run();
@@ -54,15 +43,5 @@ pub fn restart(criterion: &mut Criterion) {
         );
         took
     };
-    let mut group = criterion.benchmark_group("daemon");
-    group.sampling_mode(SamplingMode::Flat).sample_size(10);
-    group.bench_function("kill -9 to 100 adopted", |bencher| {
-        bencher.iter_custom(|times| {
-            let took: Vec<_> = (0..times).map(|_| once()).collect();
-            samples.extend_from_slice(&took);
-            took.iter().sum::<Duration>()
-        });
-    });
-    group.finish();
-    percentiles("daemon restart", samples);
+    sample("daemon: kill -9 to 100 adopted", FEW, once);
 }

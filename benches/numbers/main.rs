@@ -5,8 +5,8 @@
 //! cargo bench -- control         those with the word in their name
 //! ```
 //!
-//! Criterion shows means; where single outliers matter, percentiles of all samples follow. The cost of an idle city is
-//! read from the kernel's counters, once.
+//! Percentiles of all samples are shown, because a mean hides outliers. The cost of an idle city is read from the
+//! kernel's counters, once.
 #![expect(
     clippy::disallowed_methods,
     reason = "benches run programs and measure real time"
@@ -31,9 +31,7 @@ mod status;
 mod support;
 mod task;
 
-use std::time::Duration;
-
-use criterion::{Criterion, criterion_group};
+use std::time::{Duration, Instant};
 
 /// Prints percentiles, which a mean hides.
 fn percentiles(name: &str, mut samples: Vec<Duration>) {
@@ -51,22 +49,30 @@ fn percentiles(name: &str, mut samples: Vec<Duration>) {
     );
 }
 
+/// The number of samples of what takes milliseconds.
+const SAMPLES: usize = 100;
+/// The number of samples of what takes longer.
+const FEW: usize = 10;
+
+/// Takes samples, after one that warms up, and prints their percentiles.
+fn sample(name: &str, count: usize, mut once: impl FnMut() -> Duration) {
+    once();
+    percentiles(name, (0..count).map(|_| once()).collect());
+}
+
+/// Measures a call.
+fn timed<T>(call: impl FnOnce() -> T) -> Duration {
+    let begun = Instant::now();
+    std::hint::black_box(call());
+    begun.elapsed()
+}
+
 /// Returns whether the command line asks for this name.
 fn asked_for(name: &str) -> bool {
     let mut words = std::env::args()
         .skip(1)
         .filter(|word| !word.starts_with('-'));
     words.next().is_none_or(|word| name.contains(&word))
-}
-
-criterion_group! {
-    name = numbers;
-    config = Criterion::default()
-        .sample_size(20)
-        .warm_up_time(Duration::from_millis(200))
-        .measurement_time(Duration::from_secs(3));
-    targets = control::round_trip, sessions::start, reload::round_trip, lives::replacement,
-        lives::restart
 }
 
 fn main() {
@@ -88,6 +94,19 @@ fn main() {
     if asked_for("task") {
         task::task();
     }
-    numbers();
-    Criterion::default().configure_from_args().final_summary();
+    if asked_for("control") {
+        control::round_trip();
+    }
+    if asked_for("sessions") {
+        sessions::start();
+    }
+    if asked_for("reload") {
+        reload::round_trip();
+    }
+    if asked_for("death") {
+        lives::replacement();
+    }
+    if asked_for("daemon") {
+        lives::restart();
+    }
 }

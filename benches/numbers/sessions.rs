@@ -5,28 +5,25 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use criterion::{BenchmarkId, Criterion, SamplingMode};
 use horde_supervisor::adapters::sessions::LocalSessions;
 use horde_supervisor::domain::ids::{Generation, Incarnation, SessionId};
 use horde_supervisor::ports::sessions::{SessionSpec, Sessions};
+
+use crate::{FEW, sample};
 
 /// The number of starts at once: as many as the daemon allows by default.
 const AT_ONCE: usize = 16;
 
 /// Starts a session of `sh`, a hundred, a thousand.
-pub fn start(criterion: &mut Criterion) {
+pub fn start() {
     let dir = tempfile::tempdir().expect("a directory");
     let exe = PathBuf::from(env!("CARGO_BIN_EXE_horde-session"));
     let sessions = LocalSessions::new(dir.path().join("sessions"), exe, "").expect("a provider");
-    let mut group = criterion.benchmark_group("sessions");
-    group.sampling_mode(SamplingMode::Flat).sample_size(10);
     for count in [1, 100, 1000] {
         let specs: Vec<_> = (0..count).map(|n| spec(dir.path(), n)).collect();
-        group.bench_function(BenchmarkId::new("start", count), |bencher| {
-            bencher.iter_custom(|times| (0..times).map(|_| once(&sessions, &specs)).sum());
-        });
+        let name = format!("sessions: start of {count}");
+        sample(&name, FEW, || once(&sessions, &specs));
     }
-    group.finish();
 }
 
 /// Starts all of them, at most so many at once, and ends them outside the measured time.
