@@ -16,7 +16,7 @@ use crate::domain::doctor::BranchFacts;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::MergeOutcome;
-use crate::ports::repo::{GateRun, PinnedStashes, RepoError, SalvageRecord, SandboxSpec};
+use crate::ports::repo::{GateRun, GateSpec, PinnedStashes, RepoError, SalvageRecord, SandboxSpec};
 
 type Interlude = Arc<dyn Fn() + Send + Sync>;
 

@@ -15,7 +15,7 @@ use crate::domain::message::{Body, MergeReady};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{FaultPoint, SagaKind};
 use crate::ports::relics::Txn;
-use crate::ports::repo::RepoError;
+use crate::ports::repo::{Repo, RepoError};
 use crate::testing::fake_repo::gate_run;
 use crate::testing::world::{MOMENT, Scenario, TestCity, rig};
 

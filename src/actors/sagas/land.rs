@@ -226,10 +226,16 @@ async fn test(
     (commit, tree): (&Oid, &Oid),
     target: &TargetState,
 ) -> Result<Result<MergeRequest, Attempt>, Refusal> {
-    let ran = gates::run_all(world, rig, commit, tree, target).await;
+    let of = gates::Tested {
+        world,
+        rig,
+        mr: &mr.id,
+    };
+    let ran = gates::run_all(of, (commit, tree), target).await;
     let mr = note_verdicts(world, mr, ran.verdicts).await?;
     let dealt_with = match ran.outcome {
         gates::Outcome::Green => return Ok(Ok(mr)),
+        gates::Outcome::Withdrawn => Ok(Attempt::Withdrawn),
         gates::Outcome::Red { gate, why } => {
             let error = format!("gate {gate} {why}");
             let kind = FailureType::of_gate(&gate);

@@ -193,5 +193,7 @@ fn open(
 fn nudge_all(world: &World) {
     for rig in &world.city.rigs {
         world.nudge(&message::witness(&rig.name));
+        // It may be testing work that is withdrawn.
+        world.nudge(&message::forge(&rig.name));
     }
 }

@@ -131,8 +131,7 @@ async fn closing_a_relic_ends_its_gate() {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
     city.parts.repo.interlude("run_gate", move || {
-        // Returns also when the test ends.
-        let _told = wait.lock().unwrap().recv();
+        let _stopped = wait.lock().unwrap().recv_timeout(crate::testing::PATIENCE);
     });
     city.parts.repo.interlude("stop_gate", move || {
         let _ended = go.send(());

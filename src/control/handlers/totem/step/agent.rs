@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Closed, Verdict, answer, close_once, handoff, refused};
+use super::{Verdict, answer, close_once, handoff, refused};
 use crate::actors::ask;
 use crate::actors::mail::{ChildRef, ChildView};
 use crate::actors::records::totems;
