@@ -92,7 +92,7 @@ pub(super) async fn handoff(
     let mut progress = None;
     if let ChildId::Raider(_) = &id {
         let hook = own_hook(world, caller).await?;
-        if hook.done.is_some() {
+        if hook.is_declared() {
             return Err(ControlError::conflict(
                 "the work is done; there is nothing to hand off",
             ));
@@ -180,7 +180,7 @@ pub(super) async fn wait(
     args: args::Wait,
 ) -> Result<Value, ControlError> {
     let hook = own_hook(world, caller).await?;
-    if hook.done.is_some() {
+    if hook.is_declared() {
         return Err(ControlError::conflict(
             "the work is done; there is nothing to wait for",
         ));
@@ -282,7 +282,7 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
             },
             seen,
         ),
-        done: hook.done.is_some(),
+        done: hook.is_declared(),
         drums,
         totem: totem.map(|totem| totem::progress(&totem, &hd)),
         rules: prompt::rules(&hook.target, &hd),

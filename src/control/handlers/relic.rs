@@ -165,7 +165,7 @@ fn open(
 ) -> Result<Relic, StoreError> {
     closing::reopen_steps(txn, &relic, &asker.into())?;
     let hook = txn.hook_of_relic(&relic.id)?;
-    let hook = hook.filter(|hook| hook.done.is_none());
+    let hook = hook.filter(|hook| !hook.is_declared());
     relic.status = match hook {
         Some(_) => RelicStatus::Hooked,
         None => RelicStatus::Open,

@@ -32,7 +32,7 @@ pub(super) async fn record(
         return Err(ControlError::bad_request(message).hint("commit the details, or shorten it"));
     }
     let hook = own_hook(world, caller).await?;
-    if hook.done.is_some() {
+    if hook.is_declared() {
         return Err(ControlError::conflict(
             "the work is done; its review is over",
         ));
@@ -71,7 +71,7 @@ fn add(
     let now = txn.hook(&hook.raider)?;
     let now = now.filter(|now| now.incarnation == hook.incarnation);
     // What is declared meanwhile ends the review; `stuck` is such a declaration.
-    if verdict != Verdict::Stuck && now.is_none_or(|now| now.done.is_some()) {
+    if verdict != Verdict::Stuck && now.is_none_or(|now| now.is_declared()) {
         let why = "the work is done; its review is over";
         return Err(StoreError::Conflict(why.to_owned()));
     }

@@ -131,7 +131,7 @@ fn require_unfinished(
     hook: Option<&Hook>,
 ) -> Result<(), StoreError> {
     let id = &relic.id;
-    if let Some(hook) = hook.filter(|hook| hook.done.is_some()) {
+    if let Some(hook) = hook.filter(|hook| hook.is_declared()) {
         let why = format!("{} has finished its work on {id}", hook.raider);
         return Err(StoreError::Conflict(why));
     }

@@ -189,6 +189,23 @@ fn merge_requests_move_by_steps_of_their_machine() {
     assert_eq!(found.len(), 1);
 }
 
+/// Whether work was declared done is asked by one method of the hook.
+fn done_read_by_hand(source: &Source) -> Vec<(usize, String)> {
+    let owner = source.name == "src/domain/relic.rs";
+    let lines = source.shipped().filter(|_| !owner);
+    let found = lines.filter(|(_, line)| line.contains(".done.is_"));
+    found.map(|(at, line)| (at, line.to_owned())).collect()
+}
+
+#[test]
+fn declared_work_is_recognised_by_one_method() {
+    let found = every(below("src/"), done_read_by_hand);
+    expect_none("`Hook::is_declared` answers that", &found);
+    let text = "fn f() { hook.done.is_some(); }";
+    let broken = Source::new("src/actors/x.rs", text);
+    assert_eq!(done_read_by_hand(&broken).len(), 1);
+}
+
 #[test]
 fn each_rule_catches_a_violation() {
     let shipped = |rule: fn(&Source) -> Vec<(usize, String)>, text: &str| {

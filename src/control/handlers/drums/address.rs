@@ -76,8 +76,9 @@ pub(in crate::control::handlers) async fn unknown_note(
     match resolve(world, name).await {
         Ok(_) => Ok(None),
         Err(error) if error.kind == ErrorKind::NotFound => {
-            let near = error.hint.filter(|hint| hint.starts_with("did you mean"));
-            let near = near.map_or_else(String::new, |near| format!("; {near}"));
+            let known = Known::read(world).await?;
+            let near = known.near(name);
+            let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
             let note = format!(
                 "{}: it is taken for the name of a person{near}",
                 error.message
@@ -91,20 +92,43 @@ pub(in crate::control::handlers) async fn unknown_note(
 }
 
 async fn unknown(world: &World, name: &str) -> Result<ControlError, ControlError> {
-    let hooks = names::hooks(world).await?;
-    let agents = world.city.agents.iter().map(|agent| agent.name.to_string());
-    let full = hooks.iter().map(|hook| hook.raider.to_string());
-    let known: Vec<_> = [PEOPLE.to_owned()]
-        .into_iter()
-        .chain(agents)
-        .chain(full)
-        .collect();
-    let short = hooks.iter().map(|hook| hook.raider.name.as_str());
-    let all = known.iter().map(String::as_str).chain(short);
-    let hint = match suggest::closest(name, all) {
+    let known = Known::read(world).await?;
+    let hint = match known.near(name) {
         Some(near) => format!("did you mean {near}?"),
-        None => format!("addresses: {}", known.join(", ")),
+        None => format!("addresses: {}", known.full.join(", ")),
     };
     let message = format!("no raider, agent or pool named {name}");
     Ok(ControlError::not_found(message).hint(hint))
+}
+
+/// The addresses that exist.
+struct Known {
+    full: Vec<String>,
+    /// Short names of raiders.
+    short: Vec<String>,
+}
+
+impl Known {
+    async fn read(world: &World) -> Result<Self, ControlError> {
+        let hooks = names::hooks(world).await?;
+        let agents = world.city.agents.iter().map(|agent| agent.name.to_string());
+        let full = hooks.iter().map(|hook| hook.raider.to_string());
+        Ok(Self {
+            full: [PEOPLE.to_owned()]
+                .into_iter()
+                .chain(agents)
+                .chain(full)
+                .collect(),
+            short: hooks
+                .iter()
+                .map(|hook| hook.raider.name.to_string())
+                .collect(),
+        })
+    }
+
+    /// Returns the address that is most like the name.
+    fn near(&self, name: &str) -> Option<&str> {
+        let all = self.full.iter().chain(&self.short).map(String::as_str);
+        suggest::closest(name, all)
+    }
 }

@@ -100,7 +100,7 @@ fn hooked(world: &World, snapshot: &Snapshot, hook: &Hook, view: Option<&ChildVi
     let session = view.and_then(|view| view.session.as_ref());
     let waits = records.waits.get(&hook.raider).filter(|wait| {
         let same = session.is_some_and(|session| session.handle.token == wait.session);
-        same && hook.done.is_none() && wait.until > world.clock.now()
+        same && !hook.is_declared() && wait.until > world.clock.now()
     });
     let shown = accounts::condition(world, view, Some(&hook.harness));
     let (condition, detail) = condition(world, snapshot, hook, view, waits, shown.as_ref());
@@ -193,7 +193,7 @@ fn condition(
             (Some("waiting"), Some(detail))
         }
         None => {
-            let absence = view.filter(|_| hook.done.is_none());
+            let absence = view.filter(|_| !hook.is_declared());
             let phase = snapshot.records.phase(&hook.raider);
             let stays = session.filter(|_| matches!(phase, Some(Phase::InReview { .. })));
             let stays = stays.map(|_| {
@@ -243,7 +243,7 @@ fn is_suspended(world: &World, raider: &RaiderId, records: &Records) -> bool {
 fn idle(world: &World, hook: &Hook, session: &SessionView) -> Option<Timestamp> {
     let ended = world.directory.conditions.turn_over(&session.handle)?;
     let age = Duration::try_from(world.clock.now().duration_since(ended)).ok()?;
-    (hook.done.is_none() && age >= FOLLOWS).then_some(ended)
+    (!hook.is_declared() && age >= FOLLOWS).then_some(ended)
 }
 
 /// Returns whether the session is younger than `stall_after`. The steps against a stalled raider are remembered over

@@ -57,7 +57,7 @@ pub(super) async fn done(
         return agent::done(world, caller, session, args.id, note).await;
     }
     let hook = own_hook(world, caller).await?;
-    if hook.done.is_some() {
+    if hook.is_declared() {
         return Err(ControlError::conflict(
             "the work is done; its steps are over",
         ));
@@ -112,7 +112,7 @@ fn close(
 ) -> Verdict {
     let now = txn.hook(&hook.raider)?;
     let now = now.filter(|now| now.incarnation == hook.incarnation);
-    if now.is_none_or(|now| now.done.is_some()) {
+    if now.is_none_or(|now| now.is_declared()) {
         let why = "the work is done; its steps are over";
         return Err(StoreError::Conflict(why.to_owned()));
     }
