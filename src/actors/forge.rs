@@ -134,7 +134,13 @@ impl Forge {
             let own = args.clone();
             let read = async move {
                 let read = read_inbox(&own).await;
-                end_void_gate(&own, &tried).await?;
+                if let Err(error) = end_void_gate(&own, &tried).await {
+                    tracing::warn!(
+                        rig = %own.rig,
+                        %error,
+                        "the gate of withdrawn work could not be ended; the next look retries"
+                    );
+                }
                 read
             };
             match look_timer::watched(&args.world, "forge", read).await {
@@ -389,7 +395,7 @@ async fn end_void_gate(args: &ForgeArgs, tried: &Tried) -> Result<(), Refusal> {
     let Some(id) = id else { return Ok(()) };
     let (world, mr) = (&args.world, id.clone());
     let state = world.store.run(move |txn| Ok(txn.mr(&mr)?.state)).await?;
-    if state.is_final() {
+    if state == MrState::Rejected {
         tracing::info!(
             rig = %args.rig,
             mr = %id,

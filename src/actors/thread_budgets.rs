@@ -75,12 +75,14 @@ impl WorkKind {
         match self {
             Self::Caller | Self::Prepare => 1,
             Self::Upkeep => 2,
-            // One runs at a time; the others are for commands that could not be ended.
-            Self::Landing | Self::Life | Self::Notices => 4,
+            Self::Landing | Self::Life => 4,
             Self::Files | Self::Sandbox | Self::Network | Self::Session | Self::List => 8,
-            Self::Automations | Self::Checks => 16,
+            // One notice runs at a time; the other places are for commands that could not be ended.
+            Self::Checks | Self::Notices => 16,
             // `gate_concurrency` and `max` of the raiders are the limits of a rig that works.
             Self::Commands => 64,
+            // Their commands may wait for each other (`hd auto run --wait`).
+            Self::Automations => 64,
             Self::Tasks => 32,
             Self::Callers => 256,
         }

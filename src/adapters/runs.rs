@@ -212,8 +212,8 @@ pub fn end_leftovers(dir: &Path) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         records => records?,
     };
-    for entry in records {
-        let entry = entry?;
+    // All are listed first: this may take so long that a caller gives it up, and a later run is not a leftover.
+    for entry in records.collect::<io::Result<Vec<_>>>()? {
         let token = entry.file_name().to_string_lossy().into_owned();
         let record = entry.path();
         // A run in progress with this token has its record in another directory; a file here with its name is

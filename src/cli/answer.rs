@@ -18,8 +18,8 @@ pub(super) fn read<T: DeserializeOwned>(op: OpName, answer: &Value) -> Result<T,
             env!("CARGO_PKG_VERSION")
         );
         CliError::failed(message).hint(
-            "`--json` prints the answer as it came; `hd ping --json` shows the supervisor's version: \
-             if it differs, `hd stop --keep-sessions` and `hd up -d` start the installed one",
+            "the request was carried out: do not repeat it; `hd ping --json` shows the supervisor's version: if it \
+             differs, `hd stop --keep-sessions` and `hd up -d` start the installed one",
         )
     })
 }

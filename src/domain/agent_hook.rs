@@ -16,6 +16,18 @@ pub struct AgentHook {
     pub relic: RelicId,
     /// The pool that the relic was assigned to; none when it was assigned to the agent itself.
     pub pool: Option<AgentName>,
+    /// The last step that was handed to a fresh session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handed: Option<HandedStep>,
+}
+
+/// A step that begins in a fresh session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedStep {
+    /// The step.
+    pub step: RelicId,
+    /// The token of the session that closed the step before; any other session may work on it.
+    pub closed_by: String,
 }
 
 impl AgentHook {

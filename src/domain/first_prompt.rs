@@ -328,7 +328,10 @@ impl Reason {
             Self::Full => "The prompt is typed when the program reads its input.",
             Self::Draining => "The rest is typed when the program reads its input.",
             Self::Refused(_, advice) => return sentence(advice).replace("NAME", name),
-            Self::Untaken(_) | Self::EndUntaken(_) | Self::Panicked => "Each patrol retries it.",
+            Self::Untaken(_) | Self::EndUntaken(_) => "Each patrol retries it.",
+            Self::Panicked => {
+                "The next patrols retry it, twice; then `hd agent restart NAME` starts over."
+            }
             Self::Unsure | Self::Doubtful | Self::Unsubmitted => {
                 "The prompt is not typed again. `hd attach NAME` shows the screen; submit the \
                 prompt there if it is needed. `hd escalations ack` or `hd relic close` of this escalation marks \

@@ -185,10 +185,8 @@ impl MergeRequest {
                 self.release(None);
             }
             Step::Merges | Step::Interrupted => {}
-            Step::MergesAgain => {
-                self.attempts += 1;
-                self.end_hold();
-            }
+            // What it waits for is over only when the push succeeds.
+            Step::MergesAgain => self.attempts += 1,
             Step::Landed(commit) => {
                 self.merge_commit = Some(commit.clone());
                 self.not_before = None;

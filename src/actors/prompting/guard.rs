@@ -8,9 +8,9 @@ use crate::domain::first_prompt::Reason;
 
 impl FirstPrompt {
     /// Runs it in a task of its own. One that panics begins again at the next patrol, with the stage that is stored with
-    /// the session.
+    /// the session. The third panic ends that: a panic behind the typing would type it for ever.
     pub(super) async fn run_guarded(mut self, directory: &Arc<Directory>) {
-        loop {
+        for last in [false, false, true] {
             let (own, shared) = (self.clone(), Arc::clone(directory));
             let Err(error) = tokio::spawn(async move { own.run(&shared).await }).await else {
                 return;
@@ -20,7 +20,9 @@ impl FirstPrompt {
             tracing::error!(
                 child = %self.child,
                 %error,
-                "the task that types a first prompt panicked; the prompt waits, and the next patrol retries"
+                last,
+                "the task that types a first prompt panicked; the prompt waits, and the next patrol retries, unless \
+                 this was the last try"
             );
             let (mut own, city) = (self.clone(), Arc::clone(&world));
             let told = tokio::spawn(async move {

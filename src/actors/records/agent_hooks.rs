@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::facts;
-use crate::domain::agent_hook::AgentHook;
+use crate::domain::agent_hook::{AgentHook, HandedStep};
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent, Origin};
@@ -93,6 +93,7 @@ pub fn take(
     let hook = AgentHook {
         relic: relic.id.clone(),
         pool: pool.filter(|_| is_shared).cloned(),
+        handed: None,
     };
     facts::write(txn, &AgentHook::key(agent), &hook)?;
     if is_shared {
@@ -122,6 +123,20 @@ pub fn release_gone(
         txn.set(&AgentHook::key(&agent), None)?;
     }
     Ok(())
+}
+
+/// Notes that the step after the present one is for another session than this one.
+///
+/// # Errors
+/// The store's.
+pub fn hand_step(
+    txn: &mut dyn Txn,
+    agent: &AgentName,
+    mut hook: AgentHook,
+    step: HandedStep,
+) -> Result<(), StoreError> {
+    hook.handed = Some(step);
+    facts::write(txn, &AgentHook::key(agent), &hook)
 }
 
 /// Empties the hook of an agent.

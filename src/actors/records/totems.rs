@@ -215,6 +215,19 @@ pub fn last_note(
     Ok(own.and_then(|last| last.note))
 }
 
+/// Returns the step that the last handoff note of an agent is about.
+///
+/// # Errors
+/// The store's.
+pub fn next_step(txn: &mut dyn Txn, address: &str) -> Result<Option<String>, StoreError> {
+    let notes = txn.inbox(address)?.into_iter().rev();
+    let mut notes = notes.filter_map(|message| match message.body {
+        Body::Handoff(note) => Some(note.totem_step),
+        _ => None,
+    });
+    Ok(notes.next().flatten())
+}
+
 /// Returns the step of the note that waits for the raider's next session on this relic.
 ///
 /// # Errors

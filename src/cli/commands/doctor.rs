@@ -36,6 +36,12 @@ pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliEr
             let away = Finding::new(Kind::Supervisor, city.root.display(), error.message, hint);
             (vec![away], Exit::Unreachable)
         }
+        // An answer that does not fit is a fault to find, too: that of two versions.
+        Err(error) if error.exit == Exit::Failed => {
+            let hint = error.hint.unwrap_or_default();
+            let misfit = Finding::new(Kind::Supervisor, city.root.display(), error.message, hint);
+            (vec![misfit], Exit::Failed)
+        }
         Err(error) => return Err(error),
     };
     findings.extend(local::check(

@@ -25,10 +25,10 @@ mod supervisor;
 mod systemd;
 mod totem;
 
+use serde_json::Value;
+
 use crate::control::protocol::Op;
-use crate::control::protocol::answers::{
-    Hooked, LogText, Metrics, MrDetails, Rally, Screen, ShownSalvage,
-};
+use crate::control::protocol::answers::{LogText, Metrics, Screen};
 use crate::control::protocol::args::Nothing;
 
 use super::args::{AgentVerb, Charge, ChargeVerb, MqVerb, SalvageVerb, Verb};
@@ -56,8 +56,8 @@ pub(super) fn run(verb: Verb, context: &mut Context) -> Result<(), CliError> {
             hook_event::run(hooks, name, context);
             Ok(())
         }
-        Verb::Rally => context.show(&Op::Rally(Nothing {}), show::orders::<Rally>),
-        Verb::Hook(_) => context.show(&Op::Hook(Nothing {}), show::orders::<Hooked>),
+        Verb::Rally => context.show(&Op::Rally(Nothing {}), show::orders::<Value>),
+        Verb::Hook(_) => context.show(&Op::Hook(Nothing {}), show::orders::<Value>),
         Verb::Relic(verb) => relic::run(verb, context),
         Verb::Cancel(args) => relic::cancel(args, context),
         Verb::Diff(args) => diff::run(args, context),
@@ -143,7 +143,7 @@ fn mq(verb: MqVerb, context: &mut Context) -> Result<(), CliError> {
             };
             context.show_list(&Op::MqList(args.rig), render)
         }
-        MqVerb::Show(args) => context.show(&Op::MqShow(args), show::facts::<MrDetails>),
+        MqVerb::Show(args) => context.show(&Op::MqShow(args), show::facts::<Value>),
         MqVerb::Retry(args) => context.show(&Op::MqRetry(args), outcome_lines::merge_request),
         MqVerb::Approve(args) => context.show(&Op::MqApprove(args), outcome_lines::decided),
         MqVerb::Reject(mut args) => {
@@ -159,9 +159,7 @@ fn salvage(verb: SalvageVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
         SalvageVerb::List(args) => context.show_list(&Op::SalvageList(args), lists::salvages),
         SalvageVerb::Stashes(args) => context.show_list(&Op::SalvageStashes(args), lists::stashes),
-        SalvageVerb::Show(args) => {
-            context.show(&Op::SalvageShow(args), show::facts::<ShownSalvage>)
-        }
+        SalvageVerb::Show(args) => context.show(&Op::SalvageShow(args), show::facts::<Value>),
         SalvageVerb::Restore(mut args) => {
             // The supervisor has another working directory.
             args.to = args.to.as_deref().map(relic::absolute).transpose()?;

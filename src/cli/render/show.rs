@@ -18,6 +18,7 @@ const TEXTS: &[&str] = &[
 ];
 
 /// Renders any result: fields, then texts. Objects inside are shown below their name.
+/// A caller gives it the answer as it came, so that fields and words of a newer supervisor are shown, too.
 pub(in crate::cli) fn facts<T: Serialize>(result: &T, style: Style) -> String {
     fields(&json(result), style)
 }

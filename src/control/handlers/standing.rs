@@ -252,13 +252,19 @@ pub(super) async fn leave_note(
     let note = note.filter(|note| !note.is_empty());
     let agent = agent.clone();
     let left = world.store.run(move |txn| {
+        let address = message::agent(&agent);
+        let hook = agent_hooks::held(txn, &agent)?.map(|(hook, _)| hook);
         if note.is_none() {
-            return take_notes(txn, &message::agent(&agent));
+            // The note of a step is for the session that begins it.
+            let waits = hook.is_some_and(|hook| hook.handed.is_some());
+            return match waits && totems::next_step(txn, &address)?.is_some() {
+                true => Ok(()),
+                false => take_notes(txn, &address),
+            };
         }
-        let relic = agent_hooks::held(txn, &agent)?.map(|(hook, _)| hook.relic);
         let note = Handoff {
             note: note.clone(),
-            relic,
+            relic: hook.map(|hook| hook.relic),
             totem_step: None,
             resume,
         };

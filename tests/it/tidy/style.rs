@@ -189,7 +189,7 @@ fn merge_requests_move_by_steps_of_their_machine() {
     assert_eq!(found.len(), 1);
 }
 
-/// Whether work was declared done is asked by one method of the hook.
+/// Finds code that reads by hand whether work was declared done: one method of the hook says it.
 fn done_read_by_hand(source: &Source) -> Vec<(usize, String)> {
     let owner = source.name == "src/domain/relic.rs";
     let lines = source.shipped().filter(|_| !owner);

@@ -27,27 +27,27 @@ async fn started(all: &[Automation]) -> TestCity {
 
 #[tokio::test(start_paused = true)]
 async fn automations_of_a_rig_run_within_its_budget_and_hold_up_no_others() {
-    let all = [many("horde/", 40), many("", 3)].concat();
+    let all = [many("horde/", 160), many("", 3)].concat();
     let city = started(&all).await;
-    assert_eq!(count(&city, "horde/work"), 16);
+    assert_eq!(count(&city, "horde/work"), 64);
     assert_eq!(count(&city, "work"), 3);
-    assert_eq!(city.events(EventType::AutomationFired).await.len(), 43);
+    assert_eq!(city.events(EventType::AutomationFired).await.len(), 163);
     city.pass(secs(3600)).await;
-    assert_eq!(count(&city, "horde/work"), 32, "as places come free");
+    assert_eq!(count(&city, "horde/work"), 128, "as places come free");
     city.pass(secs(2 * 3600)).await;
-    assert_eq!(count(&city, "horde/work"), 40);
+    assert_eq!(count(&city, "horde/work"), 160);
     let completed = city.events(EventType::AutomationCompleted).await;
-    assert_eq!(completed.len(), 43);
+    assert_eq!(completed.len(), 163);
 }
 
 #[tokio::test(start_paused = true)]
 async fn run_that_waits_for_a_place_ends_with_the_supervisor_and_never_starts() {
-    let all = many("", 20);
+    let all = many("", 80);
     let city = started(&all).await;
-    assert_eq!(count(&city, "work"), 16);
+    assert_eq!(count(&city, "work"), 64);
     let runner = Arc::clone(&city.parts.runner);
     city.stop(StopMode::KeepSessions).await;
-    assert_eq!(runner.started("work").len(), 16);
+    assert_eq!(runner.started("work").len(), 64);
 }
 
 /// A command in an uninterruptible wait of the kernel, which neither its timeout nor KILL ends.
@@ -68,8 +68,8 @@ async fn run_whose_command_cannot_be_ended_is_over_and_keeps_its_place() {
         ["timeout"]
     );
     city.pass(secs(24 * 3600)).await;
-    assert_eq!(count(&city, "often"), 16);
+    assert_eq!(count(&city, "often"), 64);
     drop(hang);
     city.pass(secs(60)).await;
-    assert!(count(&city, "often") > 16);
+    assert!(count(&city, "often") > 64);
 }

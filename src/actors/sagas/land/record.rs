@@ -275,8 +275,8 @@ pub(super) fn pause(attempts: u32, most: Duration) -> Duration {
     (FIRST * 2_u32.pow(doublings)).min(most)
 }
 
-/// Holds a merge request until its next attempt. Journalled only when the hold is new, whatever its note says; a person is called when the
-/// number of attempts reaches the limit.
+/// Holds a merge request until its next attempt. Journalled only when the hold is new, whatever its note says; a person
+/// is called when the number of attempts reaches the limit.
 pub(super) async fn hold(
     world: &World,
     id: RelicId,

@@ -1,5 +1,7 @@
 //! Tests of gates, on real worktrees and processes.
 
+mod stop;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -11,8 +13,7 @@ use super::run_gate;
 use crate::adapters::git::testing::Rigged;
 use crate::adapters::runs::TOKEN;
 use crate::domain::ids::Oid;
-use crate::ports::repo::{GateRun, GateSpec, Repo};
-use crate::testing::poll::poll;
+use crate::ports::repo::{GateRun, GateSpec};
 use crate::testing::program;
 use crate::testing::tier;
 
@@ -67,32 +68,6 @@ fn a_gate_says_how_it_ended() {
     assert_eq!(gate(&rig, &rig.base, "no-such-command").code, Some(127));
     assert_eq!(gate(&rig, &rig.base, "kill -9 $$").signal, Some(9));
     assert_eq!(gate(&rig, &rig.base, "").code, Some(0));
-}
-
-/// A merge request that was withdrawn does not hold the lane: its gate ends with all its processes, at once.
-#[test]
-fn gate_is_ended_by_a_stop() {
-    let rig = Rigged::new();
-    rig.repo.stop_gate();
-    passes(&rig, &rig.base, "true");
-    let out = rig.path("out");
-    let run = std::thread::scope(|scope| {
-        let run = scope.spawn(|| {
-            gate(
-                &rig,
-                &rig.base,
-                "sleep 1000 & echo $! >$OUT.new; mv $OUT.new $OUT; wait",
-            )
-        });
-        let began = || fs::read_to_string(&out).ok();
-        let child = poll(LONG, began).expect("the gate runs");
-        rig.repo.stop_gate();
-        let run = run.join().unwrap();
-        assert!(!lives(&child), "a process of the gate is left");
-        run
-    });
-    assert!(run.stopped && !run.timed_out, "{run:?}");
-    passes(&rig, &rig.base, "true");
 }
 
 #[test]

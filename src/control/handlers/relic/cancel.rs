@@ -52,8 +52,10 @@ pub(in crate::control::handlers) async fn cancel(
         }
         Found::Hooked(hook) => {
             let queued = open_mrs(world, &id).await?;
-            let nuked = end_raider(world, &hook, args.reason, asker).await?;
+            let nuked = end_raider(world, &hook, args.reason, asker).await;
+            // Also after an error: its merge request may be withdrawn already.
             nudge_all(world);
+            let nuked = nuked?;
             let merged = queued.clone();
             let relic = world.store.run(move |txn| {
                 let relic = txn.relic(&id)?;

@@ -1,31 +1,30 @@
 //! `step.done` of a standing agent, for a relic that is assigned to it or to its pool.
 
-use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Verdict, answer, close_once, handoff, refused};
+use super::{Verdict, answer, close_once, handoff, last_closed, refused};
 use crate::actors::ask;
 use crate::actors::mail::{ChildRef, ChildView};
-use crate::actors::records::totems;
+use crate::actors::records::{agent_hooks, totems};
 use crate::actors::world::World;
 use crate::control::handlers::caller::own_member;
 use crate::control::handlers::{names, own, standing};
 use crate::control::protocol::ControlError;
 use crate::control::server::Caller;
+use crate::domain::agent_hook::{AgentHook, HandedStep};
 use crate::domain::asker::Asker;
 use crate::domain::ids::{AgentName, ChildId, RelicId, SessionId};
-use crate::domain::message;
 use crate::domain::relic::RelicStatus;
 use crate::domain::totem::Totem;
-use crate::ports::relics::{StoreError, Txn};
+use crate::ports::relics::Txn;
 
 /// The agent that closes a step.
 struct Own {
     name: AgentName,
     /// Its own name and that of its pool, as relics are assigned.
     assignees: [String; 2],
-    /// When its session began.
-    session_began: Option<Timestamp>,
+    /// The token of its session.
+    session: Option<String>,
 }
 
 /// Closes a step. It must be named: the agent may have several relics with steps.
@@ -66,7 +65,7 @@ fn own(world: &World, session: &SessionId, view: &ChildView) -> Option<Own> {
     let pool = world.city.agent_of(session)?;
     Some(Own {
         assignees: [name.to_string(), pool.name.to_string()],
-        session_began: view.session.as_ref().map(|session| session.since),
+        session: view.session.as_ref().map(|it| it.handle.token.clone()),
         name,
     })
 }
@@ -91,37 +90,42 @@ fn close(txn: &mut dyn Txn, own: &Own, id: &RelicId, note: Option<&str>, hd: &st
         Ok(step) => step.clone(),
         Err(why) => return Ok(Err(refused(&totem, why, Some(id.as_str()), hd))),
     };
-    // The call is repeated: the supervisor was killed before the fresh session began.
-    let is_due = waits_for_session(txn, own, &totem)?;
+    let hook = agent_hooks::held(txn, &own.name)?;
+    let hook = hook.filter(|(_, held)| held.id == relic.id);
+    // The supervisor was killed before the fresh session began.
+    let is_due = hook
+        .as_ref()
+        .is_some_and(|(hook, _)| waits(own, hook, &totem));
     if is_due && !step.is_done() {
         let message = format!("{id} begins in a fresh session, which has not begun");
-        let hint = format!("`{hd} handoff` starts it");
+        let last = last_closed(&totem).unwrap_or_else(|| id.clone());
+        let hint = format!("`{hd} step done {last}`, once more, starts it");
         return Ok(Err(ControlError::conflict(message).hint(hint)));
     }
     let asker = Asker::agent(own.name.to_string());
     let mut closed = close_once(txn, totem, &step, note, &asker)?;
-    if !closed.already && closed.totem.cycles_after(before.as_ref()) {
-        let note = handoff(&closed.totem, &step, note);
-        standing::put_note(txn, &own.name, note)?;
+    closed.cycles = is_due;
+    let next = closed.totem.present().map(|next| next.relic.id.clone());
+    if let (Some((hook, _)), Some(next), Some(token)) = (hook, next, &own.session)
+        && !closed.already
+        && closed.totem.cycles_after(before.as_ref())
+    {
+        standing::put_note(txn, &own.name, handoff(&closed.totem, &step, note))?;
+        let handed = HandedStep {
+            step: next,
+            closed_by: token.clone(),
+        };
+        agent_hooks::hand_step(txn, &own.name, hook, handed)?;
         closed.cycles = true;
     }
-    closed.cycles |= is_due;
     Ok(Ok(closed))
 }
 
-/// Returns true when the agent's session began before the note that hands the present step to a fresh one.
-fn waits_for_session(txn: &mut dyn Txn, own: &Own, totem: &Totem) -> Result<bool, StoreError> {
-    let Some(step) = totem.present().filter(|step| step.fresh_session) else {
-        return Ok(false);
-    };
-    let notes = txn.inbox(&message::agent(&own.name))?.into_iter().rev();
-    let mut notes = notes.filter_map(|message| match message.body {
-        message::Body::Handoff(note) => Some((note, message.sent_at)),
-        _ => None,
-    });
-    let is_its = |(note, sent): (message::Handoff, Timestamp)| {
-        note.totem_step.as_deref() == Some(step.relic.id.as_str())
-            && own.session_began.is_some_and(|began| began < sent)
-    };
-    Ok(notes.next().is_some_and(is_its))
+/// Returns true when the present step is for another session than that of the agent.
+fn waits(own: &Own, hook: &AgentHook, totem: &Totem) -> bool {
+    let present = totem.present().map(|step| &step.relic.id);
+    let handed = hook.handed.as_ref();
+    handed.is_some_and(|handed| {
+        Some(&handed.step) == present && Some(&handed.closed_by) == own.session.as_ref()
+    })
 }
