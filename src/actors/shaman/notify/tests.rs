@@ -111,7 +111,7 @@ async fn command_that_cannot_be_ended_stops_no_other_and_holds_its_thread_only()
     raise(&city, 3..=30, "critical").await;
     city.pass(100 * LIMIT).await;
     let lost = notified(&city).len();
-    assert_eq!(lost, 4, "its budget is used up");
+    assert_eq!(lost, 16, "its budget is used up");
     drop(hang);
     city.pass(LIMIT).await;
     city.world.nudge(crate::domain::message::SHAMAN);
