@@ -12,6 +12,22 @@ fn busy() -> RepoError {
     }
 }
 
+/// A push that fails again and again is one hold: its first event is enough.
+#[tokio::test(start_paused = true)]
+async fn hold_of_a_push_that_is_retried_is_journalled_once() {
+    let city = Scenario::new().start().await;
+    let away = RepoError::Remote("the remote is away".into());
+    city.parts.repo.break_op("land", away);
+    let relic = submitted(&city).await;
+    city.pass(SECOND * 3600).await;
+    assert!(city.parts.repo.count("land") > 3);
+    assert_eq!(city.events(EventType::MrHeld).await.len(), 1);
+    city.parts.repo.mend("land");
+    city.pass(SECOND * 3600).await;
+    let mr = city.mr(&relic).await.unwrap();
+    assert_eq!((mr.state, mr.hold), (MrState::Merged, None));
+}
+
 /// A target that is reset after each push, or that others push to faster than the gate runs.
 #[tokio::test(start_paused = true)]
 async fn target_that_moves_at_every_attempt_is_followed_slowly_and_calls_a_person() {
