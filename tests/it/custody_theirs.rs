@@ -229,7 +229,7 @@ fn object_with_another_content_is_refused() {
         .repo
         .push_branch(&city.spec(1).branch, &Oid::new(head).unwrap(), None)
         .unwrap_err();
-    assert!(matches!(refused, RepoError::Failed(_)), "{refused:?}");
+    assert!(matches!(refused, RepoError::Damaged { .. }), "{refused:?}");
     let there = try_git(city.repo.repo_dir(), &["cat-file", "-e", &good]);
     assert!(!there.status.success());
 }
