@@ -60,7 +60,7 @@ pub fn command(world: &World, owner: Owner, kind: WorkKind, command: Command) ->
 /// Completes when the command is to stop.
 async fn asked(mut stopped: watch::Receiver<bool>) {
     if stopped.wait_for(|stop| *stop).await.is_err() {
-        // Nobody is left who could ask.
+        // No caller is left that could ask.
         std::future::pending::<()>().await;
     }
 }
