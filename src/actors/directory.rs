@@ -14,9 +14,9 @@ use super::world::World;
 use crate::domain::age::Ages;
 use crate::domain::ids::RigName;
 
-/// The present address of every actor that others send to, and the tables that several actors read. What only one actor
-/// reads is in its own memory, which the root holds (`witness::Memory`, `shaman::Notices`): it is here only where other
-/// layers read it, too.
+/// Holds the present address of each actor that receives messages, and the tables that several actors read. A table that
+/// only one actor reads is in the memory of that actor, which the root holds (`witness::Memory`, `shaman::Notices`),
+/// unless another layer reads it, too.
 ///
 /// | Table | Written by | Read by |
 /// |---|---|---|
