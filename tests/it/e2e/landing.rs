@@ -115,6 +115,7 @@ fn the_older_words_take_work_all_the_way_too() {
     let hd = rally["hd"].as_str().unwrap();
     assert!(hd.starts_with('/') && hd.ends_with("/hd"), "{hd}");
     city.wait_status(&relic, "closed");
+    city.wait_no_raiders();
     let pairs: [[&[&str]; 2]; 3] = [
         [&["polecat", "list"], &["raider", "list"]],
         [&["formula", "list"], &["ritual", "list"]],
