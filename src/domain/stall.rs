@@ -108,7 +108,7 @@ pub struct Policy {
 pub struct Steps {
     /// The raider's incarnation.
     pub incarnation: Incarnation,
-    /// When the stall was found.
+    /// When its last progress was seen.
     pub since: Timestamp,
     /// The number of nudges sent.
     pub nudges: u32,

@@ -124,7 +124,8 @@ pub(in crate::actors) fn take(
             });
             let stalled = NewEvent::new(EventType::RaiderStalled, &hook.raider, Cause::Stalled);
             txn.record(&stalled.with(data))?;
-            Steps::none(hook.incarnation, txn.now())
+            let silent = txn.now().checked_sub(silence);
+            Steps::none(hook.incarnation, silent.unwrap_or_else(|_| txn.now()))
         }
     };
     change(&mut steps);

@@ -15,6 +15,8 @@ mod aftercare;
 mod permit;
 mod save;
 
+use std::time::Duration;
+
 use crate::actors::mail::NukeTarget;
 use crate::actors::mail::Nuked;
 use serde::{Deserialize, Serialize};
@@ -77,6 +79,21 @@ pub async fn fence(world: &World, target: &NukeTarget, salvage: bool) -> Result<
         .ok_or_else(|| busy(target))?;
     admitted(world, target, salvage).await?;
     Ok(claim)
+}
+
+/// Waits while another task holds the claim: the witness judges a sandbox under it and usually keeps that. What the
+/// requester asked for is refused only if that takes long.
+pub async fn turn(world: &World, target: &NukeTarget) {
+    /// Interval between two checks of the claim.
+    const PAUSE: Duration = Duration::from_millis(50);
+    const LIMIT: Duration = Duration::from_secs(60);
+    let free = async {
+        while world.claims.is_claimed(&fenced(target)) {
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    // The claim that is still held then refuses.
+    let _freed = tokio::time::timeout(LIMIT, free).await;
 }
 
 fn fenced(target: &NukeTarget) -> ClaimKey {

@@ -309,6 +309,7 @@ impl Witness {
     fn nuke(&self, target: NukeTarget, salvage: bool, reply: RpcReplyPort<Result<Nuked, Refusal>>) {
         let args = self.args.clone();
         tokio::spawn(async move {
+            nuke::turn(&args.world, &target).await;
             let result = nuke_now(&args, target, salvage).await;
             let _gave_up = reply.send(result);
             args.ended(Handled::Yes);

@@ -102,10 +102,10 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
     let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
     let branch = names::branch(args.branch.as_deref())?;
     let tasks = with_branches(world, rig, tasks, branch).await?;
-    let (prefix, own) = (rig.prefix.clone(), asker.clone());
+    let (prefix, own, asked) = (rig.prefix.clone(), asker.clone(), harness.clone());
     let relics = world
         .store
-        .run(move |txn| make(txn, &prefix, &tasks, &own))
+        .run(move |txn| make(txn, &prefix, (&tasks, asked.as_ref()), &own))
         .await?;
     let charges = relics.iter().map(|relic| {
         let request = ChargeRequest {
@@ -194,11 +194,12 @@ fn checked(
     Ok((fields, deps))
 }
 
-/// Makes a relic of each task.
+/// Makes a relic of each task. The harness is stored with it, because a task that waits is charged later by
+/// `auto_charge` or another `charge`.
 fn make(
     txn: &mut dyn Txn,
     prefix: &str,
-    tasks: &[(TaskFields, Vec<RelicId>)],
+    (tasks, harness): (&[(TaskFields, Vec<RelicId>)], Option<&HarnessName>),
     asker: &Asker,
 ) -> Result<Vec<Relic>, StoreError> {
     let mut relics = Vec::new();
@@ -214,7 +215,12 @@ fn make(
             deps: deps.clone(),
             by: Some(asker.name.clone()),
         };
-        relics.push(created_on(txn, &new, asker, task.branch.clone())?);
+        let mut relic = created_on(txn, &new, asker, task.branch.clone())?;
+        if harness.is_some() {
+            relic.harness = harness.cloned();
+            txn.put_relic(&relic)?;
+        }
+        relics.push(relic);
     }
     Ok(relics)
 }

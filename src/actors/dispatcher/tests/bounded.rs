@@ -32,9 +32,9 @@ async fn automations_of_a_rig_run_within_its_budget_and_hold_up_no_others() {
     assert_eq!(count(&city, "horde/work"), 64);
     assert_eq!(count(&city, "work"), 3);
     assert_eq!(city.events(EventType::AutomationFired).await.len(), 163);
-    city.pass(secs(3600)).await;
+    city.pass_hours(secs(3600)).await;
     assert_eq!(count(&city, "horde/work"), 128, "as places come free");
-    city.pass(secs(2 * 3600)).await;
+    city.pass_hours(secs(2 * 3600)).await;
     assert_eq!(count(&city, "horde/work"), 160);
     let completed = city.events(EventType::AutomationCompleted).await;
     assert_eq!(completed.len(), 163);
@@ -67,7 +67,7 @@ async fn run_whose_command_cannot_be_ended_is_over_and_keeps_its_place() {
         causes(&city, EventType::AutomationFailed).await,
         ["timeout"]
     );
-    city.pass(secs(24 * 3600)).await;
+    city.pass_hours(secs(24 * 3600)).await;
     assert_eq!(count(&city, "often"), 64);
     drop(hang);
     city.pass(secs(60)).await;

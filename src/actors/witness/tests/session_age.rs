@@ -32,7 +32,7 @@ async fn old_session_is_asked_to_hand_off_a_few_times_and_never_ended() {
     assert_eq!((nudged.len(), nudged[0].cause.as_str()), (1, "session_age"));
     city.pass(28 * MINUTE).await;
     assert_eq!(sent(&city, &charged.session).len(), 1);
-    city.pass(5 * HOUR).await;
+    city.pass_hours(5 * HOUR).await;
     assert_eq!(sent(&city, &charged.session).len(), 3);
     assert_eq!(city.starts(&charged.session), 1, "nothing is forced");
 }
@@ -43,7 +43,7 @@ async fn old_session_that_asks_something_is_not_typed_into() {
     let city = scenario().with(asking).start().await;
     let charged = city.worker("a").await;
     city.parts.sessions.print(&charged.session, "Overwrite?");
-    city.pass(2 * HOUR).await;
+    city.pass_hours(2 * HOUR).await;
     assert!(sent(&city, &charged.session).is_empty());
 }
 

@@ -84,7 +84,7 @@ async fn a_dirty_sandbox_is_kept_track_of_until_it_is_gone() {
     assert_eq!(shown(&city).await, open, "once");
     let wisp = wisps(&city).await.remove(0);
     assert!(wisp.body.contains("wip.txt"), "{}", wisp.body);
-    city.pass(HOUR).await;
+    city.pass_hours(HOUR).await;
     assert!(city.parts.repo.names().is_empty(), "`keep_dirty` is over");
     let ended = shown(&city).await;
     assert_eq!(ended[0], (title, RelicStatus::Closed, "removed".to_owned()));
@@ -102,7 +102,7 @@ async fn a_sandbox_that_cannot_be_looked_into_is_kept_track_of() {
     let title = "cleanup of horde/raiders/Toast: zombie-detected".to_owned();
     let open = [(title, RelicStatus::Open, String::new())];
     assert_eq!(shown(&city).await, open);
-    city.pass(HOUR).await;
+    city.pass_hours(HOUR).await;
     assert_eq!(shown(&city).await, open);
     assert_eq!(city.parts.repo.names(), ["Toast"], "never on Unknown");
 }

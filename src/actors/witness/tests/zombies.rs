@@ -179,7 +179,7 @@ async fn class_3_is_seen_on_time_with_a_saga_and_without() {
         let stuck = [("stuck_in_done".to_owned(), 1)];
         assert_eq!(zombies(&city).await, stuck, "saga: {with_saga}");
         assert_eq!(city.parts.repo.names(), ["Toast"]);
-        city.pass(HOUR * 3).await;
+        city.pass_hours(HOUR * 3).await;
         assert_eq!(zombies(&city).await, stuck, "said once");
     }
 }

@@ -256,3 +256,36 @@ async fn every_task_of_a_run_waits_for_the_relic_it_comes_after() {
         assert_eq!(city.status(id).await, RelicStatus::Hooked);
     }
 }
+
+/// The harness was forgotten with the request, and `auto_charge` chose the rig's own.
+#[tokio::test(start_paused = true)]
+async fn task_of_a_run_that_waits_is_charged_with_the_harness_of_the_run() {
+    let city = automatic(1).with(|city| {
+        let like = city.harnesses.values().next().unwrap().clone();
+        city.harnesses
+            .insert(HarnessName::new("best").unwrap(), like);
+    });
+    let city = city.start().await;
+    let first = city.charged("first").await;
+    let run = json!({ "task": ["second"], "harness": "best" });
+    let told = answer(&city, "run", run).await;
+    let second: RelicId = told["relics"][0]["relic"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert_eq!(city.status(&second).await, RelicStatus::Open);
+    city.nuke(&first.raider, true).await.unwrap();
+    answer(
+        &city,
+        "relic.cancel",
+        json!({ "relic": first.relic, "yes": true }),
+    )
+    .await;
+    city.pass(PATROL).await;
+    let hook = city
+        .store(move |txn| txn.hook_of_relic(&second))
+        .await
+        .unwrap();
+    assert_eq!(hook.harness.as_str(), "best");
+}

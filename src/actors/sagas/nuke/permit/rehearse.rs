@@ -1,6 +1,6 @@
 //! The rehearsal of a nuke: its result, without touching anything.
 
-use super::super::{admitted, busy, check, fenced, quota};
+use super::super::{admitted, busy, check, fenced, quota, turn};
 use super::ignored;
 use super::measure::measure;
 use super::measure::unreadable;
@@ -136,6 +136,7 @@ async fn unasked(
 
 /// Returns an error when a nuke would not be admitted now; takes no claim.
 async fn admit(world: &World, target: &NukeTarget, salvage: bool) -> Result<(), Refusal> {
+    turn(world, target).await;
     match world.claims.is_claimed(&fenced(target)) {
         true => Err(busy(target)),
         false => admitted(world, target, salvage).await,
