@@ -2,7 +2,7 @@
 //! of them are files, and are restored as files.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
 use horde_supervisor::domain::ids::Incarnation;
@@ -79,7 +79,12 @@ fn repositories_among_ignored_files_come_back_from_any_depth() {
     git(&sandbox, &["init", "-q", &separate, "target/apart"]);
     write(&sandbox, "target/apart/code", "1\n");
     commit_all(&sandbox.join("target/apart"), "apart");
-    comes_back(&city, &sandbox);
+    let modes = |of: &Path| {
+        let dirs = ["target", "target/three/y/z"].map(|dir| of.join(dir));
+        dirs.map(|dir| fs::metadata(dir).unwrap().permissions().mode())
+    };
+    let before = modes(&sandbox);
+    assert_eq!(modes(&comes_back(&city, &sandbox)), before);
 }
 
 /// Only hidden repositories: they hold up nothing, and all of them are saved without being asked.

@@ -224,13 +224,33 @@ fn a_sandbox_lies_in_the_raiders_directory() {
         spec.path = path;
         city.repo.make_sandbox(&spec).unwrap_err();
     }
-    symlink(city.checkout(), raiders.join("Toast")).unwrap();
-    city.repo.make_sandbox(&city.spec(1)).unwrap_err();
     let mut spec = city.spec(3);
     spec.path = raiders.join("Other");
     spec.branch = "no..good".into();
     city.repo.make_sandbox(&spec).unwrap_err();
     assert_eq!(city.repo.sandboxes().unwrap(), []);
+}
+
+/// A raider put them in the place of a free slot, and the relic of that slot waited for a person.
+#[test]
+fn link_or_file_in_the_place_of_a_sandbox_makes_room_for_it_and_is_kept() {
+    let city = City::new();
+    let place = city.spec(1).path;
+    let raiders = place.parent().unwrap().to_owned();
+    fs::create_dir_all(&raiders).unwrap();
+    let before = snapshot(&city.checkout());
+    symlink(city.checkout(), &place).unwrap();
+    assert_eq!(city.sandbox(), place);
+    assert!(!place.is_symlink() && city.facts(&place).is_clean());
+    assert_eq!(snapshot(&city.checkout()), before);
+    let to = fs::read_link(raiders.join("Toast.aside")).unwrap();
+    assert_eq!(to, city.checkout());
+    let other = city.spec_of("Nux", 1);
+    fs::write(&other.path, "a file").unwrap();
+    city.repo.make_sandbox(&other).unwrap();
+    let kept = fs::read_to_string(raiders.join("Nux.aside")).unwrap();
+    assert_eq!(kept, "a file");
+    assert_eq!(city.repo.sandboxes().unwrap().len(), 2);
 }
 
 #[test]

@@ -30,6 +30,7 @@ use crate::ports::repo::{RepoError, SandboxSpec};
 /// Makes the sandbox, or finishes it.
 pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
     let _serial = locked(&repo.state.worktrees);
+    clear_place(repo, spec)?;
     check(repo, spec)?;
     super::settings::keep(repo);
     match Note::begun(repo, spec) {
@@ -52,6 +53,24 @@ pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> 
             note.completed(repo, &spec.path)
         }
     }
+}
+
+/// Renames what stands in the sandbox's place and is no directory: a link, a file or a FIFO that an agent may have put
+/// there. No work is in it, and the relic would wait for a person.
+fn clear_place(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
+    let place = &spec.path;
+    let is_ours = place.parent() == Some(repo.raiders_dir());
+    let stands = fs::symlink_metadata(place).is_ok_and(|found| !found.is_dir());
+    if !is_ours || !stands {
+        return Ok(());
+    }
+    repair::set_aside(place)?;
+    repo.mended(format!(
+        "{} was no directory, and is renamed to make room for the sandbox of {}",
+        place.display(),
+        spec.raider
+    ));
+    Ok(())
 }
 
 /// Points the branch to its base, and retires git's entries for the path: no agent worked for this incarnation yet,

@@ -61,6 +61,9 @@ pub(in crate::cli) struct RelicEditing {
 pub(in crate::cli) struct RelicTo {
     /// The file; default: standard output
     pub file: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// `hd relic import`.

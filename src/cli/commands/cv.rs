@@ -44,10 +44,7 @@ fn export(args: CvTo, context: &mut Context) -> Result<(), CliError> {
     if args.file.as_os_str() == "-" {
         return client.stream(&op, |item| output::json(&item).map(|()| Flow::Continue));
     }
-    let existing = match args.force {
-        true => Existing::Replaced,
-        false => Existing::Kept,
-    };
+    let existing = Existing::of(args.force);
     let lines = export_file::write(client, &op, &args.file, existing)?;
     // The first line and the last one are no entries.
     let told =

@@ -33,6 +33,20 @@ pub(super) fn title(text: &str) -> Result<String, ControlError> {
     Ok(words.join(" "))
 }
 
+/// The most labels of a relic. Labels are compared one by one, within transactions that others wait for.
+pub(super) const MOST_LABELS: usize = 100;
+
+/// Refuses more labels than a relic may have.
+pub(super) fn few_labels(labels: &[String]) -> Result<(), ControlError> {
+    match labels.len() <= MOST_LABELS {
+        true => Ok(()),
+        false => Err(ControlError::bad_request(format!(
+            "a relic has at most {MOST_LABELS} labels, not {}",
+            labels.len()
+        ))),
+    }
+}
+
 /// Returns the rig of this name; without a name the only rig.
 pub(super) fn rig<'a>(world: &'a World, name: Option<&str>) -> Result<&'a Rig, ControlError> {
     let rigs = &world.city.rigs;

@@ -16,7 +16,7 @@ use super::work::created_on;
 use super::{agent, caller, escalation, names, to_json};
 use crate::actors::records::escalations::Entry;
 use crate::actors::records::quarantine;
-use crate::actors::sagas::closing;
+use crate::actors::sagas::closing::{self, Landing};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::answers::{RelicDetails, Shown};
@@ -37,6 +37,7 @@ pub(super) async fn create(
 ) -> Result<Value, ControlError> {
     let rig = names::rig(world, args.rig.as_deref())?;
     let title = names::title(&args.title)?;
+    names::few_labels(&args.label)?;
     let deps = args
         .dep
         .iter()
@@ -110,6 +111,11 @@ pub(super) async fn close(
         let relic = txn.relic(&id)?;
         if let Err(refused) = guard::may_close(txn, &relic, for_person, args.yes)? {
             return Ok(Err(refused));
+        }
+        // "Closed" would be untrue of work that arrives a moment later.
+        if let Some(Landing::Lands(mr)) = closing::landing(txn, &id)? {
+            let why = format!("{id} is being landed at this moment ({mr})");
+            return Err(StoreError::Conflict(why));
         }
         closing::close(txn, relic, args.reason.as_deref(), &asker).map(Ok)
     });

@@ -14,6 +14,7 @@ mod fuzz;
 mod imports;
 mod parked;
 mod pull_request;
+mod relic_limits;
 mod relics;
 mod resume;
 mod shown;

@@ -186,6 +186,7 @@ fn checked(
 ) -> Result<(TaskFields, Vec<RelicId>), ControlError> {
     let mut fields = task.into_fields();
     fields.title = names::title(&fields.title)?;
+    names::few_labels(&fields.labels)?;
     let own = fields.deps.iter().map(|dep| names::relic(dep));
     let mut deps = own.collect::<Result<Vec<_>, _>>()?;
     deps.extend(after.cloned());

@@ -43,6 +43,7 @@ pub(super) fn run_gate(
 ) -> Result<GateRun, RepoError> {
     let forge = repo.forge_dir();
     make_dir(forge)?;
+    refuse_link(forge)?;
     make_dir(&gate.log_dir)?;
     make_dir(&own_dir(repo))?;
     let _lock = lock(&own_dir(repo).join("gate-0.lock"))?;
@@ -141,6 +142,17 @@ fn lock(path: &Path) -> Result<Lock, RepoError> {
             "another gate runs in this rig's gate worktree".into(),
         )),
         Err(TryLockError::Error(error)) => Err(failed("the gate's lock", &error)),
+    }
+}
+
+/// Refuses a forge directory that was replaced by a link: git would clean the files behind it.
+fn refuse_link(forge: &Path) -> Result<(), RepoError> {
+    match std::fs::symlink_metadata(forge).is_ok_and(|found| found.is_symlink()) {
+        true => Err(RepoError::Failed(format!(
+            "{} is a link: remove it",
+            forge.display()
+        ))),
+        false => Ok(()),
     }
 }
 

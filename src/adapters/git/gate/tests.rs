@@ -1,5 +1,6 @@
 //! Tests of gates, on real worktrees and processes.
 
+mod links;
 mod stop;
 
 use std::fs;

@@ -97,7 +97,7 @@ impl Writer<'_> {
         Ok((fd, OsStr::from_bytes(name)))
     }
 
-    /// Makes a directory and its parents, as far as they are missing.
+    /// Makes a directory and its parents, as far as they are missing, with the modes that `mkdir` gives.
     fn directories(&self, path: &[u8]) -> Result<(), RepoError> {
         if path.is_empty() || self.root.at(path, OFlags::PATH | OFlags::DIRECTORY).is_ok() {
             return Ok(());
@@ -107,7 +107,7 @@ impl Writer<'_> {
         }
         let made = self
             .place(path)
-            .and_then(|(dir, name)| Ok(mkdirat(&dir, name, Mode::RWXU)?));
+            .and_then(|(dir, name)| Ok(mkdirat(&dir, name, Mode::from_raw_mode(0o777))?));
         made.map_err(self.fail(path))
     }
 

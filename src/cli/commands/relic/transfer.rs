@@ -33,7 +33,7 @@ pub(super) fn export(args: RelicTo, context: &mut Context) -> Result<(), CliErro
     let Some(file) = args.file.filter(|file| file.as_os_str() != "-") else {
         return client.stream(&op, |item| output::json(&item).map(|()| Flow::Continue));
     };
-    let relics = export_file::write(client, &op, &file, Existing::Replaced)?;
+    let relics = export_file::write(client, &op, &file, Existing::of(args.force))?;
     let told = json!({ "file": file.display().to_string(), "relics": relics });
     context.print(&told, outcome_lines::exported)
 }

@@ -24,6 +24,8 @@ pub(in crate::control::handlers) async fn edit(
 ) -> Result<Value, ControlError> {
     let id = names::relic(&args.relic)?;
     args.title = args.title.as_deref().map(names::title).transpose()?;
+    names::few_labels(&args.label)?;
+    names::few_labels(&args.unlabel)?;
     let unchanged = RelicEdit {
         relic: args.relic.clone(),
         ..RelicEdit::default()
@@ -48,6 +50,9 @@ pub(in crate::control::handlers) async fn edit(
         }
         let before = relic.clone();
         apply(&mut relic, &args, parent.as_ref());
+        if let Err(refused) = names::few_labels(&relic.labels) {
+            return Ok(Err(refused));
+        }
         if args.branch.is_some() {
             begin_on(&mut relic, branch.clone());
         }

@@ -100,6 +100,7 @@ pub(in crate::control::handlers) async fn import(
     for item in args.relics {
         let prefix = prefix(world, args.rig.as_deref(), &item)?;
         names::require_non_empty(&item.title)?;
+        names::few_labels(&item.labels)?;
         if item.title.contains(['\n', '\r']) {
             let message = format!("the title of {} has several lines", item.source.id);
             return Err(ControlError::bad_request(message));

@@ -1,0 +1,71 @@
+//! Requests about relics that are refused for what they would cost or say.
+
+use serde_json::json;
+
+use super::{PATROL, ask};
+use crate::control::protocol::ErrorKind;
+use crate::domain::relic::RelicStatus;
+use crate::ports::repo::RepoError;
+use crate::testing::world::Scenario;
+
+/// 50,000 labels in one request held up every transaction of the store for half a minute.
+#[tokio::test(start_paused = true)]
+async fn relic_has_at_most_a_hundred_labels_however_they_are_given() {
+    let city = Scenario::new().start().await;
+    let relic = city.relic("a").await;
+    let labels = |count: usize| (0..count).map(|n| format!("l{n}")).collect::<Vec<_>>();
+    let source = json!({ "system": "city:OTHER", "id": "x-1" });
+    let item = json!({
+        "source": source, "title": "a", "status": "open", "deps": [], "labels": labels(101),
+    });
+    for (op, args) in [
+        (
+            "relic.create",
+            json!({ "title": "a", "label": labels(101) }),
+        ),
+        (
+            "relic.edit",
+            json!({ "relic": relic, "label": labels(101) }),
+        ),
+        (
+            "relic.edit",
+            json!({ "relic": relic, "unlabel": labels(101) }),
+        ),
+        (
+            "run",
+            json!({ "task": [{ "title": "a", "labels": labels(101) }] }),
+        ),
+        ("relic.import", json!({ "relics": [item] })),
+    ] {
+        let refused = ask(&city, op, args).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::BadRequest, "{op}: {refused}");
+    }
+    let edit = |label: Vec<String>| {
+        ask(
+            &city,
+            "relic.edit",
+            json!({ "relic": relic, "label": label }),
+        )
+    };
+    edit(labels(100)).await.unwrap();
+    let refused = edit(vec!["one more".to_owned()]).await.unwrap_err();
+    assert!(refused.message.contains("at most 100"), "{refused}");
+}
+
+/// It was called closed, and landed seconds later.
+#[tokio::test(start_paused = true)]
+async fn relic_whose_work_is_being_pushed_is_not_closed() {
+    let city = Scenario::new().start().await;
+    let charged = city.worker("a").await;
+    let away = RepoError::Remote("the remote is away".into());
+    city.parts.repo.break_op("land", away);
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(PATROL).await;
+    let close = json!({ "relic": charged.relic, "yes": true });
+    let refused = ask(&city, "relic.close", close.clone()).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Conflict);
+    assert!(refused.message.contains("is being landed"), "{refused}");
+    city.parts.repo.mend("land");
+    city.pass_hours(std::time::Duration::from_secs(3600)).await;
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
+}
