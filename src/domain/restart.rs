@@ -1,10 +1,9 @@
 //! Restart intensity, quarantine and back-off of one child.
 //!
 //! ```text
-//!              death                     window passed, released, or spec changed
-//!   ┌────────┐ ≤ max in window ┌─────────┐                ┌─────────────┐
-//!   │ running│────────────────►│ backoff │   > max        │ quarantined │
-//!   └────────┘◄────────────────└─────────┘ ──────────────►└─────────────┘
+//!   running ── death, at most max_restarts in the window ──► backoff ── delay over ──► running
+//!   running ── death, more than max_restarts in the window ──► quarantined
+//!   quarantined ── oldest death left the window, released, or configuration changed ──► running
 //! ```
 //!
 //! Names and meaning are OTP's, but the limit is per child, and reaching it quarantines that child

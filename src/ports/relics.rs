@@ -115,7 +115,7 @@ pub struct SalvageEntry {
     pub reason: String,
     /// When it was made.
     pub created: Timestamp,
-    /// Full ref names in `repo.git`.
+    /// Full ref names in our repository (`.horde/custody/RIG.git`).
     pub refs: Vec<String>,
     /// Bytes of content.
     pub bytes: u64,

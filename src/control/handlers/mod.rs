@@ -1,5 +1,6 @@
-//! Requests of the control socket, one file per group of verbs. A handler turns a request into one message to one
-//! actor, or one look at store and ports; it holds no state of the city.
+//! Requests of the control socket, one file per group of verbs. A handler reads store and ports, sends one message to
+//! an actor, or writes one transaction (its own, or a function of `actors/records/`) and wakes the actor that depends
+//! on it. It holds no state of the city.
 
 mod accounts;
 mod agent;
@@ -134,7 +135,8 @@ impl Service for Handlers {
     }
 }
 
-/// Returns an agent's rights beyond its own session. An agent that is no longer configured may only read.
+/// Returns an agent's rights beyond its own session. An agent that is no longer configured
+/// has the rights `read`.
 fn rights_of(world: &World, session: &SessionId) -> Rights {
     let agent = world.city.agent_of(session);
     agent.map_or(Rights::Read, |agent| agent.rights)
