@@ -79,7 +79,7 @@ pub async fn end(world: &World, meant: ChildRef, order: impl Into<Order>) -> Res
     let answer = ask(world.directory.root(), message, LONG).await?;
     answer.map_err(|refused| {
         let kind = match refused {
-            EndRefused::Undead { .. } => RefusalKind::Internal,
+            EndRefused::NotEnded { .. } => RefusalKind::Internal,
             EndRefused::Another(_) => RefusalKind::Conflict,
         };
         Refusal::new(kind, refused.to_string())

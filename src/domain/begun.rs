@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use regex::bytes::Regex;
 
-use super::keys;
+use super::terminal_keys;
 
 /// A key, or a part of a paste, at the start of the typed bytes.
 static KEY: LazyLock<Regex> = LazyLock::new(|| {
@@ -119,7 +119,7 @@ impl Begun {
     }
 
     fn take_keys(&mut self, keys: &[u8], now: Timestamp) {
-        let typed = keys::typed(keys);
+        let typed = terminal_keys::typed(keys);
         let mut bytes = &*typed;
         while let Some(found) = KEY.captures(bytes) {
             let length = found.get(0).map_or(bytes.len(), |all| all.len());

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod harness;
-mod place;
 mod routes;
+mod socket_path;
 
 pub use self::harness::{Harness, OnCompact, PromptMode};
-pub use self::place::{SOCKET_PATH_MAX, socket_path, tmux_server};
+pub use self::socket_path::{SOCKET_PATH_MAX, socket_path, tmux_server};
 pub use super::agents::{Agent, AgentPrompt, Group, Pool, RestartType, Rights, Strategy};
 use super::automation::{Automation, AutomationId};
 use super::budget::Budget;

@@ -52,7 +52,7 @@ pub enum History {
 
 /// The deaths that count against one child, as stored. They belong to the agent or slot, never to one of its sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Deaths {
+pub struct DeathRecord {
     /// Name of the child.
     pub child: String,
     /// The raider's incarnation, or the fingerprint of the agent's configuration: another value has no history.
@@ -63,7 +63,7 @@ pub struct Deaths {
     pub at: Vec<Timestamp>,
 }
 
-impl Deaths {
+impl DeathRecord {
     /// Returns true when there is nothing to store.
     #[must_use]
     pub fn is_nothing(&self) -> bool {

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::kit_dir::{KitDir, LOGGED_OUT, RIG};
 use super::model::{Heard, Model, Scenario, Step};
 use super::outcome::Ended;
-use super::place::{KitDir, LOGGED_OUT, RIG};
 use super::programs::Program;
 use crate::control::client::{Client, Flow};
 use crate::control::protocol::args::{

@@ -19,12 +19,12 @@ use jiff::Timestamp;
 
 use crate::domain::default_branch::Change;
 use crate::domain::doctor::BranchFacts;
+use crate::domain::existing_branch::BranchAt;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::domain::sandbox_fault::SandboxFault;
-use crate::domain::start::BranchAt;
 use crate::domain::work_diff::{Diff, DiffSum};
 
 pub use self::error::{RepoError, is_no_room};

@@ -18,7 +18,7 @@ use crate::actors::records::quarantine;
 use crate::domain::cause::Cause;
 use crate::domain::message;
 use crate::domain::problem::ProblemKind;
-use crate::domain::quarantine::Deaths;
+use crate::domain::quarantine_report::QuarantineReport;
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::wisp::Cleanup;
 use crate::ports::relics::Txn;
@@ -40,7 +40,7 @@ pub(super) async fn block(args: &WitnessArgs) -> Result<(), Refusal> {
             continue;
         }
         let last = view.died_of.clone();
-        let deaths = Deaths {
+        let deaths = QuarantineReport {
             count: view.restarts,
             within: Some(view.died_within),
             last: last.unwrap_or_else(|| "an end that was not recorded".to_owned()),

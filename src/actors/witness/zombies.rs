@@ -24,13 +24,13 @@ use super::observe::{self, Observation};
 use super::retained::{self, Retained};
 use super::{WitnessArgs, nuke_now, quarantined, wisps};
 use crate::actors::mail::ChildRef;
-use crate::actors::records::facts;
+use crate::actors::records::key_values;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::message::Escalation;
-use crate::domain::phase::{Phase, RaiderRecord};
+use crate::domain::phase::{RaiderRecord, WorkPhase};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
 use crate::domain::zombie::{Act, Class, Policy, WorkState, judge};
@@ -229,7 +229,7 @@ async fn journal_class(
     });
     let (key, incarnation) = (format!("zombie/{subject}"), hook.incarnation);
     let note = move |txn: &mut dyn Txn| {
-        let noted: Option<Noted> = facts::read(txn, &key)?;
+        let noted: Option<Noted> = key_values::read(txn, &key)?;
         let own = noted.filter(|noted| noted.incarnation == incarnation);
         let mut noted = own.unwrap_or(Noted {
             incarnation,
@@ -239,7 +239,7 @@ async fn journal_class(
             return Ok(*at);
         }
         noted.classes.insert(class, txn.now());
-        facts::write(txn, &key, &noted)?;
+        key_values::write(txn, &key, &noted)?;
         let event = NewEvent::new(EventType::RaiderZombie, &subject, cause);
         txn.record(&event.with(data.clone()))?;
         Ok(txn.now())
@@ -255,7 +255,7 @@ pub(super) fn overdue(
 ) -> (Vec<RaiderId>, Option<Timestamp>) {
     let (mut late, mut next) = (Vec::new(), None);
     for record in records {
-        let Some(since) = Phase::of(record).done_since() else {
+        let Some(since) = WorkPhase::of(record).done_since() else {
             continue;
         };
         // A time beyond the calendar never comes.

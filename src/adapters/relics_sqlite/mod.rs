@@ -13,12 +13,11 @@ mod drums;
 mod hooks;
 mod identities;
 mod journal;
-mod kv;
+mod key_values;
 pub mod mark;
 mod merge_requests;
 mod messages;
 mod moved_chains;
-mod place;
 mod raiders;
 mod ready;
 mod relics;
@@ -29,6 +28,7 @@ mod sagas;
 mod salvage;
 mod schema;
 mod self_reviews;
+mod store_files;
 mod totems;
 mod txn;
 mod usage;
@@ -53,7 +53,7 @@ use crate::ports::relics::{Committed, Durability, Job, Relics, StoreError};
 use crate::regular;
 
 pub use mark::Expectation;
-use place::StoreFiles;
+use store_files::StoreFiles;
 use txn::SqliteTxn;
 
 /// The timeout of a commit while another program (a backup, for example) locks the file.

@@ -133,7 +133,9 @@ fn every_chaos_test_is_in_a_table() {
     for source in sources().filter(|source| source.name.starts_with("tests/it/chaos/")) {
         let tests = source.text.split("#[test]\n").skip(1);
         let names = tests.filter_map(|test| test.split_once("fn ")?.1.split_once('('));
-        let names = names.map(|(name, _)| name).filter(|name| !name.starts_with('$'));
+        let names = names
+            .map(|(name, _)| name)
+            .filter(|name| !name.starts_with('$'));
         let unknown = names.filter(|name| !tables.contains(name));
         left_out.extend(unknown.map(|name| format!("{}: {name}", source.name)));
     }

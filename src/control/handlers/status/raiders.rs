@@ -15,7 +15,7 @@ use crate::domain::city::Rig;
 use crate::domain::condition::Condition;
 use crate::domain::facts::Probed;
 use crate::domain::ids::{ChildId, RaiderId};
-use crate::domain::phase::Phase;
+use crate::domain::phase::WorkPhase;
 use crate::domain::raider::{RaiderFacts, RaiderState, SessionPresence};
 use crate::domain::relic::Hook;
 use crate::domain::saga::{Saga, SagaKind};
@@ -195,7 +195,7 @@ fn condition(
         None => {
             let absence = view.filter(|_| !hook.is_declared());
             let phase = snapshot.records.phase(&hook.raider);
-            let stays = session.filter(|_| matches!(phase, Some(Phase::InReview { .. })));
+            let stays = session.filter(|_| matches!(phase, Some(WorkPhase::InReview { .. })));
             let stays = stays.map(|_| {
                 let name = &hook.raider.name;
                 format!("its session stays for the review of its work: hd attach {name}")

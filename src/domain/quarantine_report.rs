@@ -15,7 +15,7 @@ const QUOTED: usize = 20;
 
 /// The deaths that put a raider into quarantine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Deaths {
+pub struct QuarantineReport {
     /// The number of deaths that count.
     pub count: u32,
     /// Time from the oldest death that counts to the last; none when it died after a try that followed its quarantine.
@@ -28,7 +28,7 @@ pub struct Deaths {
     pub until: Timestamp,
 }
 
-impl Deaths {
+impl QuarantineReport {
     /// Returns the reason why the relic is blocked, in one line.
     #[must_use]
     pub fn reason(&self, raider: &RaiderId) -> String {
@@ -106,8 +106,8 @@ fn in_words(within: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn deaths(output: &str) -> Deaths {
-        Deaths {
+    fn deaths(output: &str) -> QuarantineReport {
+        QuarantineReport {
             count: 6,
             within: Some(Duration::from_millis(17_200)),
             last: how(Some(&SessionExit {
