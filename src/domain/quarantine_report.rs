@@ -29,6 +29,24 @@ pub struct QuarantineReport {
 }
 
 impl QuarantineReport {
+    /// Makes a report; an end of the last session that was not recorded is reported as such.
+    #[must_use]
+    pub fn new(
+        count: u32,
+        within: Option<Duration>,
+        last: Option<String>,
+        output: String,
+        until: Timestamp,
+    ) -> Self {
+        Self {
+            count,
+            within,
+            last: last.unwrap_or_else(|| "an end that was not recorded".to_owned()),
+            output,
+            until,
+        }
+    }
+
     /// Returns the reason why the relic is blocked, in one line.
     #[must_use]
     pub fn reason(&self, raider: &RaiderId) -> String {

@@ -317,13 +317,10 @@ impl Step<'_> {
             Answer::Quarantine { until } => {
                 let wait = until.saturating_sub(mono);
                 let (last, output) = end_and_output(&death);
-                let deaths = QuarantineReport {
-                    count: memory.deaths.count(policy, mono),
-                    within: (!relapsed).then(|| memory.deaths.span(policy, mono)),
-                    last,
-                    output,
-                    until: self.facts.now.checked_add(wait).unwrap_or(Timestamp::MAX),
-                };
+                let count = memory.deaths.count(policy, mono);
+                let within = (!relapsed).then(|| memory.deaths.span(policy, mono));
+                let until = self.facts.now.checked_add(wait).unwrap_or(Timestamp::MAX);
+                let deaths = QuarantineReport::new(count, within, Some(last), output, until);
                 memory.died_of = Some(deaths.died_of());
                 death.quarantine = Some(deaths);
                 self.push(Action::Died(death));
