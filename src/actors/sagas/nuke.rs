@@ -50,9 +50,9 @@ use permit::measure::{facts_of, measure, saved_unasked};
 pub use permit::rehearse::{Rehearsed, Would, rehearse};
 use permit::verdict::{at_risk, probe, probe_with};
 use permit::{ignored, missing};
-pub use save::salvage::record_salvage;
 pub use save::salvage::safekeep;
 pub(super) use save::salvage::write_salvage;
+pub use save::salvage::{SalvageSubject, record_salvage};
 use save::{quota, salvage};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
