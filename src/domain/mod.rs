@@ -1,4 +1,4 @@
-//! PURE decisions and their vocabulary: no tokio, files, processes, clock, environment or logging. Facts come in,
+//! Pure decisions and their vocabulary: no tokio, files, processes, clock, environment or logging. Facts come in,
 //! actions and verdicts go out; time is an argument.
 
 #[macro_use]
@@ -10,6 +10,7 @@ pub mod agent_hook;
 pub mod agents;
 pub mod asker;
 pub mod attempt;
+pub mod attention;
 pub mod automation;
 pub mod begun;
 pub mod budget;
