@@ -29,9 +29,9 @@ static UNFINISHED: LazyLock<Regex> = LazyLock::new(|| {
     .expect("the pattern is written here and tested")
 });
 
-/// Escape counts as a key by itself when nothing follows within this time,
+/// The time after which an escape that nothing follows counts as a key by itself.
 const ESCAPE: Duration = Duration::from_millis(100);
-/// and a longer beginning whose end does not follow within this time counts as keys.
+/// The time after which a longer beginning that nothing follows counts as keys.
 const REST: Duration = Duration::from_secs(1);
 /// The maximum length of a sequence.
 const LONGEST: usize = 4096;

@@ -199,7 +199,7 @@ pub enum Event {
     Swept(Token, Result<(), EndRefused>),
     /// Its session is to be ended now, and the child forgotten.
     End(Cause),
-    /// The same, unless that is under way.
+    /// Its session is to be ended now, and the child forgotten, unless that is under way.
     Remove(Cause),
     /// Its session is to be ended for now.
     Rest(Cause),

@@ -87,7 +87,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The delay after the `deaths`-th death in the window (1 for the first). `random` is in
+    /// Returns the delay after the `deaths`-th death in the window (1 for the first). `random` is in
     /// 0..1 and decides the jitter; the result never exceeds `max`.
     #[must_use]
     pub fn delay(&self, deaths: u32, random: f64) -> Duration {
@@ -214,7 +214,7 @@ impl DeathWindow {
         self.quarantined_until = Some(until);
     }
 
-    /// The counted deaths.
+    /// Returns the counted deaths.
     pub fn counted(&mut self, policy: &RestartPolicy, mono: Mono) -> Vec<Mono> {
         self.prune(policy, mono);
         self.deaths.iter().copied().collect()

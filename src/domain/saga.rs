@@ -116,9 +116,9 @@ words! {
         NukeIntentBefore => "nuke.intent.before",
         /// The nuke is journalled.
         NukeIntentAfter => "nuke.intent.after",
-        /// Salvage is written, the step is not journalled.
+        /// Salvage is written and not recorded.
         NukeSalvageBefore => "nuke.salvage.before",
-        /// Salvage is journalled.
+        /// Salvage is recorded.
         NukeSalvageAfter => "nuke.salvage.after",
         /// The sandbox is in the trash, the slot is still held.
         NukeReleaseBefore => "nuke.release.before",

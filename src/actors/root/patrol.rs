@@ -1,4 +1,4 @@
-//! Start-up and patrol: look at the world (look.rs), and apply the plan. The same code serves both, so a crash and
+//! Start-up and patrol: observe everything (look.rs), and apply the plan. The same code serves both, so a crash and
 //! restart are one more patrol.
 
 use crate::actors::outbox;

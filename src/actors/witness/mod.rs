@@ -1,4 +1,4 @@
-//! The witness: watches one rig's raiders, and owns the fate of their sandboxes (`witness-patrol.md`;
+//! The witness: watches one rig's raiders, and decides when their sandboxes are removed (`witness-patrol.md`;
 //! `raider-lifecycle.md`, witness responsibilities).
 //!
 //! ```text

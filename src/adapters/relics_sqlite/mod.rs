@@ -81,7 +81,7 @@ impl SqliteRelics {
         Self::open_known(path, clock, Expectation::Any)
     }
 
-    /// Does the same with an expectation: a store that was lost is not made anew.
+    /// As [`Self::open`], but with an expectation: a store that was lost is not made anew.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] when the file cannot be opened or written now; [`StoreError::Failed`] when it is

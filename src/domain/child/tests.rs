@@ -1,4 +1,8 @@
-//! Every event in every phase.
+//! Tests of the state machine of a child: here every event in every phase.
+
+mod rules;
+mod sequences;
+mod starts;
 
 use super::*;
 use crate::domain::ids::AgentName;

@@ -1,7 +1,7 @@
-//! The rules of restart, quarantine, rest and drain, by name.
+//! Tests of the rules of restart, quarantine, rest and drain, by name.
 
-use super::{OLD, OWN, SECOND, agent, cycle, died, facts, in_phase, letter, policy, raider};
 use super::super::*;
+use super::{OLD, OWN, SECOND, agent, cycle, died, facts, in_phase, letter, policy, raider};
 
 fn exit(code: Option<i32>, signal: Option<i32>) -> Option<ChildExit> {
     let exit = SessionExit {

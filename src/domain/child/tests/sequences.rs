@@ -1,10 +1,10 @@
-//! Random sequences of events, with a model of what the root does: one actor at a time, timers and sweeps that may come
+//! Tests with random sequences of events, with a model of what the root does: one actor at a time, timers and sweeps that may come
 //! late, and a group that restarts now and then.
 
 use proptest::prelude::*;
 
-use super::{agent, died, facts, policy};
 use super::super::*;
+use super::{agent, died, facts, policy};
 
 /// An act of the world. Numbers choose among the timers and the sweeps, old ones included.
 #[derive(Debug, Clone)]
@@ -261,9 +261,9 @@ impl<'a> World<'a> {
             Due::Group => self.in_group,
         };
         let holds = match phase {
-            ChildPhase::Starting { .. } | ChildPhase::Running { .. } | ChildPhase::Replacing { .. } => {
-                self.has_actor
-            }
+            ChildPhase::Starting { .. }
+            | ChildPhase::Running { .. }
+            | ChildPhase::Replacing { .. } => self.has_actor,
             ChildPhase::Leaving { sweep, .. } => self.has_actor || self.sweeps.contains(sweep),
             ChildPhase::Backoff { due, .. } | ChildPhase::Quarantined { due } => {
                 !self.has_actor && is_armed(due)

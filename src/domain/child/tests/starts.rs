@@ -1,7 +1,7 @@
-//! A start that is put off, or that an operator tries.
+//! Tests of a start that is put off, or that an operator tries.
 
-use super::{agent, cycle, died, facts, in_phase, letter, policy};
 use super::super::*;
+use super::{agent, cycle, died, facts, in_phase, letter, policy};
 
 /// Otherwise a parked child would never go on, and a stopped one would start when its configuration changes.
 #[test]
