@@ -105,6 +105,9 @@ fn combinations() -> Vec<RaiderRecord> {
 
 #[test]
 fn phase_follows_sagas_then_completion_then_relic() {
+    use WorkPhase::{
+        Charging, InReview, Orphaned, Over, Removing, Submitting, Unbound, Validating, Working,
+    };
     let of = |change: &dyn Fn(&mut RaiderRecord)| {
         let mut one = record();
         change(&mut one);
@@ -113,27 +116,18 @@ fn phase_follows_sagas_then_completion_then_relic() {
     let none = serde_json::Value::Null;
     let finished = |one: &mut RaiderRecord| one.hook.done = Some(done());
     let is_done = false;
-    assert_eq!(of(&|_| {}), WorkPhase::Working);
-    assert_eq!(
-        of(&|one| one.relic = RelicStatus::Blocked),
-        WorkPhase::Working
-    );
-    assert_eq!(
-        of(&|one| one.relic = RelicStatus::Deferred),
-        WorkPhase::Unbound
-    );
+    assert_eq!(of(&|_| {}), Working);
+    assert_eq!(of(&|one| one.relic = RelicStatus::Blocked), Working);
+    assert_eq!(of(&|one| one.relic = RelicStatus::Deferred), Unbound);
     assert_eq!(
         of(&|one| (one.relic, one.closed) = (RelicStatus::Closed, Some(at(7)))),
-        WorkPhase::Orphaned { since: Some(at(7)) }
+        Orphaned { since: Some(at(7)) }
     );
     let charge = || vec![saga(SagaKind::Charge, none.clone())];
-    assert_eq!(
-        of(&|one| one.sagas = charge()),
-        WorkPhase::Charging { is_done }
-    );
+    assert_eq!(of(&|one| one.sagas = charge()), Charging { is_done });
     assert_eq!(
         of(&|one| (one.sagas, one.hook.done) = (charge(), Some(done()))),
-        WorkPhase::Charging { is_done: true }
+        Charging { is_done: true }
     );
     let nuke = || {
         vec![
@@ -141,10 +135,7 @@ fn phase_follows_sagas_then_completion_then_relic() {
             saga(SagaKind::Nuke, none.clone()),
         ]
     };
-    assert_eq!(
-        of(&|one| one.sagas = nuke()),
-        WorkPhase::Removing { is_done }
-    );
+    assert_eq!(of(&|one| one.sagas = nuke()), Removing { is_done });
     for (data, is_blocked, keeps_session) in [
         (none.clone(), false, false),
         (serde_json::json!({ "blocked": "no route" }), true, false),
@@ -153,7 +144,7 @@ fn phase_follows_sagas_then_completion_then_relic() {
         let since = at(3);
         assert_eq!(
             of(&|one| one.sagas = vec![saga(SagaKind::Done, data.clone())]),
-            WorkPhase::Submitting {
+            Submitting {
                 since,
                 is_blocked,
                 keeps_session
@@ -161,23 +152,20 @@ fn phase_follows_sagas_then_completion_then_relic() {
         );
     }
     let since = at(4);
-    assert_eq!(of(&finished), WorkPhase::Over { since });
+    assert_eq!(of(&finished), Over { since });
     assert_eq!(
         of(&|one| (one.hook.done, one.is_unhandled) = (Some(done()), true)),
-        WorkPhase::Validating { since }
+        Validating { since }
     );
     let with = |state, hold| {
         let mr = mr(state, hold);
         of(&|one| (one.hook.done, one.mr) = (Some(done()), Some(mr.clone())))
     };
-    assert_eq!(
-        with(MrState::Reviewing, None),
-        WorkPhase::Validating { since }
-    );
-    assert_eq!(with(MrState::Queued, None), WorkPhase::Over { since });
+    assert_eq!(with(MrState::Reviewing, None), Validating { since });
+    assert_eq!(with(MrState::Queued, None), Over { since });
     assert_eq!(
         with(MrState::Reviewing, Some(HoldReason::Review)),
-        WorkPhase::InReview {
+        InReview {
             since,
             asked: at(6)
         }
