@@ -6,6 +6,7 @@
 //!   exit 2     exit 4          exit 1         signals, `hd stop` ──► two passes ─► socket gone ─► exit 0
 //! ```
 
+mod child_processes;
 mod files;
 mod ground;
 mod identity;
@@ -14,7 +15,6 @@ mod keeper;
 mod lock;
 mod manager;
 mod memory;
-mod own;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ const HELD_BY_ANOTHER: u8 = 4;
 /// Timeout for writing the last lines of the log.
 const LAST_LINES: Duration = Duration::from_secs(1);
 /// Timeout for answers in progress once the tree has stopped.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 /// The reason why the daemon did not run, or not to its end.
 #[derive(Debug, thiserror::Error)]
@@ -181,7 +181,7 @@ fn supervise(path: &Path, store: Store) -> Result<(), DaemonError> {
         ground: Arc::clone(&ground),
     };
     let result = runtime.block_on(live(start));
-    let left = own::end(runtime);
+    let left = child_processes::end(runtime);
     drop(ground);
     match left.is_empty() {
         true => result,
@@ -301,7 +301,7 @@ impl Control {
         let _aborted = self.keeping.await;
         // The receiver is gone only if the server has ended by itself.
         let _ended = self.stopping.send(true);
-        let _slow_clients = tokio::time::timeout(LAST_WORDS, self.serving).await;
+        let _slow_clients = tokio::time::timeout(ANSWER_LIMIT, self.serving).await;
     }
 }
 

@@ -79,7 +79,7 @@ pub async fn end(world: &World, meant: ChildRef, order: impl Into<Order>) -> Res
     let answer = ask(world.directory.root(), message, LONG).await?;
     answer.map_err(|refused| {
         let kind = match refused {
-            EndRefused::Undead { .. } => RefusalKind::Internal,
+            EndRefused::NotEnded { .. } => RefusalKind::Internal,
             EndRefused::Another(_) => RefusalKind::Conflict,
         };
         Refusal::new(kind, refused.to_string())
@@ -95,7 +95,7 @@ pub async fn cycle(world: &World, id: ChildId, order: impl Into<Order>) -> Resul
     replace(world, ChildRef::any(id, session), order.into(), None, None).await
 }
 
-/// Does the same for the session that is meant, and for no successor.
+/// As [`cycle`], but for the session that is meant, and for no successor.
 ///
 /// # Errors
 /// The reason of the refusal.
@@ -103,7 +103,7 @@ pub async fn cycle_meant(world: &World, meant: ChildRef, cause: Cause) -> Result
     replace(world, meant, cause.into(), None, None).await
 }
 
-/// Does the same for a session that hands off, with the progress of its work.
+/// As [`cycle_meant`], but for a session that hands off, with the progress of its work.
 ///
 /// # Errors
 /// The reason of the refusal.
@@ -111,7 +111,7 @@ pub async fn hand_off(world: &World, meant: ChildRef, progress: Progress) -> Res
     replace(world, meant, Cause::Handoff.into(), None, progress).await
 }
 
-/// Does the same for a session whose agent is dead: counts a death, with the tail of its terminal.
+/// As [`cycle_meant`], but for a session whose agent is dead: counts a death, with the tail of its terminal.
 ///
 /// # Errors
 /// The reason of the refusal.

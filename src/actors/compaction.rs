@@ -1,5 +1,5 @@
-//! A conversation that is about to be compacted: the agent forgets, so it is told the state of its task, or to hand off
-//! while it still remembers (`[rigs.raiders] on_compact`). Standing agents are left alone.
+//! A conversation that is about to be compacted: the agent loses part of its context, so it is told the state of its task,
+//! or to hand off before that (`[rigs.raiders] on_compact`). Standing agents are left alone.
 
 use std::sync::Arc;
 use std::time::Duration;

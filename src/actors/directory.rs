@@ -22,7 +22,7 @@ use crate::domain::ids::RigName;
 /// |---|---|---|
 /// | `conditions` | watchers of screens, agents' hooks | root, witness, prompts, answers, `hd status` |
 /// | `accounts` | sessions' conditions | root, witness, prompts, `hd status` |
-/// | `sandboxes` | charge, repair, removal | the published state |
+/// | `sandboxes` | charge, repair, removal | the snapshot |
 /// | `glances` | patrols of witnesses | `hd status` |
 /// | `ground` | the keeper of the daemon | root, `hd doctor`, `hd status` |
 /// | `automations` | dispatcher | dispatcher, `hd auto list`, the stop |

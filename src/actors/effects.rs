@@ -22,7 +22,7 @@ use super::world::World;
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::SessionId;
 use crate::domain::terminal_log::of_last_session;
-use crate::domain::transcript;
+use crate::domain::terminal_text;
 use crate::ports::runner::Runner;
 use crate::ports::sessions::{
     SessionError, SessionHandle, SessionSpec, Sessions, StartError, Started, Stopped,
@@ -337,7 +337,7 @@ pub async fn tail(world: &World, id: &SessionId) -> String {
         let log = provider.logs(&wanted, READ)?;
         let last = of_last_session(&log);
         let is_cut = last.len() as u64 >= READ;
-        Ok(transcript::text(last, is_cut, TAIL))
+        Ok(terminal_text::text(last, is_cut, TAIL))
     });
     text.await.unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! Running the gates of a rig, and telling a red branch from broken infrastructure
 //! (`product.md`; `rules.md`, gates).
 
-use crate::actors::records::facts;
+use crate::actors::records::key_values;
 use crate::actors::rig_settings::gate_env;
 use std::time::Duration;
 
@@ -147,7 +147,7 @@ async fn baseline(of: Tested<'_>, gate: &Gate, target: &TargetState) -> Option<V
     let kept = key.clone();
     let known = world
         .store
-        .run(move |txn| facts::read::<Baseline>(txn, &kept));
+        .run(move |txn| key_values::read::<Baseline>(txn, &kept));
     if let Ok(Some(known)) = known.await
         && known.tip == target.tip
         && known.run == gate.run
@@ -163,7 +163,9 @@ async fn baseline(of: Tested<'_>, gate: &Gate, target: &TargetState) -> Option<V
             verdict,
             at: now,
         };
-        let noted = world.store.run(move |txn| facts::write(txn, &key, &known));
+        let noted = world
+            .store
+            .run(move |txn| key_values::write(txn, &key, &known));
         if let Err(error) = noted.await {
             tracing::debug!(
                 %error,

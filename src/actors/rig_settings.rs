@@ -1,7 +1,7 @@
 //! Values derived from a rig's settings: environments, the target branch, and the identity that commits landings.
 
 use crate::actors::effects;
-use crate::actors::records::{escalations, facts};
+use crate::actors::records::{escalations, key_values};
 use crate::actors::refusal::Refusal;
 use crate::ports::repo::{RepoError, Signature};
 use std::collections::BTreeMap;
@@ -108,10 +108,10 @@ async fn tell_change(world: &World, rig: &Rig, change: Change) -> Result<(), Ref
     let name = rig.name.clone();
     let told = world.store.run(move |txn| {
         let key = format!("default-branch/{name}");
-        if facts::read::<Change>(txn, &key)?.as_ref() == Some(&change) {
+        if key_values::read::<Change>(txn, &key)?.as_ref() == Some(&change) {
             return Ok(());
         }
-        facts::write(txn, &key, &change)?;
+        key_values::write(txn, &key, &change)?;
         let text = change.text(&name);
         let data = serde_json::json!({
             "from": change.from, "to": change.to, "followed": change.is_followed(), "detail": text,

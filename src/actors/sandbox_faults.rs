@@ -8,7 +8,7 @@ use super::effects;
 use super::refusal::Refusal;
 use super::world::World;
 use crate::domain::ids::{Incarnation, RaiderId, RigName};
-use crate::domain::phase::Phase;
+use crate::domain::phase::WorkPhase;
 use crate::domain::relic::Hook;
 use crate::domain::sandbox_fault::SandboxFault;
 use crate::ports::relics::{StoreError, Txn};
@@ -82,7 +82,7 @@ async fn at_work(world: &World, rig: &RigName) -> Result<Vec<Hook>, StoreError> 
     let rig = rig.clone();
     let read = move |txn: &mut dyn Txn| {
         let records = txn.raiders(Some(&rig))?.into_iter();
-        let open = records.filter(|record| Phase::of(record).is_open());
+        let open = records.filter(|record| WorkPhase::of(record).is_open());
         Ok(open.map(|record| record.hook).collect())
     };
     world.store.run(read).await

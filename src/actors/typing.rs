@@ -184,7 +184,7 @@ impl By {
     }
 }
 
-/// Does the same on behalf of a person or of the supervisor.
+/// As [`submit`], but on behalf of a person or of the supervisor.
 ///
 /// # Errors
 /// [`Undelivered`].

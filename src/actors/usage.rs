@@ -26,7 +26,7 @@ use crate::domain::ids::{RaiderId, SessionId};
 use crate::domain::relic::Hook;
 use crate::domain::session_env;
 use crate::domain::usage::ledger::{By, Owner, Row, Source, Sum, together};
-use crate::domain::usage::{Cursor, Format, Spent, places};
+use crate::domain::usage::{Cursor, Format, Spent, transcript_dirs};
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::tasks::Part;
 
@@ -87,7 +87,7 @@ pub async fn began(
     let Some((format, root)) = kept_at(world, &owner) else {
         return Ok(());
     };
-    match places::transcript(format, &root, conversation, named) {
+    match transcript_dirs::transcript(format, &root, conversation, named) {
         Some(path) => open(world, owner, format, &root, &path).await,
         None => Ok(()),
     }
@@ -97,13 +97,13 @@ pub async fn began(
 fn kept_at(world: &World, owner: &Owner) -> Option<(Format, std::path::PathBuf)> {
     let harness = harness_of(world, &owner.harness)?;
     let program = harness.command.first().map_or("", String::as_str);
-    let format = places::format(harness.hooks, program)?;
+    let format = transcript_dirs::format(harness.hooks, program)?;
     let own = match (owner.rig.is_empty(), owner.session.parse()) {
         (true, Ok(session)) => world.city.agent_dir(&session),
         (true, Err(_)) => return None,
         (false, _) => world.city.tasks_dir(),
     };
-    let root = places::root(format, &environment(world, harness), &own);
+    let root = transcript_dirs::root(format, &environment(world, harness), &own);
     Some((format, root))
 }
 
@@ -212,7 +212,7 @@ async fn find(world: &World, spec: &ChildSpec) -> Result<(), StoreError> {
     let Some((Format::Pi, root)) = kept_at(world, &owner).filter(|_| silent) else {
         return Ok(());
     };
-    let dir = places::pi(&root, &dir);
+    let dir = transcript_dirs::pi(&root, &dir);
     let session = effects::Owner::Session(spec.session.clone());
     let newest = effects::tasks(world, session, move |tasks| tasks.newest(&dir, ".jsonl"));
     match newest.await {

@@ -75,20 +75,20 @@ pub struct World {
 }
 
 impl World {
-    /// The world with the newest configuration: this one, unless a reload has made another. An actor takes it at the
+    /// Returns the world with the newest configuration: this one, unless a reload has made another. An actor takes it at the
     /// start of each message, in one place; a task that outlives a message takes it before each piece of its work.
     #[must_use]
     pub fn newest(self: &Arc<Self>) -> Arc<Self> {
         self.directory.newest().unwrap_or_else(|| Arc::clone(self))
     }
 
-    /// The rig's repository; every configured rig has one.
+    /// Returns the rig's repository; every configured rig has one.
     #[must_use]
     pub fn repo(&self, rig: &RigName) -> Option<Arc<dyn Repo>> {
         self.repos.get(rig).cloned()
     }
 
-    /// The command `hd` of this supervisor, as any shell finds it.
+    /// Returns the command `hd` of this supervisor, as any shell finds it.
     #[must_use]
     pub fn hd(&self) -> String {
         session_env::hd(&self.bin_dir)

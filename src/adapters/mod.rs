@@ -1,4 +1,5 @@
-//! The only place that spawns processes, opens files and reads the clock.
+//! The implementations of the ports. Of the layers below `daemon`, only this one spawns processes, opens files of the
+//! city and reads the clock.
 #![expect(
     clippy::disallowed_methods,
     reason = "adapters are where time, environment and processes come from"

@@ -5,8 +5,8 @@
 //! as living.
 
 mod files;
-mod place;
 mod used;
+mod working_dir;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -25,8 +25,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::time::{ClockId, clock_gettime};
 
 pub use self::files::{descriptors, is_among_last, is_scarce, open_files, raise_open_files};
-pub use self::place::{ProcessDir, place};
 pub use self::used::{FileId, UsedFiles, mapped_files, used_files};
+pub use self::working_dir::{ProcessDir, place};
 
 use crate::domain::facts::{ProcessId, Usage};
 

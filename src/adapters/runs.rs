@@ -1,5 +1,6 @@
-//! Commands that the daemon runs for itself (gates, set-up). A run is ended with all processes that it started, even
-//! those that left its process group, and even after the daemon was killed.
+//! Commands that the daemon runs for itself: gates, set-up, automations, checks of pools, notices, pull requests. A run
+//! is ended with all processes that it started, even those that left its process group, and even after the daemon was
+//! killed.
 //!
 //! Every process of a run inherits a variable with a token that no other run has. The token is recorded before the
 //! run starts, as the name of an empty file. A record alone never ends a process: the process must carry the token,

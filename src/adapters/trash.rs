@@ -112,7 +112,7 @@ pub fn stays(trash: impl AsFd, place: &Path, uses: &Uses) -> io::Result<Option<S
     Ok(written.or_else(|| found.used.map(Stays::Used)))
 }
 
-/// Does the same for an entry that is not the supervisor's, or an earlier version's that was not in use.
+/// As [`stays`], but for an entry without a note: it is not the supervisor's, or an earlier version's that was not in use.
 fn without_note(top: OwnedFd, place: &Path, used: &UsedFiles) -> io::Result<Option<Stays>> {
     let found = Note::without_time().look(top, place, &used.all)?;
     if found.used.is_some() {

@@ -5,8 +5,8 @@
 //!                 look   call   own   work   operate
 //!   operator       ✓      ✓      ·      ✓       ✓       a person or program outside every session
 //!   raider         ✓      ✓      ✓      ·       ·       inside a raider's session: only as that raider
-//!   agent, read    ✓      ✓      ✓*     ·       ·       inside a standing agent's session (*: handoff, hook,
-//!          work    ✓      ✓      ✓*     ✓       ·       done), as `rights` of that agent says at this moment
+//!   agent, read    ✓      ✓      ✓*     ·       ·       inside a standing agent's session, as `rights` of that
+//!          work    ✓      ✓      ✓*     ✓       ·       agent says at this moment (*: only AGENTS_OWN)
 //!          all     ✓      ✓      ✓*     ✓       ✓
 //!   errand, read   ✓      ·      ·      ·       ·       run by the supervisor on what agents wrote: gate, set-up
 //!           work   ✓      ✓      ·      ✓       ·       an automation that a rig's repository carries
@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Commands that the supervisor runs for the city's owner (the city's automations, the checks of pools) have the rights
-//! of an operator.
+//! of an operator. Handlers check more, which depends on the arguments or on records: `docs/architecture.md`, Rights.
 
 use crate::domain::city::Rights;
 use crate::domain::ids::SessionId;
@@ -58,6 +58,16 @@ impl CallerRole {
     }
 }
 
+/// The operations on its own session that a standing agent may call; the others are for raiders, which work on a relic
+/// in a sandbox. `docs/guide/trust.md` lists them.
+pub const AGENTS_OWN: &[OpName] = &[
+    OpName::Done,
+    OpName::Handoff,
+    OpName::HookEvent,
+    OpName::Hook,
+    OpName::StepDone,
+];
+
 /// Returns whether these rights suffice for an operation on anything but the caller's own session.
 fn grants(rights: Rights, need: Need) -> bool {
     match need {
@@ -65,6 +75,15 @@ fn grants(rights: Rights, need: Need) -> bool {
         Need::Own => false,
         Need::Work | Need::Call => rights >= Rights::Work,
         Need::Operate => rights >= Rights::All,
+    }
+}
+
+/// Returns the word of `rights` in `city.toml`.
+fn level(rights: Rights) -> &'static str {
+    match rights {
+        Rights::Read => "read",
+        Rights::Work => "work",
+        Rights::All => "all",
     }
 }
 
@@ -104,9 +123,11 @@ fn allow(
         CallerRole::Raider(_) => {
             matches!(need, Need::Own | Need::Call) || grants(Rights::Read, need)
         }
-        CallerRole::Agent(session) => {
-            matches!(need, Need::Own | Need::Call) || grants(rights_of(session), need)
-        }
+        CallerRole::Agent(session) => match need {
+            Need::Own => AGENTS_OWN.contains(&op),
+            Need::Call => true,
+            Need::Look | Need::Work | Need::Operate => grants(rights_of(session), need),
+        },
         CallerRole::OwnCommand(rights) => grants(*rights, need),
         CallerRole::Unrecognised => grants(Rights::Read, need),
     };
@@ -122,14 +143,18 @@ fn allow(
             "a raider may act only on itself, and {op} acts on more ({session})"
         ))
         .hint("allowed: done, handoff, wait, step done, review, escalate, hook, rally, drums and all verbs that only read"),
+        CallerRole::Agent(session) if need == Need::Own => ControlError::forbidden(format!(
+            "only a raider may call {op}, and this is the session of a standing agent ({session})"
+        )),
         CallerRole::Agent(session) => {
             ControlError::forbidden(format!("this agent has no right to {op} ({session})"))
                 .hint("ask a person to do it, or to raise `rights` of the agent in city.toml")
         }
-        CallerRole::OwnCommand(_) => ControlError::forbidden(format!(
-            "gates and set-up commands have no right to {op}"
+        CallerRole::OwnCommand(rights) => ControlError::forbidden(format!(
+            "a command that the supervisor runs has no right to {op} (its rights: {})",
+            level(*rights)
         ))
-        .hint("they may only read; ask a person to do it"),
+        .hint("ask a person to do it"),
         CallerRole::Unrecognised => ControlError::forbidden(format!(
             "{op} changes something, and the supervisor cannot see where the calling process comes from: it has ended, \
              runs in another pid namespace, or names a session that it does not belong to"
@@ -184,8 +209,23 @@ mod tests {
             (&CallerRole::Unrecognised, Rights::All, &[Look]),
         ];
         for (who, rights, needs) in rows {
-            assert_eq!(allowed(who, rights), needing(needs), "{who:?} {rights:?}");
+            let is_agent = matches!(who, CallerRole::Agent(_));
+            let mut expected = needing(needs);
+            expected.retain(|op| !is_agent || op.need() != Own || AGENTS_OWN.contains(op));
+            assert_eq!(allowed(who, rights), expected, "{who:?} {rights:?}");
         }
+    }
+
+    #[test]
+    fn what_an_agent_may_call_on_itself_is_of_that_kind_and_documented() {
+        let trust = include_str!("../../docs/guide/trust.md");
+        let row = |line: &&str| line.starts_with("| a standing agent's session");
+        let row = trust.lines().find(row).unwrap();
+        for op in needing(&[Need::Own]) {
+            let verb = format!("`{}`", op.as_str().replace('.', " "));
+            assert_eq!(row.contains(&verb), AGENTS_OWN.contains(&op), "{verb}");
+        }
+        assert!(AGENTS_OWN.iter().all(|op| op.need() == Need::Own));
     }
 
     /// A new operation must be added to this list if it only reads.

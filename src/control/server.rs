@@ -31,16 +31,16 @@ use crate::domain::ids::SessionId;
 
 mod arrivals;
 mod connection;
+mod connection_limits;
 mod listener;
 mod peer;
-mod places;
 
+pub use self::connection_limits::{CONNECTIONS_MAX, CONNECTIONS_MAX_PER_SESSION};
 pub use self::listener::{AtSocket, Bound, SocketFile, bind};
 pub use self::peer::Peer;
-pub use self::places::{CONNECTIONS_MAX, CONNECTIONS_MAX_PER_SESSION};
 
 use self::arrivals::{Arrival, Arrivals};
-use self::places::{ConnectionPermit, Places};
+use self::connection_limits::{ConnectionPermit, Places};
 
 /// The limit for the reader to take a line.
 pub const WRITE_LIMIT: Duration = Duration::from_secs(30);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use regex::bytes::Regex;
 
-use super::keys;
+use super::terminal_keys;
 
 /// A key, or a part of a paste, at the start of the typed bytes.
 static KEY: LazyLock<Regex> = LazyLock::new(|| {
@@ -29,9 +29,9 @@ static UNFINISHED: LazyLock<Regex> = LazyLock::new(|| {
     .expect("the pattern is written here and tested")
 });
 
-/// Escape counts as a key by itself when nothing follows within this time,
+/// The time after which an escape that nothing follows counts as a key by itself.
 const ESCAPE: Duration = Duration::from_millis(100);
-/// and a longer beginning whose end does not follow within this time counts as keys.
+/// The time after which a longer beginning that nothing follows counts as keys.
 const REST: Duration = Duration::from_secs(1);
 /// The maximum length of a sequence.
 const LONGEST: usize = 4096;
@@ -119,7 +119,7 @@ impl Begun {
     }
 
     fn take_keys(&mut self, keys: &[u8], now: Timestamp) {
-        let typed = keys::typed(keys);
+        let typed = terminal_keys::typed(keys);
         let mut bytes = &*typed;
         while let Some(found) = KEY.captures(bytes) {
             let length = found.get(0).map_or(bytes.len(), |all| all.len());

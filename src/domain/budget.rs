@@ -12,7 +12,7 @@ use super::city::City;
 use super::ids::{HarnessName, RigName};
 use super::problem::{Problem, ProblemKind};
 use super::usage::ledger::Row;
-use super::usage::{Format, places};
+use super::usage::{Format, transcript_dirs};
 
 /// A budget that does not see the costs of a harness.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub fn blind(city: &City) -> Vec<Blind> {
     let blind = covered.into_iter().filter_map(|(scope, name)| {
         let harness = city.harnesses.get(name)?;
         let program = harness.command.first().map_or("", String::as_str);
-        let format = places::format(harness.hooks, program);
+        let format = transcript_dirs::format(harness.hooks, program);
         let priced = format.is_some_and(Format::tells_money) || !harness.prices.0.is_empty();
         (format.is_none() || !priced).then(|| Blind {
             scope,

@@ -31,7 +31,7 @@ use super::event::EventType;
 use super::facts::SessionExit;
 use super::handoff::{CycleBrake, HandoffBrake, Pace, Progress};
 use super::ids::ChildId;
-use super::quarantine::Deaths;
+use super::quarantine_report::QuarantineReport;
 use super::restart::{DeathWindow, Mono, RestartPolicy};
 
 /// Delay before a start is retried that could not see its session, or could not write.
@@ -47,7 +47,7 @@ pub struct Token(pub u64);
 
 /// The phase of a child, with what is valid in it only.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Phase {
+pub enum ChildPhase {
     /// It waits for the agents that it depends on.
     Blocked,
     /// Its session is being started or adopted.
@@ -199,7 +199,7 @@ pub enum Event {
     Swept(Token, Result<(), EndRefused>),
     /// Its session is to be ended now, and the child forgotten.
     End(Cause),
-    /// The same, unless that is under way.
+    /// Its session is to be ended now, and the child forgotten, unless that is under way.
     Remove(Cause),
     /// Its session is to be ended for now.
     Rest(Cause),
@@ -275,7 +275,7 @@ pub enum Action {
     /// Journal a handoff of that time, and call a person or close that call.
     HandedOff(Pace, Timestamp),
     /// Journal that its sandbox is missing.
-    Homeless(String),
+    NoSandbox(String),
     /// Log that its start is put off.
     PutOff(String),
     /// Call a person: its sessions end of their account again and again, the last with this text.
@@ -310,7 +310,7 @@ pub struct Death {
     /// Set when the child rests after it.
     pub rests: bool,
     /// The quarantine that follows.
-    pub quarantine: Option<Deaths>,
+    pub quarantine: Option<QuarantineReport>,
 }
 
 /// The part of a child in the restart of its group.
@@ -379,7 +379,7 @@ struct Memory {
     /// Number of sessions in a row that ended of their account's trouble soon after their start.
     parks: u32,
     /// Set when a missing sandbox prevented the start, and that was journalled.
-    homeless: bool,
+    no_sandbox: bool,
     /// Why the start was put off: the run state was unknown, or nothing could be written.
     unseen: Option<String>,
     /// The rest of a child that an operator tries to start: if that fails, it rests again for the same reason.
@@ -391,7 +391,7 @@ struct Memory {
 /// A child.
 #[derive(Debug, Clone)]
 pub struct Child {
-    phase: Phase,
+    phase: ChildPhase,
     since: Timestamp,
     memory: Memory,
 }
@@ -411,7 +411,7 @@ enum Presence {
     Leaving,
 }
 
-impl Phase {
+impl ChildPhase {
     /// Returns the state that is shown. A session that is to be replaced counts as up until it has ended.
     #[must_use]
     pub fn state(&self) -> ChildState {
@@ -473,11 +473,5 @@ impl Phase {
     }
 }
 
-#[cfg(test)]
-mod rules;
-#[cfg(test)]
-mod sequences;
-#[cfg(test)]
-mod starts;
 #[cfg(test)]
 mod tests;

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod harness;
-mod place;
 mod routes;
+mod socket_path;
 
 pub use self::harness::{Harness, OnCompact, PromptMode};
-pub use self::place::{SOCKET_PATH_MAX, socket_path, tmux_server};
+pub use self::socket_path::{SOCKET_PATH_MAX, socket_path, tmux_server};
 pub use super::agents::{Agent, AgentPrompt, Group, Pool, RestartType, Rights, Strategy};
 use super::automation::{Automation, AutomationId};
 use super::budget::Budget;
@@ -64,13 +64,13 @@ pub struct City {
 }
 
 impl City {
-    /// `.horde`, mode 0700.
+    /// Returns `.horde`, mode 0700.
     #[must_use]
     pub fn state_dir(&self) -> PathBuf {
         self.root.join(".horde")
     }
 
-    /// The rig of this name.
+    /// Returns the rig of this name.
     #[must_use]
     pub fn rig(&self, name: &RigName) -> Option<&Rig> {
         self.rigs.iter().find(|rig| &rig.name == name)
@@ -116,31 +116,31 @@ impl City {
         AgentName::new(rest.strip_prefix('-')?).ok()
     }
 
-    /// `<city>/<rig>/raiders/<Name>`.
+    /// Returns `<city>/<rig>/raiders/<Name>`.
     #[must_use]
     pub fn sandbox(&self, raider: &RaiderId) -> PathBuf {
         self.raiders_dir(&raider.rig).join(raider.name.as_str())
     }
 
-    /// `<city>/<rig>/raiders`.
+    /// Returns `<city>/<rig>/raiders`.
     #[must_use]
     pub fn raiders_dir(&self, rig: &RigName) -> PathBuf {
         self.rig_dir(rig).join("raiders")
     }
 
-    /// `<city>/<rig>`.
+    /// Returns `<city>/<rig>`.
     #[must_use]
     pub fn rig_dir(&self, rig: &RigName) -> PathBuf {
         self.root.join(rig.as_str())
     }
 
-    /// `.horde/custody/<rig>.git`, the supervisor's own repository of the rig.
+    /// Returns `.horde/custody/<rig>.git`, the supervisor's own repository of the rig.
     #[must_use]
     pub fn custody_dir(&self, rig: &RigName) -> PathBuf {
         self.state_dir().join("custody").join(format!("{rig}.git"))
     }
 
-    /// `.horde/tasks/<rig>/<relic>/<slot>-<incarnation>`: outlives the sandbox. Incarnations are counted per slot,
+    /// Returns `.horde/tasks/<rig>/<relic>/<slot>-<incarnation>`: outlives the sandbox. Incarnations are counted per slot,
     /// and another slot may have worked on the relic in one of the same number.
     #[must_use]
     pub fn task_dir(
@@ -154,38 +154,38 @@ impl City {
         rig.join(relic.as_str()).join(own)
     }
 
-    /// `.horde/agents/<session>`: files of a standing agent's session.
+    /// Returns `.horde/agents/<session>`: files of a standing agent's session.
     #[must_use]
     pub fn agent_dir(&self, session: &SessionId) -> PathBuf {
         self.state_dir().join("agents").join(session.as_str())
     }
 
-    /// `.horde/tasks`.
+    /// Returns `.horde/tasks`.
     #[must_use]
     pub fn tasks_dir(&self) -> PathBuf {
         self.state_dir().join("tasks")
     }
 
-    /// `.horde/trash`.
+    /// Returns `.horde/trash`.
     #[must_use]
     pub fn trash_dir(&self) -> PathBuf {
         self.state_dir().join("trash")
     }
 
-    /// The account of a harness; none for one that is not configured.
+    /// Returns the account of a harness; none for one that is not configured.
     #[must_use]
     pub fn account(&self, harness: &HarnessName) -> Option<&str> {
         let harness = self.harnesses.get(harness)?;
         Some(harness.account.as_str())
     }
 
-    /// `.horde/outbox`.
+    /// Returns `.horde/outbox`.
     #[must_use]
     pub fn outbox_dir(&self) -> PathBuf {
         self.state_dir().join("outbox")
     }
 
-    /// The automation of this id.
+    /// Returns the automation of this id.
     #[must_use]
     pub fn automation(&self, id: &AutomationId) -> Option<&Automation> {
         self.automations
@@ -193,25 +193,25 @@ impl City {
             .find(|automation| &automation.id == id)
     }
 
-    /// `.horde/automations`: records of the processes of each automation run.
+    /// Returns `.horde/automations`: records of the processes of each automation run.
     #[must_use]
     pub fn automations_dir(&self) -> PathBuf {
         self.state_dir().join("automations")
     }
 
-    /// `.horde/set-up`: set-up commands that are running.
+    /// Returns `.horde/set-up`: set-up commands that are running.
     #[must_use]
     pub fn set_up_dir(&self) -> PathBuf {
         self.state_dir().join("set-up")
     }
 
-    /// `.horde/gate-logs`.
+    /// Returns `.horde/gate-logs`.
     #[must_use]
     pub fn gate_logs_dir(&self) -> PathBuf {
         self.state_dir().join("gate-logs")
     }
 
-    /// `.horde/gate-logs/<rig>`.
+    /// Returns `.horde/gate-logs/<rig>`.
     #[must_use]
     pub fn gate_logs(&self, rig: &RigName) -> PathBuf {
         self.gate_logs_dir().join(rig.as_str())
@@ -338,7 +338,7 @@ impl Rig {
 }
 
 impl RigSource {
-    /// The checkout, where there is one.
+    /// Returns the checkout, where there is one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {

@@ -17,7 +17,7 @@ use super::dialog::{self, Dialog, Looks};
 use super::escalation::gist;
 use super::question::{Pattern, asked, captured, count};
 use super::screen::ScreenView;
-use super::transcript::at_rest;
+use super::terminal_text::at_rest;
 use super::until;
 
 mod draft;

@@ -1,6 +1,6 @@
 //! Facts: what was observed, and what could not be observed.
 //!
-//! No fact is stored. Each patrol and each event observes again (`witness-patrol.md`, discovery over tracking).
+//! No observation is stored. Each patrol and each event observes again (`witness-patrol.md`, discovery over tracking).
 
 use std::collections::BTreeSet;
 

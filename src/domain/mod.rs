@@ -1,4 +1,4 @@
-//! PURE decisions and their vocabulary: no tokio, files, processes, clock, environment or logging. Facts come in,
+//! Pure decisions and their vocabulary: no tokio, files, processes, clock, environment or logging. Facts come in,
 //! actions and verdicts go out; time is an argument.
 
 #[macro_use]
@@ -10,6 +10,7 @@ pub mod agent_hook;
 pub mod agents;
 pub mod asker;
 pub mod attempt;
+pub mod attention;
 pub mod automation;
 pub mod begun;
 pub mod budget;
@@ -27,6 +28,7 @@ pub mod doctor;
 pub mod drum;
 pub mod escalation;
 pub mod event;
+pub mod existing_branch;
 pub mod facts;
 pub mod federation;
 pub mod first_prompt;
@@ -41,7 +43,6 @@ pub mod ignored;
 pub mod import;
 pub mod intent;
 pub mod jsonc;
-pub mod keys;
 pub mod merge;
 pub mod message;
 pub mod notify;
@@ -53,7 +54,7 @@ pub mod pools;
 pub mod problem;
 pub mod prompt;
 pub mod pull_request;
-pub mod quarantine;
+pub mod quarantine_report;
 pub mod question;
 pub mod queue;
 pub mod raider;
@@ -74,12 +75,12 @@ pub mod session_env;
 pub mod shown;
 pub mod slots;
 pub mod stall;
-pub mod start;
 pub mod suggest;
+pub mod terminal_keys;
 pub mod terminal_log;
+pub mod terminal_text;
 pub mod totem;
 pub mod track_record;
-pub mod transcript;
 pub mod unattended;
 pub mod unsubmitted;
 pub mod until;

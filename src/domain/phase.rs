@@ -38,7 +38,7 @@ pub struct RaiderRecord {
 
 /// The phase of a raider's work, with what is valid in it only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum WorkPhase {
     /// Its charge is not complete. An agent that is fast may declare its work done meanwhile.
     Charging {
         /// Set when it did.
@@ -86,7 +86,7 @@ pub enum Phase {
     },
 }
 
-impl Phase {
+impl WorkPhase {
     /// Derives the phase.
     #[must_use]
     pub fn of(record: &RaiderRecord) -> Self {

@@ -123,7 +123,7 @@ mod tests {
             ),
             ("all go", 0, &three, &[], &[1, 2, 4]),
             (
-                "who drains is kept on before anybody is started",
+                "draining members are kept before new ones are started",
                 2,
                 &[
                     member(1, false, None),

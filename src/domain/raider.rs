@@ -16,7 +16,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::phase::Phase;
+use super::phase::WorkPhase;
 
 /// A raider's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -61,21 +61,21 @@ pub enum SessionPresence {
 impl RaiderState {
     /// Returns the state of a raider whose work is in this phase.
     #[must_use]
-    pub fn of(phase: Phase, facts: RaiderFacts) -> Self {
+    pub fn of(phase: WorkPhase, facts: RaiderFacts) -> Self {
         match phase {
-            Phase::Charging { .. } => Self::Spawning,
+            WorkPhase::Charging { .. } => Self::Spawning,
             // Its completion is being carried out, or its sandbox removed after it: its session may be up.
-            Phase::Submitting { .. } | Phase::Removing { is_done: true } => Self::Done,
+            WorkPhase::Submitting { .. } | WorkPhase::Removing { is_done: true } => Self::Done,
             // It keeps its session for the reviewer.
-            Phase::InReview { .. } => Self::Done,
-            Phase::Validating { .. } | Phase::Over { .. } => match facts.session {
+            WorkPhase::InReview { .. } => Self::Done,
+            WorkPhase::Validating { .. } | WorkPhase::Over { .. } => match facts.session {
                 SessionPresence::Up => Self::Zombie,
                 SessionPresence::Coming | SessionPresence::Absent => Self::Done,
             },
-            Phase::Working
-            | Phase::Unbound
-            | Phase::Orphaned { .. }
-            | Phase::Removing { is_done: false } => Self::of_open_work(facts),
+            WorkPhase::Working
+            | WorkPhase::Unbound
+            | WorkPhase::Orphaned { .. }
+            | WorkPhase::Removing { is_done: false } => Self::of_open_work(facts),
         }
     }
 
@@ -102,31 +102,34 @@ mod tests {
     fn state_follows_from_phase_and_session() {
         use RaiderState::{Done, Spawning, Stalled, Working, Zombie};
         use SessionPresence::{Absent, Coming, Up};
-        let submitting = Phase::Submitting {
+        let submitting = WorkPhase::Submitting {
             since: AT,
             is_blocked: false,
             keeps_session: false,
         };
-        let in_review = Phase::InReview {
+        let in_review = WorkPhase::InReview {
             since: AT,
             asked: AT,
         };
         // The states with a session that is up, coming, and absent.
         for (phase, states) in [
-            (Phase::Charging { is_done: false }, [Spawning; 3]),
-            (Phase::Charging { is_done: true }, [Spawning; 3]),
+            (WorkPhase::Charging { is_done: false }, [Spawning; 3]),
+            (WorkPhase::Charging { is_done: true }, [Spawning; 3]),
             (
-                Phase::Removing { is_done: false },
+                WorkPhase::Removing { is_done: false },
                 [Working, Working, Stalled],
             ),
-            (Phase::Removing { is_done: true }, [Done; 3]),
-            (Phase::Working, [Working, Working, Stalled]),
-            (Phase::Unbound, [Working, Working, Stalled]),
-            (Phase::Orphaned { since: None }, [Working, Working, Stalled]),
+            (WorkPhase::Removing { is_done: true }, [Done; 3]),
+            (WorkPhase::Working, [Working, Working, Stalled]),
+            (WorkPhase::Unbound, [Working, Working, Stalled]),
+            (
+                WorkPhase::Orphaned { since: None },
+                [Working, Working, Stalled],
+            ),
             (submitting, [Done; 3]),
-            (Phase::Validating { since: AT }, [Zombie, Done, Done]),
+            (WorkPhase::Validating { since: AT }, [Zombie, Done, Done]),
             (in_review, [Done; 3]),
-            (Phase::Over { since: AT }, [Zombie, Done, Done]),
+            (WorkPhase::Over { since: AT }, [Zombie, Done, Done]),
         ] {
             for (session, expected) in [Up, Coming, Absent].into_iter().zip(states) {
                 let of = |is_silent, is_suspended| {

@@ -162,7 +162,7 @@ pub struct Hook {
 }
 
 impl Hook {
-    /// Returns true when its work was declared done, and nothing has withdrawn that. [`super::phase::Phase`] says what
+    /// Returns true when its work was declared done, and nothing has withdrawn that. [`super::phase::WorkPhase`] says what
     /// follows from it.
     #[must_use]
     pub fn is_declared(&self) -> bool {

@@ -1,10 +1,9 @@
 //! Restart intensity, quarantine and back-off of one child.
 //!
 //! ```text
-//!              death                     window passed, released, or spec changed
-//!   ┌────────┐ ≤ max in window ┌─────────┐                ┌─────────────┐
-//!   │ running│────────────────►│ backoff │   > max        │ quarantined │
-//!   └────────┘◄────────────────└─────────┘ ──────────────►└─────────────┘
+//!   running ── death, at most max_restarts in the window ──► backoff ── delay over ──► running
+//!   running ── death, more than max_restarts in the window ──► quarantined
+//!   quarantined ── oldest death left the window, released, or configuration changed ──► running
 //! ```
 //!
 //! Names and meaning are OTP's, but the limit is per child, and reaching it quarantines that child
@@ -53,7 +52,7 @@ pub enum History {
 
 /// The deaths that count against one child, as stored. They belong to the agent or slot, never to one of its sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Deaths {
+pub struct DeathRecord {
     /// Name of the child.
     pub child: String,
     /// The raider's incarnation, or the fingerprint of the agent's configuration: another value has no history.
@@ -64,7 +63,7 @@ pub struct Deaths {
     pub at: Vec<Timestamp>,
 }
 
-impl Deaths {
+impl DeathRecord {
     /// Returns true when there is nothing to store.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
@@ -88,7 +87,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The delay after the `deaths`-th death in the window (1 for the first). `random` is in
+    /// Returns the delay after the `deaths`-th death in the window (1 for the first). `random` is in
     /// 0..1 and decides the jitter; the result never exceeds `max`.
     #[must_use]
     pub fn delay(&self, deaths: u32, random: f64) -> Duration {
@@ -215,7 +214,7 @@ impl DeathWindow {
         self.quarantined_until = Some(until);
     }
 
-    /// The counted deaths.
+    /// Returns the counted deaths.
     pub fn counted(&mut self, policy: &RestartPolicy, mono: Mono) -> Vec<Mono> {
         self.prune(policy, mono);
         self.deaths.iter().copied().collect()

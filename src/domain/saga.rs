@@ -1,7 +1,8 @@
 //! Sagas: multi-step operations that survive `kill -9` at every step.
 //!
-//! Each step is idempotent and journalled when it is finished; a resumed saga continues after its last journalled step.
-//! The names of all steps are in one list here, because the crash sweeps run over it (`rules.md`, fault points).
+//! Each step is idempotent and journalled when it is finished. A resumed charge or done continues after its last
+//! journalled step; nuke, land and prune begin again and recognise what is done. The fault points of all sagas are in
+//! one list here, because the crash sweeps run over it (`rules.md`, fault points).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ words! {
         Done => "done",
         /// judge → salvage → judge → trash → release.
         Nuke => "nuke",
-        /// pin → merge → gates → intent → push → landed.
+        /// intent → push → landed.
         Land => "land",
         /// intent → refs gone → row gone.
         Prune => "prune",
@@ -115,9 +116,9 @@ words! {
         NukeIntentBefore => "nuke.intent.before",
         /// The nuke is journalled.
         NukeIntentAfter => "nuke.intent.after",
-        /// Salvage is written, the step is not journalled.
+        /// Salvage is written and not recorded.
         NukeSalvageBefore => "nuke.salvage.before",
-        /// Salvage is journalled.
+        /// Salvage is recorded.
         NukeSalvageAfter => "nuke.salvage.after",
         /// The sandbox is in the trash, the slot is still held.
         NukeReleaseBefore => "nuke.release.before",
@@ -131,7 +132,7 @@ words! {
         LandIntentBefore => "land.intent.before",
         /// The landing is journalled, nothing is pushed.
         LandIntentAfter => "land.intent.after",
-        /// The target moved, the landing is not recorded.
+        /// The push is done, the landing is not recorded.
         LandPushBefore => "land.push.before",
         /// The landing is recorded and MERGED sent.
         LandPushAfter => "land.push.after",

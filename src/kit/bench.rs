@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::kit_dir::{KitDir, LOGGED_OUT, RIG};
 use super::model::{Heard, Model, Scenario, Step};
 use super::outcome::Ended;
-use super::place::{KitDir, LOGGED_OUT, RIG};
 use super::programs::Program;
 use crate::control::client::{Client, Flow};
 use crate::control::protocol::args::{
@@ -102,7 +102,7 @@ impl Bench {
         self.begin_with(name, marker, "Do what the model says.", steps)
     }
 
-    /// Does the same with a given body of the relic.
+    /// As [`Self::begin`], but with a given body of the relic.
     pub fn begin_with(
         &self,
         name: &str,
@@ -314,7 +314,7 @@ impl Bench {
         self.wait_landing(raider, wait)
     }
 
-    /// Does the same with a given wait.
+    /// As [`Self::wait_landed`], but with a given wait.
     pub fn wait_landing(&self, raider: &Raider, wait: Wait<'_>) -> Result<(), Ended> {
         let relic = Op::RelicShow(RelicRef {
             relic: raider.relic.clone(),

@@ -15,7 +15,7 @@
 pub mod bench;
 pub mod cases;
 pub mod installed;
+pub mod kit_dir;
 pub mod model;
 pub mod outcome;
-pub mod place;
 pub mod programs;

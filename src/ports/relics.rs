@@ -19,7 +19,7 @@ use crate::domain::merge::MergeRequest;
 use crate::domain::message::{Address, Body, Message};
 use crate::domain::phase::RaiderRecord;
 use crate::domain::relic::{self, Hook, Relic, RelicKind, RelicStatus};
-use crate::domain::restart::Deaths;
+use crate::domain::restart::DeathRecord;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::domain::saved_work::SavedWork;
 use crate::domain::self_review::Round;
@@ -115,7 +115,7 @@ pub struct SalvageEntry {
     pub reason: String,
     /// When it was made.
     pub created: Timestamp,
-    /// Full ref names in `repo.git`.
+    /// Full ref names in our repository (`.horde/custody/RIG.git`).
     pub refs: Vec<String>,
     /// Bytes of content.
     pub bytes: u64,
@@ -402,9 +402,9 @@ pub trait Txn {
     fn add_foreign_entry(&mut self, city: &str, line: &Line) -> Result<(), StoreError>;
 
     /// Lists the counted deaths of every child that has any.
-    fn deaths(&mut self) -> Result<Vec<Deaths>, StoreError>;
+    fn deaths(&mut self) -> Result<Vec<DeathRecord>, StoreError>;
     /// Overwrites the child's row; an empty history is deleted.
-    fn put_deaths(&mut self, deaths: &Deaths) -> Result<(), StoreError>;
+    fn put_deaths(&mut self, deaths: &DeathRecord) -> Result<(), StoreError>;
 
     fn mark(&mut self, automation: &AutomationId) -> Result<Option<Mark>, StoreError>;
     fn put_mark(&mut self, mark: &Mark) -> Result<(), StoreError>;
@@ -447,7 +447,7 @@ pub trait Txn {
     fn get(&mut self, key: &str) -> Result<Option<String>, StoreError>;
     fn set(&mut self, key: &str, value: Option<&str>) -> Result<(), StoreError>;
     /// Lists the small facts whose keys begin with this.
-    fn facts_under(&mut self, prefix: &str) -> Result<Vec<(String, String)>, StoreError>;
+    fn key_values_under(&mut self, prefix: &str) -> Result<Vec<(String, String)>, StoreError>;
 
     /// Rewords every stored text, as another version of the supervisor would.
     #[cfg(any(test, feature = "testing"))]

@@ -1,8 +1,11 @@
 //! The git operations that the custody of sandboxes and the merge queue need.
 //!
-//! Each rig has a [`Repo`] for its bare `repo.git` and its remote. Every method may block and is called on a blocking
-//! thread. No method destroys work except [`Repo::discard_sandbox`], which wants a [`NukePermit`] and verifies it
-//! again, and [`Repo::delete_refs`], which ends a salvage.
+//! Each rig has a [`Repo`] for its two bare repositories, ours (`.horde/custody/RIG.git`) and theirs (`RIG/repo.git`,
+//! which agents write to), and its remote. Every method may block and is called on a blocking thread.
+//!
+//! Four methods destroy work: [`Repo::discard_sandbox`], which wants a [`NukePermit`] and verifies it again,
+//! [`Repo::delete_refs`], which ends a salvage, and [`Repo::expire_retired`] and [`Repo::expire_stash`], which delete
+//! leftovers of agents that are older than `[retention] salvage`.
 
 mod error;
 mod gate;
@@ -16,12 +19,12 @@ use jiff::Timestamp;
 
 use crate::domain::default_branch::Change;
 use crate::domain::doctor::BranchFacts;
+use crate::domain::existing_branch::BranchAt;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::domain::sandbox_fault::SandboxFault;
-use crate::domain::start::BranchAt;
 use crate::domain::work_diff::{Diff, DiffSum};
 
 pub use self::error::{RepoError, is_no_room};
@@ -32,7 +35,7 @@ pub use self::stashes::PinnedStashes;
 
 /// Git operations of one rig.
 pub trait Repo: Send + Sync {
-    /// Makes `repo.git` if it is missing, takes over remotes and settings from the rig's path, and reports what this
+    /// Makes both repositories where they are missing, takes over remotes and settings from the rig's path, and reports what this
     /// repository cannot do. Idempotent; run at start and on reload.
     ///
     /// # Errors
@@ -283,7 +286,7 @@ pub trait Repo: Send + Sync {
     /// commit gives the same salvage.
     ///
     /// # Errors
-    /// [`RepoError::NotFound`] when `repo.git` has no such commit.
+    /// [`RepoError::NotFound`] when our repository has no such commit.
     fn salvage_head(
         &self,
         head: &Oid,

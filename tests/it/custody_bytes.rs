@@ -107,7 +107,7 @@ pub fn configure(sandbox: &Path, settings: &[(&str, &str)]) {
     }
 }
 
-/// A01: a notebook stripper drops changes.
+/// A notebook stripper drops changes.
 #[test]
 fn edit_that_a_lossy_filter_drops_comes_back() {
     let city = City::with(|checkout| {
@@ -131,7 +131,7 @@ fn edit_that_a_lossy_filter_drops_comes_back() {
     comes_back(&city, &sandbox);
 }
 
-/// A04: attributes that name no driver, and line ends that differ from the blob's.
+/// Attributes that name no driver, and line ends that differ from the blob's.
 #[test]
 fn line_ends_behind_a_filter_without_a_driver_come_back() {
     let city = City::with(|checkout| {
@@ -149,7 +149,7 @@ fn line_ends_behind_a_filter_without_a_driver_come_back() {
     comes_back(&city, &sandbox);
 }
 
-/// A08, A08b: git passes over such paths and says nothing.
+/// Git passes over such paths and says nothing.
 #[test]
 fn paths_that_look_like_a_git_directory_come_back() {
     let city = City::new();
@@ -162,7 +162,7 @@ fn paths_that_look_like_a_git_directory_come_back() {
     comes_back(&city, &sandbox);
 }
 
-/// A12, A13, A14: settings that make git blind.
+/// Settings that make git blind.
 #[test]
 fn files_hidden_by_git_settings_come_back() {
     let blind = [
@@ -198,7 +198,7 @@ fn files_hidden_by_git_settings_come_back() {
     comes_back(&city, &sandbox);
 }
 
-/// A90: the user's own configuration says that links are files.
+/// The user's own configuration says that links are files.
 #[test]
 fn links_come_back_where_the_user_has_git_write_files_for_them() {
     let dir = scratch();
@@ -229,7 +229,7 @@ fn links_come_back_where_the_user_has_git_write_files_for_them() {
     assert!(fs::symlink_metadata(to.join("kept")).unwrap().is_file());
 }
 
-/// A14b: the user's own repository has that setting.
+/// The user's own repository has that setting.
 #[test]
 fn modes_come_back_where_the_checkout_keeps_none() {
     let city = City::with(|checkout| {
@@ -249,7 +249,7 @@ fn modes_come_back_where_the_checkout_keeps_none() {
     comes_back(&city, &sandbox);
 }
 
-/// A25, A25c: an index in parts.
+/// An index in parts.
 #[test]
 fn split_index_comes_back() {
     for version in ["2", "4"] {
@@ -295,7 +295,7 @@ fn index_that_git_cannot_list_is_work_and_no_obstacle() {
     assert!(began.elapsed() < Duration::from_secs(100));
 }
 
-/// A72: a line of one raider hides nothing of another.
+/// A line of one raider hides nothing of another.
 #[test]
 fn line_of_one_raider_hides_nothing_of_another() {
     let city = City::new();
@@ -320,7 +320,7 @@ fn rules_of_the_checkout_hold_in_every_sandbox() {
     assert!(city.facts(&sandbox).is_clean());
 }
 
-/// A73: nothing waits for a pipe.
+/// Nothing waits for a pipe.
 #[test]
 fn pipes_in_special_places_are_not_waited_for() {
     for name in [".gitignore", ".gitattributes", "src/.gitignore"] {
@@ -340,7 +340,7 @@ fn pipes_in_special_places_are_not_waited_for() {
     }
 }
 
-/// A65: a required filter whose program is gone.
+/// A required filter whose program is gone.
 #[test]
 fn sandbox_comes_back_without_the_program_of_its_filter() {
     let city = City::with(|checkout| {
@@ -360,7 +360,7 @@ fn sandbox_comes_back_without_the_program_of_its_filter() {
     comes_back(&city, &sandbox);
 }
 
-/// A45: an agent's `git gc` removes unreachable objects while salvage writes.
+/// An agent's `git gc` removes unreachable objects while salvage writes.
 #[test]
 fn collection_of_garbage_meanwhile_takes_nothing() {
     let city = City::new();

@@ -37,7 +37,7 @@ fn closed_tree_deeper_than_a_path_may_be_is_removed() {
     assert_eq!(at("trash").read_dir().unwrap().count(), 0);
 }
 
-/// A10: a path that no program accepts at once.
+/// A path that no program accepts at once.
 #[test]
 fn tree_deeper_than_a_path_may_be_comes_back() {
     let city = City::new();

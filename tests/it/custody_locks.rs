@@ -23,7 +23,7 @@ fn fresh_lock(repo: &Path) -> fs::File {
     fs::File::create(repo.join("packed-refs.lock")).unwrap()
 }
 
-/// A61, A79: the slot is free again, and the next raider gets it.
+/// The slot is free again, and the next raider gets it.
 #[test]
 fn lock_on_packed_refs_of_theirs_keeps_no_slot() {
     let city = City::new();

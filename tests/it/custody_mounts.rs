@@ -37,7 +37,7 @@ impl Drop for Mounted {
     }
 }
 
-/// A59, A59b: a bind mount, visible or among ignored files.
+/// A bind mount, visible or among ignored files.
 #[test]
 fn sandbox_with_a_mount_in_it_is_kept_until_that_is_unmounted() {
     if !apart(sandbox_with_a_mount_in_it_is_kept_until_that_is_unmounted) {

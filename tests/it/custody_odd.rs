@@ -31,7 +31,7 @@ fn fake_repositories_come_back() {
     assert!(to.join("marker/.git").is_dir(), "an empty directory, too");
 }
 
-/// A19: bare repositories, and the copied `.git` file of a worktree.
+/// Bare repositories, and the copied `.git` file of a worktree.
 #[test]
 fn odd_repositories_come_back() {
     let city = City::new();
@@ -51,7 +51,7 @@ fn odd_repositories_come_back() {
     comes_back(&city, &sandbox);
 }
 
-/// A19b, A20, A21: repositories that ignore rules hide, at any depth, and inside of others.
+/// Repositories that ignore rules hide, at any depth, and inside of others.
 #[test]
 fn repositories_among_ignored_files_come_back_from_any_depth() {
     let city = City::with(|checkout| write(checkout, ".gitignore", "target/\nbuild/\n"));
@@ -105,7 +105,7 @@ fn repository_deep_among_ignored_files_holds_up_nothing() {
     comes_back(&city, &sandbox);
 }
 
-/// A39 to A41, A48, A49: directories that git refuses to look at.
+/// Directories that git refuses to look at.
 #[test]
 fn sandbox_that_is_no_worktree_any_more_comes_back() {
     type Break = (&'static str, fn(&City, &Path));

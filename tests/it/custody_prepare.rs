@@ -1,4 +1,4 @@
-//! `repo.git` from a checkout or a URL.
+//! A rig's two repositories, made from a checkout or a URL.
 
 use std::fs;
 use std::net::TcpListener;

@@ -62,7 +62,7 @@ fn link_in_the_place_of_all_administrative_directories_leads_nowhere() {
     assert!(worktrees.symlink_metadata().unwrap().is_dir());
 }
 
-/// A73: each patrol, charge and removal of the rig reads all refs.
+/// Each patrol, charge and removal of the rig reads all refs.
 #[test]
 fn pipe_in_one_administrative_directory_stops_no_other_sandbox() {
     for name in ["HEAD", "gitdir", "index", "logs/HEAD"] {

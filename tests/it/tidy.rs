@@ -1,4 +1,4 @@
-//! The house keeps its own rules: layers, sizes, headers, forbidden words, paths, links and verbs in documents.
+//! Checks of the source and the documents: layers, sizes, headers, forbidden words, paths, links and verbs in documents.
 //! Everything is read as text, so that a rule is easy to read here; rules that need the compiler are left to the lints.
 
 mod actors;

@@ -8,12 +8,12 @@ use super::root::Order;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::Origin;
+use crate::domain::existing_branch::Start;
 use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId, SessionId, SlotName};
 use crate::domain::ignored::Ignored;
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::Exit;
 use crate::domain::relic::Hook;
-use crate::domain::start::Start;
 
 /// A request to charge a relic.
 #[derive(Debug, Clone)]

@@ -86,7 +86,7 @@ async fn restarted(city: TestCity, change: fn(&mut City)) -> TestCity {
     restarted_after(city, change, |_| ()).await
 }
 
-/// Does the same, with `change` applied while no supervisor runs.
+/// As [`restarted`], but with `change` applied while no supervisor runs.
 async fn restarted_after(
     city: TestCity,
     change: fn(&mut City),

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::facts;
+use super::key_values;
 use crate::domain::agent_hook::{AgentHook, HandedStep};
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
@@ -20,7 +20,7 @@ pub fn held(
     txn: &mut dyn Txn,
     agent: &AgentName,
 ) -> Result<Option<(AgentHook, Relic)>, StoreError> {
-    let Some(hook) = facts::read::<AgentHook>(txn, &AgentHook::key(agent))? else {
+    let Some(hook) = key_values::read::<AgentHook>(txn, &AgentHook::key(agent))? else {
         return Ok(None);
     };
     let relic = match txn.relic(&hook.relic) {
@@ -41,7 +41,7 @@ pub fn holder(txn: &mut dyn Txn, relic: &Relic) -> Result<Option<AgentName>, Sto
     let Some(agent) = agent.and_then(|name| AgentName::new(name).ok()) else {
         return Ok(None);
     };
-    let hook = facts::read::<AgentHook>(txn, &AgentHook::key(&agent))?;
+    let hook = key_values::read::<AgentHook>(txn, &AgentHook::key(&agent))?;
     let is_held = hook.is_some_and(|hook| hook.holds(&agent, relic));
     Ok(is_held.then_some(agent))
 }
@@ -95,7 +95,7 @@ pub fn take(
         pool: pool.filter(|_| is_shared).cloned(),
         handed: None,
     };
-    facts::write(txn, &AgentHook::key(agent), &hook)?;
+    key_values::write(txn, &AgentHook::key(agent), &hook)?;
     if is_shared {
         assign(txn, &mut relic, agent.to_string(), asker)?;
     }
@@ -110,7 +110,7 @@ pub fn release_gone(
     txn: &mut dyn Txn,
     is_gone: impl Fn(&AgentName) -> bool,
 ) -> Result<(), StoreError> {
-    for (name, hook) in facts::read_under::<AgentHook>(txn, AgentHook::KEYS)? {
+    for (name, hook) in key_values::read_under::<AgentHook>(txn, AgentHook::KEYS)? {
         let Ok(agent) = AgentName::new(name) else {
             continue;
         };
@@ -136,7 +136,7 @@ pub fn hand_step(
     step: HandedStep,
 ) -> Result<(), StoreError> {
     hook.handed = Some(step);
-    facts::write(txn, &AgentHook::key(agent), &hook)
+    key_values::write(txn, &AgentHook::key(agent), &hook)
 }
 
 /// Empties the hook of an agent.

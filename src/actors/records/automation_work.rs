@@ -1,7 +1,7 @@
 //! The relics that automations made for raiders. They are charged whatever `auto_charge` says, until they are closed: also
 //! after a nuke or a failed charge. Only the supervisor writes these facts; labels are free words of users.
 
-use super::facts;
+use super::key_values;
 use crate::domain::automation::AutomationId;
 use crate::domain::ids::RelicId;
 use crate::domain::relic::{Relic, RelicKind, RelicStatus};
@@ -19,7 +19,7 @@ pub fn add(
     relic: &RelicId,
     automation: &AutomationId,
 ) -> Result<(), StoreError> {
-    facts::write(txn, &format!("{KEY}{relic}"), &automation.to_string())
+    key_values::write(txn, &format!("{KEY}{relic}"), &automation.to_string())
 }
 
 /// Returns true when an automation made this relic for a raider.
@@ -36,7 +36,7 @@ pub fn is_one(txn: &mut dyn Txn, relic: &RelicId) -> Result<bool, StoreError> {
 /// The store's.
 pub fn waiting(txn: &mut dyn Txn, prefix: &str) -> Result<Vec<Relic>, StoreError> {
     let mut waiting = Vec::new();
-    for (id, _) in facts::read_under::<String>(txn, KEY)? {
+    for (id, _) in key_values::read_under::<String>(txn, KEY)? {
         let Some(relic) = open(txn, &id)? else {
             txn.set(&format!("{KEY}{id}"), None)?;
             continue;

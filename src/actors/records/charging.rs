@@ -1,6 +1,6 @@
 //! The pauses of automatic charging. They outlive the supervisor, until a person ends them.
 
-use super::{automation_work, facts};
+use super::{automation_work, key_values};
 use crate::domain::charging::{Facts, Pauses, Waits};
 use crate::domain::city::{City, Rig};
 use crate::domain::relic::{REWORK, Relic, RelicStatus};
@@ -14,7 +14,7 @@ const KEY: &str = "charging.pauses";
 /// # Errors
 /// The store's.
 pub fn pauses(txn: &mut dyn Txn) -> Result<Pauses, StoreError> {
-    Ok(facts::read(txn, KEY)?.unwrap_or_default())
+    Ok(key_values::read(txn, KEY)?.unwrap_or_default())
 }
 
 /// Stores the pauses in force.
@@ -22,7 +22,7 @@ pub fn pauses(txn: &mut dyn Txn) -> Result<Pauses, StoreError> {
 /// # Errors
 /// The store's.
 pub fn put_pauses(txn: &mut dyn Txn, pauses: &Pauses) -> Result<(), StoreError> {
-    facts::write(txn, KEY, pauses)
+    key_values::write(txn, KEY, pauses)
 }
 
 /// Returns why an open relic of this rig is not charged without a request.

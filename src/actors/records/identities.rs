@@ -16,7 +16,7 @@ use crate::domain::track_record;
 use crate::domain::usage::ledger::{Row, Sum};
 use crate::ports::relics::{StoreError, Txn};
 
-use super::{escalations, facts};
+use super::{escalations, key_values};
 
 /// The store's key of its own id.
 pub const STORE_ID: &str = "store:id";
@@ -285,10 +285,10 @@ pub fn choose(
         });
     }
     let key = turns(rig, label);
-    let turn: u64 = facts::read(txn, &key)?.unwrap_or_default();
+    let turn: u64 = key_values::read(txn, &key)?.unwrap_or_default();
     let choice = routing::choose(label, candidates, turn);
     if choice.is_some() {
-        facts::write(txn, &key, &turn.wrapping_add(1))?;
+        key_values::write(txn, &key, &turn.wrapping_add(1))?;
     }
     Ok(choice)
 }

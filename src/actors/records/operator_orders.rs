@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use serde::de::DeserializeOwned;
 
-use super::{facts, quarantine};
-use crate::domain::ids::{AgentName, ChildId, Incarnation, RaiderId};
+use super::key_values;
+use crate::domain::ids::{AgentName, ChildId};
 use crate::ports::relics::{StoreError, Txn};
 
 /// The orders in force.
@@ -41,32 +41,12 @@ pub fn update(txn: &mut dyn Txn, change: &dyn Fn(&mut OperatorOrders)) -> Result
     let mut said = before.clone();
     change(&mut said);
     if said.resting != before.resting {
-        facts::write(txn, RESTING, &said.resting)?;
+        key_values::write(txn, RESTING, &said.resting)?;
     }
     if said.suspended != before.suspended {
-        facts::write(txn, SUSPENDED, &said.suspended)?;
+        key_values::write(txn, SUSPENDED, &said.suspended)?;
     }
     Ok(())
-}
-
-/// Drops a raider's hook, if it is of this incarnation, together with a suspension of the raider: the next holder of
-/// the name is another raider.
-///
-/// # Errors
-/// The store's.
-pub fn drop_hook(
-    txn: &mut dyn Txn,
-    raider: &RaiderId,
-    incarnation: Incarnation,
-) -> Result<bool, StoreError> {
-    let held = txn.drop_hook(raider, incarnation)?;
-    if held {
-        update(txn, &|said| {
-            said.suspended.remove(&ChildId::Raider(raider.clone()));
-        })?;
-        quarantine::forget(txn, raider)?;
-    }
-    Ok(held)
 }
 
 fn set<T: DeserializeOwned + Ord>(txn: &mut dyn Txn, key: &str) -> Result<BTreeSet<T>, StoreError> {

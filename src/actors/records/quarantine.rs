@@ -1,4 +1,4 @@
-//! The relic of a raider that died too often (`domain/quarantine.rs`).
+//! The relic of a raider that died too often (`domain/quarantine_report.rs`).
 //!
 //! ```text
 //!  hooked ── too many deaths ──► blocked, one escalation ── a person restarts it, or its work is done ──► hooked
@@ -23,7 +23,7 @@ use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::message::{self, Body, Escalation};
 use crate::domain::problem::ProblemKind;
-use crate::domain::quarantine::Deaths;
+use crate::domain::quarantine_report::QuarantineReport;
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
@@ -94,7 +94,7 @@ pub fn forget(txn: &mut dyn Txn, raider: &RaiderId) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// The store's.
-pub fn block(txn: &mut dyn Txn, hook: &Hook, deaths: &Deaths) -> Result<(), StoreError> {
+pub fn block(txn: &mut dyn Txn, hook: &Hook, deaths: &QuarantineReport) -> Result<(), StoreError> {
     let now = txn.hook(&hook.raider)?;
     let works = now.is_some_and(|now| now.is_open_for(hook.incarnation));
     if !works {

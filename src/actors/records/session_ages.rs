@@ -1,6 +1,6 @@
 //! The requests to old sessions to hand off: one small fact per raider, void for another session.
 
-use super::facts;
+use super::key_values;
 use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::relic::Hook;
 use crate::domain::session_age::Asked;
@@ -18,7 +18,7 @@ pub fn asked(
     rig: &RigName,
     hooks: Vec<Hook>,
 ) -> Result<Vec<(Hook, Option<Asked>)>, StoreError> {
-    let mut known = facts::read_under::<Asked>(txn, &format!("{KEY}{rig}/"))?;
+    let mut known = key_values::read_under::<Asked>(txn, &format!("{KEY}{rig}/"))?;
     let mut found = Vec::new();
     for hook in hooks {
         let name = hook.raider.to_string();
@@ -37,5 +37,5 @@ pub fn asked(
 /// # Errors
 /// The store's.
 pub fn put(txn: &mut dyn Txn, raider: &RaiderId, asked: &Asked) -> Result<(), StoreError> {
-    facts::write(txn, &format!("{KEY}{raider}"), asked)
+    key_values::write(txn, &format!("{KEY}{raider}"), asked)
 }

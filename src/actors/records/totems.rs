@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::facts;
+use super::key_values;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -184,7 +184,7 @@ pub fn send_handoff(txn: &mut dyn Txn, raider: &RaiderId, note: Handoff) -> Resu
         relic: note.relic.clone(),
         note: note.note.clone(),
     };
-    facts::write(txn, &last_note_key(raider), &last)?;
+    key_values::write(txn, &last_note_key(raider), &last)?;
     txn.send(&address, &address, Body::Handoff(note))?;
     let event = NewEvent::new(EventType::RaiderHandoff, &address, Cause::Handoff);
     txn.record(&event.with(data)).map(|_| ())
@@ -210,7 +210,7 @@ pub fn last_note(
     raider: &RaiderId,
     relic: &RelicId,
 ) -> Result<Option<String>, StoreError> {
-    let last: Option<LastNote> = facts::read(txn, &last_note_key(raider))?;
+    let last: Option<LastNote> = key_values::read(txn, &last_note_key(raider))?;
     let own = last.filter(|last| last.relic.as_ref() == Some(relic));
     Ok(own.and_then(|last| last.note))
 }

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::facts;
+use super::key_values;
 use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::relic::Hook;
 use crate::ports::relics::{StoreError, Txn};
@@ -30,7 +30,7 @@ pub fn void(txn: &mut dyn Txn, hook: &Hook, written: Option<Timestamp>) -> Resul
         incarnation: hook.incarnation,
         written,
     };
-    facts::write(txn, &key(&hook.raider), &void)
+    key_values::write(txn, &key(&hook.raider), &void)
 }
 
 /// Returns true when the outcome file, as it was written at this time, counts no longer.
@@ -42,6 +42,6 @@ pub fn is_void(
     hook: &Hook,
     written: Option<Timestamp>,
 ) -> Result<bool, StoreError> {
-    let void = facts::read::<Void>(txn, &key(&hook.raider))?;
+    let void = key_values::read::<Void>(txn, &key(&hook.raider))?;
     Ok(void.is_some_and(|void| void.incarnation == hook.incarnation && void.written == written))
 }

@@ -1,6 +1,7 @@
 //! Retention: finished records are kept for a while and then deleted: closed wisps by `[daemon] wisp_ttl`, the rest by
-//! `[retention]`; also entries of removed worktrees, once refs hold everything that they name. The dispatcher asks
-//! after each patrol was applied, before it checks what is due; mostly it is too early.
+//! `[retention]`. Entries of removed worktrees and stash entries of former sandboxes go by `[retention] salvage`,
+//! whatever they hold. The dispatcher asks after each patrol was applied, before it checks what is due; nothing is due
+//! most of the time.
 //!
 //! ```text
 //!   reconciled ─► wisps, when `wisp_gc_interval` has passed ─► dispatch

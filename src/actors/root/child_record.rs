@@ -11,7 +11,7 @@ use crate::actors::mail::{ChildSpec, SessionView, StopMode};
 use crate::actors::session::child::ChildMsg;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
-use crate::domain::child::{Child, Leave, Phase, Rest};
+use crate::domain::child::{Child, ChildPhase, Leave, Rest};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::Generation;
 use crate::domain::prompt::PoolNotice;
@@ -122,10 +122,10 @@ impl ChildRecord {
         let state = self.child.state();
         let until = self.child.deaths().quarantined_until(mono);
         let (retry_at, rest) = match self.child.phase() {
-            Phase::Backoff { until, .. } => (*until, None),
-            Phase::Resting(rest) => (None, Some(*rest)),
+            ChildPhase::Backoff { until, .. } => (*until, None),
+            ChildPhase::Resting(rest) => (None, Some(*rest)),
             // A suspension is shown from its beginning.
-            Phase::Leaving {
+            ChildPhase::Leaving {
                 to: Leave::Rest(cause),
                 ..
             } => (None, Some(Rest::Order(*cause))),

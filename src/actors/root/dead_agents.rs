@@ -15,6 +15,7 @@ use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{ChildId, SessionId};
 use crate::domain::reconcile::Mode;
 use crate::domain::restart::Mono;
+use crate::domain::zombie::is_lasting;
 
 /// A session of an agent, and the names of its agent's program.
 #[derive(Debug, Clone)]
@@ -90,15 +91,14 @@ impl Root {
     /// Replaces the sessions that the patrol before also saw without their agent.
     pub(super) fn replace_dead_agents(&mut self, seen: BTreeMap<ChildId, DeadAgent>) {
         let mono = self.world.clock.mono();
-        // A patrol out of turn may come a moment after another.
-        let lasting = self.world.city.daemon.patrol_interval / 2;
+        let interval = self.world.city.daemon.patrol_interval;
         let before = std::mem::take(&mut self.dead_agents);
         for (id, dead_agent) in seen {
             let same = before
                 .get(&id)
                 .filter(|(of, _)| of.token == dead_agent.token);
             let since = same.map_or(mono, |(_, since)| *since);
-            if mono.saturating_sub(since) >= lasting {
+            if is_lasting(mono.saturating_sub(since), interval) {
                 let world = Arc::clone(&self.world);
                 tokio::spawn(replace(world, id.clone(), dead_agent.clone()));
             }
@@ -107,7 +107,7 @@ impl Root {
     }
 }
 
-/// Checks a dead_agent once more, and has its session replaced.
+/// Checks once more that a session has no agent, and has its session replaced.
 async fn replace(world: Arc<World>, id: ChildId, dead_agent: DeadAgent) {
     if live(&world, vec![dead_agent.question()]).await.first() != Some(&Some(false)) {
         return;

@@ -10,7 +10,7 @@ use crate::domain::child::{ChildExit, Death};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, Generation};
 use crate::domain::message;
-use crate::domain::quarantine::Deaths;
+use crate::domain::quarantine_report::QuarantineReport;
 
 impl Root {
     /// Journals the end of a child, and its quarantine if one follows. An end that the restart type accepts as good is
@@ -49,7 +49,7 @@ impl Root {
 
     /// Journals that a child is quarantined. A raider's relic is blocked until an operator acts or its work is done,
     /// and an escalation is opened; if the store refuses the write, the witness retries at its patrol.
-    fn record_quarantine(&self, id: &ChildId, deaths: Deaths) {
+    fn record_quarantine(&self, id: &ChildId, deaths: QuarantineReport) {
         let data = serde_json::json!({
             "until": deaths.until, "deaths": deaths.count, "within_s": deaths.within.map(|within| within.as_secs()),
             "last": deaths.died_of(),
@@ -79,7 +79,7 @@ impl Root {
     }
 
     /// Journals that the sandbox of a child is missing.
-    pub(super) fn record_homeless(&self, id: &ChildId, why: String) {
+    pub(super) fn record_no_sandbox(&self, id: &ChildId, why: String) {
         let hint = format!("`hd raider repair {id}` rebuilds it");
         let data = serde_json::json!({ "error": why, "hint": hint });
         let event = NewEvent::new(EventType::RaiderHomeless, id, Cause::StartFailed);

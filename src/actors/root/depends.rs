@@ -9,7 +9,7 @@ use super::child_record::ChildRecord;
 use super::{Root, RootMsg};
 use crate::actors::mail::ChildState;
 use crate::actors::mail::Work;
-use crate::domain::child::{Event, Phase};
+use crate::domain::child::{ChildPhase, Event};
 use crate::domain::city::Agent;
 use crate::domain::ids::{AgentName, ChildId};
 
@@ -43,7 +43,7 @@ impl Root {
             return;
         }
         let blocked = |(id, slot): (&ChildId, &ChildRecord)| {
-            let waits = *slot.child.phase() == Phase::Blocked;
+            let waits = *slot.child.phase() == ChildPhase::Blocked;
             (waits && self.may_start(id)).then(|| id.clone())
         };
         let ready: Vec<_> = self.slots.iter().filter_map(blocked).collect();

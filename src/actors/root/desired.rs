@@ -11,7 +11,7 @@ use crate::actors::mail::ChildSpec;
 use crate::domain::city::{Agent, City};
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{AgentName, ChildId, RaiderId, SessionId};
-use crate::domain::phase::{Phase, RaiderRecord};
+use crate::domain::phase::{RaiderRecord, WorkPhase};
 use crate::domain::pools::{self, Member};
 use crate::domain::reconcile::{Mode, Tended, Wanted};
 use crate::domain::saga::{Saga, SagaKind};
@@ -72,14 +72,14 @@ impl DesiredInputs<'_> {
         let Some(pool) = &agent.pool else {
             return Vec::new();
         };
-        let laid = self.laid_to_rest(agent);
+        let stopped = self.stopped_members(agent);
         let mut present = self.members(city, agent);
-        present.retain(|member| !laid.contains(&member.number));
+        present.retain(|member| !stopped.contains(&member.number));
         let kept = count(present.len());
         // Until the first check has come back, the present members are wanted.
         let size = self.sizes.get(&agent.name).copied().unwrap_or(kept);
-        // Other members replace those that an operator laid to rest, as far as `max` allows.
-        let room = pool.max - count(laid.range(..=pool.max).count());
+        // Other members replace those that an operator stopped, as far as `max` allows.
+        let room = pool.max - count(stopped.range(..=pool.max).count());
         let wanted = match off {
             true => kept,
             false => pool.bounded(size).min(room),
@@ -91,8 +91,8 @@ impl DesiredInputs<'_> {
             // Chosen first, so that no other member gets its number.
             last_activity: Some(Timestamp::MAX),
         };
-        present.extend(laid.iter().map(rests));
-        let chosen = pools::choose(wanted + count(laid.len()), &present);
+        present.extend(stopped.iter().map(rests));
+        let chosen = pools::choose(wanted + count(stopped.len()), &present);
         let run = if off { Mode::Suspended } else { Mode::Run };
         let run = chosen.run.into_iter().map(|number| (number, run));
         let drain = chosen.drain.into_iter().map(|n| (n, Mode::Drain));
@@ -102,13 +102,15 @@ impl DesiredInputs<'_> {
     }
 
     /// Returns the numbers of the pool's members that an operator stopped or suspended.
-    fn laid_to_rest(&self, agent: &Agent) -> BTreeSet<u32> {
+    fn stopped_members(&self, agent: &Agent) -> BTreeSet<u32> {
         let suspended = self.suspended.iter().filter_map(|id| match id {
             ChildId::Agent(name) => Some(name),
             ChildId::Raider(_) => None,
         });
-        let laid = self.resting.iter().chain(suspended);
-        laid.filter_map(|name| agent.member_number(name)).collect()
+        let stopped = self.resting.iter().chain(suspended);
+        stopped
+            .filter_map(|name| agent.member_number(name))
+            .collect()
     }
 
     /// Returns the members of a pool that have a slot or a running session.
@@ -172,17 +174,17 @@ pub(super) fn raiders(
         .collect();
     let mut wants = Vec::new();
     for (record, is_repaired) in records {
-        let mode = match Phase::of(&record) {
-            Phase::Working | Phase::Unbound => (!is_repaired).then_some(Mode::Run),
+        let mode = match WorkPhase::of(&record) {
+            WorkPhase::Working | WorkPhase::Unbound => (!is_repaired).then_some(Mode::Run),
             // A person may talk to it until the review is over.
-            Phase::InReview { .. } => (!is_repaired).then_some(Mode::Keep),
+            WorkPhase::InReview { .. } => (!is_repaired).then_some(Mode::Keep),
             // A relic that was closed elsewhere needs no session any more.
-            Phase::Orphaned { .. }
-            | Phase::Charging { .. }
-            | Phase::Removing { .. }
-            | Phase::Submitting { .. }
-            | Phase::Validating { .. }
-            | Phase::Over { .. } => None,
+            WorkPhase::Orphaned { .. }
+            | WorkPhase::Charging { .. }
+            | WorkPhase::Removing { .. }
+            | WorkPhase::Submitting { .. }
+            | WorkPhase::Validating { .. }
+            | WorkPhase::Over { .. } => None,
         };
         let hook = record.hook;
         let Some(mode) = mode else {

@@ -30,7 +30,7 @@ use crate::actors::mail::{ChildSpec, Work};
 use crate::actors::records::quarantine::QuarantineRecord;
 use crate::domain::ids::{AgentName, ChildId, RaiderId};
 use crate::domain::reconcile::Decision;
-use crate::domain::restart::{DeathWindow, Deaths, Mono};
+use crate::domain::restart::{DeathRecord, DeathWindow, Mono};
 
 /// Timeout of a start that waits for its row. Sessions start without a store, too (`rules.md`, store): then deaths
 /// are counted in memory only.
@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Death counts and quarantines that an earlier supervisor stored.
 pub(super) struct StoredHistories {
-    pub(super) deaths: Vec<Deaths>,
+    pub(super) deaths: Vec<DeathRecord>,
     pub(super) quarantined: Vec<QuarantineRecord>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Histories {
     /// Set when the rows of an earlier supervisor have been read.
     pub(super) loaded: bool,
     /// Rows of children that have no slot yet.
-    left: BTreeMap<ChildId, Deaths>,
+    left: BTreeMap<ChildId, DeathRecord>,
     /// Raiders that were in quarantine or on trial, and have no slot yet.
     quarantined: BTreeMap<RaiderId, QuarantineRecord>,
     /// Rows of children with a slot, as last written.
@@ -84,7 +84,7 @@ impl Root {
                 Some(id) if outlives => drop(self.histories.left.insert(id, deaths)),
                 Some(id) if deaths.open => {
                     let at = Vec::new();
-                    self.histories.left.insert(id, Deaths { at, ..deaths });
+                    self.histories.left.insert(id, DeathRecord { at, ..deaths });
                 }
                 Some(_) | None => drop(self.write(nothing(deaths.child))),
             }
@@ -176,7 +176,7 @@ impl Root {
     fn forget_old(&mut self) {
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let policy = &self.world.city.daemon.restart;
-        let is_over = |left: &Deaths| {
+        let is_over = |left: &DeathRecord| {
             let mut deaths = DeathWindow::restored(&left.at, policy, now, mono);
             !left.open && deaths.counted(policy, mono).is_empty()
         };
@@ -254,7 +254,7 @@ impl Root {
         self.keep_all();
     }
 
-    fn write(&self, deaths: Deaths) -> (Written, Arc<AtomicBool>) {
+    fn write(&self, deaths: DeathRecord) -> (Written, Arc<AtomicBool>) {
         let (done, written) = watch::channel(());
         let lost = Arc::new(AtomicBool::new(false));
         let failed = Arc::clone(&lost);
@@ -290,9 +290,9 @@ impl WrittenHistory {
     }
 }
 
-fn row(spec: &ChildSpec, open: bool, deaths: &[Mono], now: Timestamp, mono: Mono) -> Deaths {
+fn row(spec: &ChildSpec, open: bool, deaths: &[Mono], now: Timestamp, mono: Mono) -> DeathRecord {
     let at = deaths.iter().map(|death| mono.saturating_sub(*death));
-    Deaths {
+    DeathRecord {
         child: spec.id.to_string(),
         made_from: made_from(spec),
         open,
@@ -314,8 +314,8 @@ fn child(name: &str) -> Option<ChildId> {
     raider.or_else(|| AgentName::new(name).ok().map(ChildId::Agent))
 }
 
-fn nothing(child: String) -> Deaths {
-    Deaths {
+fn nothing(child: String) -> DeathRecord {
+    DeathRecord {
         child,
         made_from: String::new(),
         open: false,

@@ -1,5 +1,5 @@
 //! A look at the world, in a task of its own: observes sessions, hooks and sagas, and plans with `domain::reconcile`.
-//! The root applies the plan (recovery.rs).
+//! The root applies the plan (patrol.rs).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

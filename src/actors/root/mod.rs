@@ -9,7 +9,7 @@
 //!        └── restarted, rebuilt            └── a step, whose actions the root carries out (steps.rs)
 //!
 //!  orders.rs    what others ask: want, end, rest, wake, cycle
-//!  desired.rs, look.rs ─► recovery.rs ─► planned.rs
+//!  desired.rs, look.rs ─► patrol.rs ─► planned.rs
 //!               the desired children, the observed ones, the plan: at start-up, at every patrol, and
 //!               after a reload (reload.rs)
 //!  dead_agents.rs    agents that died inside their wrappers
@@ -33,9 +33,9 @@ mod infra;
 mod look;
 mod orders;
 mod parked;
+mod patrol;
 mod planned;
 mod pools;
-mod recovery;
 mod reload;
 mod shutdown;
 mod steps;
@@ -48,7 +48,7 @@ use std::sync::Arc;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 
 pub use self::infra::{InfraSpec, Spawn};
-pub use self::recovery::end_orphan;
+pub use self::patrol::end_orphan;
 pub use self::reload::RigInfra;
 pub use self::shutdown::Pass;
 pub use self::survivors::Survivors;
@@ -343,7 +343,7 @@ impl Root {
                 self.ready = true;
                 self.ask_pools(me);
             }
-            RootMail::Look => self.set_out(me),
+            RootMail::Look => self.start_look(me),
             RootMail::Accounts => self.look_at_accounts(me),
             RootMail::DrainDue { id, drain } => {
                 self.step(me, &id, Event::DrainDue(drain)).await;

@@ -18,7 +18,7 @@ use crate::actors::mail::{ChildView, EndRefused, Order};
 use crate::actors::records::quarantine;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
-use crate::domain::child::{Child, Event, Phase, Rest};
+use crate::domain::child::{Child, ChildPhase, Event, Rest};
 use crate::domain::event::{NewEvent, Origin};
 use crate::domain::facts::RunState;
 use crate::domain::handoff::Progress;
@@ -153,7 +153,7 @@ impl Root {
             self.resting.insert(agent.clone());
         }
         // A child that rests stays at rest; a session that runs all the same is ended.
-        let stopped = Phase::Resting(Rest::Order(Cause::Operator));
+        let stopped = ChildPhase::Resting(Rest::Order(Cause::Operator));
         let at_rest = |slot: &ChildRecord| *slot.child.phase() == stopped;
         let Some(slot) = self.slots.get_mut(&id).filter(|slot| !at_rest(slot)) else {
             let session = id.session_id(&self.world.city.name);
@@ -286,7 +286,7 @@ pub(super) async fn end_meant(
     meant: ChildRef,
     grace: Duration,
 ) -> Result<Stopped, EndRefused> {
-    let undead = |error: SessionError| EndRefused::Undead {
+    let not_ended = |error: SessionError| EndRefused::NotEnded {
         id: meant.id.clone(),
         why: error.to_string(),
     };
@@ -297,8 +297,8 @@ pub(super) async fn end_meant(
         }
         Ok(Some(facts)) => {
             let stopped = effects::stop_seen(world, facts, grace).await;
-            stopped.map_err(undead)
+            stopped.map_err(not_ended)
         }
-        Err(error) => Err(undead(error)),
+        Err(error) => Err(not_ended(error)),
     }
 }

@@ -10,7 +10,7 @@ use super::look::Look;
 use super::{Root, RootMsg};
 use crate::actors::mail::Work;
 use crate::domain::cause::Cause;
-use crate::domain::child::{Event, Phase, Token};
+use crate::domain::child::{ChildPhase, Event, Token};
 use crate::domain::ids::ChildId;
 use crate::domain::prompt::PoolNotice;
 
@@ -19,7 +19,7 @@ impl Root {
     /// the look began.
     pub(super) async fn resume(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, look: &Look) {
         if let Some(slot) = self.slots.get_mut(id)
-            && let Phase::Resting(rest) = slot.child.phase()
+            && let ChildPhase::Resting(rest) = slot.child.phase()
             && rest.until().is_some()
             && let Some(spec) = look.specs.get(id)
         {

@@ -209,7 +209,7 @@ impl Root {
             token,
         });
         if changed && self.stopping.is_none() {
-            self.set_out(me);
+            self.start_look(me);
         }
     }
 }

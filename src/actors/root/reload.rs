@@ -12,7 +12,7 @@ use super::{Root, RootMsg};
 use crate::actors::mail::Reload;
 use crate::actors::mail::agent_spec;
 use crate::domain::cause::Cause;
-use crate::domain::child::{Phase, Rest};
+use crate::domain::child::{ChildPhase, Rest};
 use crate::domain::city::{City, RestartType};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{AgentName, ChildId, RigName, SessionId};
@@ -64,8 +64,8 @@ impl Root {
         if old.city.daemon.patrol_interval != world.city.daemon.patrol_interval {
             self.arm_patrol(me);
         }
-        self.rouse();
-        self.set_out(me);
+        self.tell_all_to_look();
+        self.start_look(me);
         // A harness may have left an account.
         self.look_at_accounts(me);
         let _gave_up = reply.send(changes);
@@ -85,10 +85,14 @@ impl Root {
             };
             let changed = !slot.spec.is_same(&agent_spec(city, new));
             let stays = match slot.child.phase() {
-                Phase::Quarantined { .. } | Phase::Backoff { .. } | Phase::Blocked => !changed,
+                ChildPhase::Quarantined { .. }
+                | ChildPhase::Backoff { .. }
+                | ChildPhase::Blocked => !changed,
                 // It came to rest by its restart type.
-                Phase::Resting(Rest::Over) => !changed || new.restart != RestartType::Permanent,
-                Phase::Resting(Rest::Order(cause)) => *cause == Cause::Operator,
+                ChildPhase::Resting(Rest::Over) => {
+                    !changed || new.restart != RestartType::Permanent
+                }
+                ChildPhase::Resting(Rest::Order(cause)) => *cause == Cause::Operator,
                 _ => false,
             };
             if stays {

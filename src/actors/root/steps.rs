@@ -12,7 +12,7 @@ use super::orders::end_meant;
 use super::{Root, RootMsg};
 use crate::actors::mail::{ChildRef, WitnessMsg};
 use crate::actors::session::child::{ChildActor, ChildArgs, ChildMsg};
-use crate::domain::child::{Action, Event, Facts, Phase, Token};
+use crate::domain::child::{Action, ChildPhase, Event, Facts, Token};
 use crate::domain::event::NewEvent;
 use crate::domain::ids::ChildId;
 
@@ -30,7 +30,7 @@ impl Root {
             for action in self.decide(id, event) {
                 self.act(me, id, action).await;
             }
-            let is_gone = |slot: &ChildRecord| *slot.child.phase() == Phase::Gone;
+            let is_gone = |slot: &ChildRecord| *slot.child.phase() == ChildPhase::Gone;
             if self.slots.get(id).is_some_and(is_gone) {
                 self.slots.remove(id);
             }
@@ -102,7 +102,7 @@ impl Root {
             }
             Action::Died(death) => self.record_death(id, *death),
             Action::HandedOff(pace, at) => self.record_handoff(id, pace, at),
-            Action::Homeless(why) => self.record_homeless(id, why),
+            Action::NoSandbox(why) => self.record_no_sandbox(id, why),
             Action::PutOff(why) => tracing::warn!(
                 child = %id,
                 why,

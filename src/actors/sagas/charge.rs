@@ -32,12 +32,12 @@ use crate::actors::records::{agent_hooks, charging, identities, quarantine};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
+use crate::domain::existing_branch::Start;
 use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::relic::{Hook, REWORK, Relic, RelicKind, RelicStatus};
 use crate::domain::routing::Choice;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::domain::slots::{self, NoSlot};
-use crate::domain::start::Start;
 use crate::ports::relics::{StoreError, Txn};
 
 use self::base::base;

@@ -18,7 +18,6 @@ mod review;
 mod wait;
 
 use crate::actors::mail::Attempt;
-use crate::actors::mail::NukeTarget;
 use crate::actors::records::identities;
 use crate::actors::rig_settings;
 use std::collections::BTreeMap;
@@ -202,17 +201,7 @@ async fn save_commits(world: &World, rig: &Rig, mr: &MergeRequest) -> Result<(),
     let Some(record) = kept.await? else {
         return Ok(());
     };
-    let about = NukeTarget {
-        raider: mr.raider.clone(),
-        incarnation: mr.incarnation,
-        target: mr.target.clone(),
-        cause: Cause::Merged,
-        relic: Some(mr.relic.clone()),
-        detected: None,
-        done: true,
-        asker: None,
-        cancel: None,
-    };
+    let about = nuke::SalvageSubject::of(mr, Cause::Merged);
     let noted = move |txn: &mut dyn Txn| nuke::record_salvage(txn, &about, &record);
     world.store.run(noted).await?;
     Ok(())

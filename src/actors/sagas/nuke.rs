@@ -25,9 +25,9 @@ use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::world::World;
 use super::super::{ask, effects};
-use super::{claimed, done, pack, step, unpack};
+use super::{claimed, done, pack, unpack};
 use crate::actors::records::escalations::{self, Ends};
-use crate::actors::records::operator_orders;
+use crate::actors::records::hooks;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::Probed;
@@ -50,9 +50,9 @@ use permit::measure::{facts_of, measure, saved_unasked};
 pub use permit::rehearse::{Rehearsed, Would, rehearse};
 use permit::verdict::{at_risk, probe, probe_with};
 use permit::{ignored, missing};
-pub use save::salvage::record_salvage;
 pub use save::salvage::safekeep;
 pub(super) use save::salvage::write_salvage;
+pub use save::salvage::{SalvageSubject, record_salvage};
 use save::{quota, salvage};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -271,9 +271,7 @@ async fn forward(
     };
     ignored::record(world, saga, plan, &measured).await?;
     let target = &plan.target;
-    if discard(world, target, plan.salvage, measured).await? {
-        step(world, saga, "removed", plan).await?;
-    }
+    discard(world, target, plan.salvage, measured).await?;
     forget(world, target).await;
     let stashes = missing::stashes(world, target).await;
     world.at(FaultPoint::NukeReleaseBefore);
@@ -304,16 +302,15 @@ pub async fn remove(world: &World, target: &NukeTarget) -> Result<(), Refusal> {
 }
 
 /// Salvages when needed and allowed, judges the measurement taken since no session runs, and removes the sandbox.
-/// Returns true when it wrote salvage.
 async fn discard(
     world: &World,
     target: &NukeTarget,
     salvage: bool,
     measured: Probed<Option<Measurement>>,
-) -> Result<bool, Refusal> {
+) -> Result<(), Refusal> {
     let Some(git) = facts_of(measured).transpose() else {
         // The directory is gone: an earlier attempt was interrupted after the rename, or it was deleted by hand.
-        let kept = missing::keep(world, target, salvage).await?;
+        missing::keep(world, target, salvage).await?;
         let (sandbox, raider) = (world.city.sandbox(&target.raider), target.raider.clone());
         let incarnation = target.incarnation;
         effects::repo_for(
@@ -323,7 +320,7 @@ async fn discard(
             move |repo| repo.forget_sandbox(&sandbox, &raider, incarnation),
         )
         .await?;
-        return Ok(kept);
+        return Ok(());
     };
     let salvage = salvage
         || match git.known() {
@@ -344,14 +341,14 @@ async fn discard(
         Err(refused) => return Err(refused),
     };
     let Some(permit) = permit else {
-        return Ok(salvaged);
+        return Ok(());
     };
     if !salvaged {
         salvage::keep_unheld(world, target, &permit.git().head).await?;
     }
     effects::discard(world, permit).await?;
     world.directory.sandboxes.note();
-    Ok(salvaged)
+    Ok(())
 }
 
 /// Frees the slot in one transaction: hook dropped, relic settled, saga closed. Returns the salvage's id from its row,
@@ -369,7 +366,7 @@ async fn release(
         };
         let kept = txn.salvages()?.into_iter().rfind(own);
         let hook = txn.hook(&target.raider)?;
-        let held = operator_orders::drop_hook(txn, &target.raider, target.incarnation)?;
+        let held = hooks::drop_hook(txn, &target.raider, target.incarnation)?;
         match hook {
             Some(hook) if held => reopen::settle(txn, &target, &hook.relic, kept.as_ref())?,
             Some(_) => {}

@@ -1,4 +1,4 @@
-//! `prune`: the only place where work is destroyed on purpose, one salvage at a time. Its refs go first, all of them or
+//! `prune`: ends one salvage, by an order or because it is older than `[retention] salvage`. Its refs go first, all of them or
 //! none, and its row after them, so that a listed salvage exists or is just being deleted.
 //!
 //! ```text

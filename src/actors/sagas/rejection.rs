@@ -14,7 +14,7 @@ use crate::domain::drum::{DrumHead, Mailbox, NewDrum, PEOPLE};
 use crate::domain::ids::{ChildId, RelicId};
 use crate::domain::merge::{MergeRequest, MrState};
 use crate::domain::message;
-use crate::domain::phase::Phase;
+use crate::domain::phase::WorkPhase;
 use crate::domain::prompt;
 use crate::domain::relic::Hook;
 use crate::domain::saga::SagaKind;
@@ -148,7 +148,7 @@ async fn live_hook(world: &World, id: &RelicId) -> Result<Option<Hook>, Refusal>
         let record = txn.raider(&mr.raider)?;
         let own = record.filter(|record| {
             record.hook.incarnation == mr.incarnation
-                && matches!(Phase::of(record), Phase::InReview { .. })
+                && matches!(WorkPhase::of(record), WorkPhase::InReview { .. })
         });
         Ok(own.map(|record| record.hook))
     };

@@ -43,7 +43,7 @@ pub async fn run(world: &World, raider: RaiderId) -> Result<Repaired, Refusal> {
     run_for(world, raider, None).await
 }
 
-/// Does the same for a caller of the control socket; the event names it.
+/// As [`run`], but for a caller of the control socket, which the event names.
 ///
 /// # Errors
 /// As for [`run`].

@@ -135,7 +135,7 @@ impl Actor for ChildActor {
             ChildMsg::Detach => child.detach(&me),
             ChildMsg::Closed(Ok(how)) => return Err(ChildExit::Ended(how).into()),
             ChildMsg::Closed(Err(error)) => {
-                return Err(ChildExit::Undead(error.to_string()).into());
+                return Err(ChildExit::NotEnded(error.to_string()).into());
             }
         }
         Ok(())

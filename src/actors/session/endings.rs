@@ -16,7 +16,7 @@ use crate::domain::cause::Cause;
 use crate::domain::child::ChildExit;
 use crate::domain::facts::{RunState, SessionExit, SessionFacts};
 use crate::domain::outcome::{self, OutcomeFile};
-use crate::domain::phase::Phase;
+use crate::domain::phase::WorkPhase;
 use crate::domain::prompt::Problem;
 use crate::domain::relic::Hook;
 use crate::ports::sessions::{SessionEvent, SessionHandle};
@@ -115,7 +115,7 @@ pub async fn work_is_over(world: &World, hook: &Hook) -> Option<bool> {
     let raider = hook.raider.clone();
     let now = world.store.run(move |txn| txn.raider(&raider)).await.ok()?;
     let own = now.filter(|now| now.hook.incarnation == hook.incarnation);
-    Some(own.is_none_or(|now| Phase::of(&now).is_finished()))
+    Some(own.is_none_or(|now| WorkPhase::of(&now).is_finished()))
 }
 
 /// Returns why the outcome on file is not acceptable; none when it is acceptable or cannot be read.

@@ -11,8 +11,8 @@
 //! ```
 
 mod agent;
+mod api_key;
 mod driven;
-mod keys;
 mod moved;
 mod raider;
 
@@ -206,7 +206,9 @@ async fn start_session(
         Err(error @ StartError::Exists(_)) => return adopt_own(args, incarnation, error).await,
         // The task that removed the sandbox handles the rest; the agent did not fail.
         Err(error @ StartError::NoCwd(_)) if matches!(spec.id, ChildId::Raider(_)) => {
-            return Err(ChildExit::Homeless(format!("its sandbox is gone: {error}")));
+            return Err(ChildExit::NoSandbox(format!(
+                "its sandbox is gone: {error}"
+            )));
         }
         Err(error @ StartError::Unwritable(_)) => {
             return Err(ChildExit::Unwritable(error.to_string()));

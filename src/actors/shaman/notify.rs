@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use super::ShamanArgs;
 use crate::actors::claims::ClaimKey;
 use crate::actors::effects::{self, Owner, WorkKind};
-use crate::actors::records::facts;
+use crate::actors::records::key_values;
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rights;
@@ -160,7 +160,7 @@ fn next(
     policy: &NotifyPolicy,
     subject: &str,
 ) -> Result<Option<Event>, StoreError> {
-    let known = facts::read::<Mark>(txn, KEY)?;
+    let known = key_values::read::<Mark>(txn, KEY)?;
     if policy.command.is_none() {
         if known.is_some() {
             txn.set(KEY, None)?;
@@ -170,12 +170,12 @@ fn next(
     let on: Vec<_> = policy.on.iter().map(|on| on.event().to_owned()).collect();
     let newest = txn.last_seq()?;
     let Some(mut mark) = known else {
-        facts::write(txn, KEY, &Mark::new(on, newest))?;
+        key_values::write(txn, KEY, &Mark::new(on, newest))?;
         return Ok(None);
     };
     if mark.on != on {
         mark.turn_to(on, newest);
-        facts::write(txn, KEY, &mark)?;
+        key_values::write(txn, KEY, &mark)?;
     }
     let (mut waiting, mut read_to) = (Vec::new(), u64::MAX);
     for kind in &mark.on {
@@ -200,10 +200,10 @@ fn next(
         let skipped = NewEvent::new(EventType::NotifySkipped, subject, Cause::QueueFull);
         txn.record(&skipped.with(data))?;
         mark.cursor = last.seq;
-        facts::write(txn, KEY, &mark)?;
+        key_values::write(txn, KEY, &mark)?;
     } else if next.is_none() && newest > mark.cursor + STRIDE {
         mark.cursor = newest;
-        facts::write(txn, KEY, &mark)?;
+        key_values::write(txn, KEY, &mark)?;
     }
     Ok(next)
 }
@@ -216,7 +216,7 @@ fn advance_cursor(
     failed: Option<&(Cause, String)>,
     subject: &str,
 ) -> Result<(), StoreError> {
-    let Some(mut mark) = facts::read::<Mark>(txn, KEY)? else {
+    let Some(mut mark) = key_values::read::<Mark>(txn, KEY)? else {
         return Ok(());
     };
     if told {
@@ -228,7 +228,7 @@ fn advance_cursor(
         txn.record(&event.with(data))?;
     }
     mark.failing = failed.is_some();
-    facts::write(txn, KEY, &mark)
+    key_values::write(txn, KEY, &mark)
 }
 
 async fn run(world: &World, notices: &Notices, line: String, event: &Event) -> Ended {

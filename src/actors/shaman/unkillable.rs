@@ -1,4 +1,4 @@
-//! Sessions that outlive every signal: they are in the kernel's hands, and a person's.
+//! Sessions that no signal ends: a person is called.
 
 use crate::actors::effects;
 use crate::actors::records::escalations::{self, Entry, find, read_inbox};

@@ -23,7 +23,7 @@ use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::ids::{RaiderId, RigName};
 use crate::domain::message::{self, Body, Escalation, Message};
-use crate::domain::phase::{Phase, RaiderRecord};
+use crate::domain::phase::{RaiderRecord, WorkPhase};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{Saga, SagaKind};
@@ -125,9 +125,9 @@ pub async fn run(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, 
             attend(args, piece, claim);
         }
     }
-    stall::set_out(args);
+    stall::start_look(args);
     if patrol {
-        session_age::set_out(args);
+        session_age::start_look(args);
     }
     Ok(next)
 }
@@ -175,16 +175,20 @@ fn pieces(
     let (mut pieces, mut seen_to) = (Vec::new(), kept.clone());
     for record in records.iter().filter(|it| !kept.contains(&it.hook.raider)) {
         let raider = record.hook.raider.clone();
-        match Phase::of(record) {
-            Phase::Orphaned { .. } => pieces.push(Piece::Suspect(raider)),
-            Phase::Over { .. } => {
+        match WorkPhase::of(record) {
+            WorkPhase::Orphaned { .. } => pieces.push(Piece::Suspect(raider)),
+            WorkPhase::Over { .. } => {
                 seen_to.insert(raider.clone());
                 pieces.push(Piece::Release(raider));
             }
             // A saga is a piece of its own.
-            Phase::Charging { .. } | Phase::Removing { .. } | Phase::Submitting { .. } => {}
-            Phase::Working | Phase::Unbound | Phase::Validating { .. } | Phase::InReview { .. } => {
-            }
+            WorkPhase::Charging { .. }
+            | WorkPhase::Removing { .. }
+            | WorkPhase::Submitting { .. } => {}
+            WorkPhase::Working
+            | WorkPhase::Unbound
+            | WorkPhase::Validating { .. }
+            | WorkPhase::InReview { .. } => {}
         }
     }
     let (late, next) = zombies::overdue(&records, rig, txn.now());
@@ -341,22 +345,22 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
     let (Some(record), Some(rig)) = (found, world.city.rig(&args.rig)) else {
         return Ok(Handled::AtPatrol);
     };
-    let phase = Phase::of(&record);
+    let phase = WorkPhase::of(&record);
     let hook = record.hook;
     let (cause, since) = match phase {
-        Phase::Over { since } => (Cause::DoneCleanPushed, since),
-        Phase::InReview { asked, .. } if review::has_expired(args, rig, &hook, asked) => {
+        WorkPhase::Over { since } => (Cause::DoneCleanPushed, since),
+        WorkPhase::InReview { asked, .. } if review::has_expired(args, rig, &hook, asked) => {
             let until = asked.checked_add(rig.witness.review_hold);
             (Cause::ReviewHold, until.unwrap_or(asked))
         }
-        Phase::InReview { .. }
-        | Phase::Charging { .. }
-        | Phase::Removing { .. }
-        | Phase::Working
-        | Phase::Unbound
-        | Phase::Orphaned { .. }
-        | Phase::Submitting { .. }
-        | Phase::Validating { .. } => return Ok(Handled::AtPatrol),
+        WorkPhase::InReview { .. }
+        | WorkPhase::Charging { .. }
+        | WorkPhase::Removing { .. }
+        | WorkPhase::Working
+        | WorkPhase::Unbound
+        | WorkPhase::Orphaned { .. }
+        | WorkPhase::Submitting { .. }
+        | WorkPhase::Validating { .. } => return Ok(Handled::AtPatrol),
     };
     if cause == Cause::ReviewHold {
         // A session that waits for its reviewer must not keep the sandbox by writing to it.

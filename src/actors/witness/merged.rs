@@ -139,17 +139,7 @@ async fn is_held(args: &WitnessArgs, mr: &MergeRequest) -> Result<bool, Refusal>
     match kept.await {
         Ok(None) => Ok(true),
         Ok(Some(record)) => {
-            let about = NukeTarget {
-                raider: mr.raider.clone(),
-                incarnation: mr.incarnation,
-                target: mr.target.clone(),
-                cause: Cause::Superseded,
-                relic: Some(mr.relic.clone()),
-                detected: None,
-                done: true,
-                asker: None,
-                cancel: None,
-            };
+            let about = nuke::SalvageSubject::of(mr, Cause::Superseded);
             let noted = world
                 .store
                 .run(move |txn| nuke::record_salvage(txn, &about, &record));

@@ -1,4 +1,4 @@
-//! The witness: watches one rig's raiders, and owns the fate of their sandboxes (`witness-patrol.md`;
+//! The witness: watches one rig's raiders, and decides when their sandboxes are removed (`witness-patrol.md`;
 //! `raider-lifecycle.md`, witness responsibilities).
 //!
 //! ```text
@@ -62,7 +62,7 @@ use crate::actors::mail::{NukeTarget, Nuked};
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, RaiderId, RigName};
 use crate::domain::message;
-use crate::domain::phase::{Phase, RaiderRecord};
+use crate::domain::phase::{RaiderRecord, WorkPhase};
 
 /// The parts that a witness is made from.
 #[derive(Clone)]
@@ -383,16 +383,16 @@ pub(super) async fn nuke_now(
 async fn respawn(world: &World, raider: &RaiderId) {
     let wanted = raider.clone();
     let read = world.store.run(move |txn| txn.raider(&wanted)).await;
-    let goes_on = |record: &RaiderRecord| match Phase::of(record) {
-        Phase::Working => true,
-        Phase::Charging { is_done } => !is_done && record.relic.is_bound(),
-        Phase::Removing { .. }
-        | Phase::Unbound
-        | Phase::Orphaned { .. }
-        | Phase::Submitting { .. }
-        | Phase::Validating { .. }
-        | Phase::InReview { .. }
-        | Phase::Over { .. } => false,
+    let goes_on = |record: &RaiderRecord| match WorkPhase::of(record) {
+        WorkPhase::Working => true,
+        WorkPhase::Charging { is_done } => !is_done && record.relic.is_bound(),
+        WorkPhase::Removing { .. }
+        | WorkPhase::Unbound
+        | WorkPhase::Orphaned { .. }
+        | WorkPhase::Submitting { .. }
+        | WorkPhase::Validating { .. }
+        | WorkPhase::InReview { .. }
+        | WorkPhase::Over { .. } => false,
     };
     if let Some(record) = read.ok().flatten().filter(goes_on) {
         let spec = Box::new(raider_spec(&world.city, record.hook, None));

@@ -15,7 +15,7 @@ use crate::actors::mail::{ChildState, ChildView};
 use crate::domain::city::Rig;
 use crate::domain::facts::{Probed, RunState, SessionFacts};
 use crate::domain::ids::{ChildId, RaiderId, RigName, SessionId};
-use crate::domain::phase::Phase;
+use crate::domain::phase::WorkPhase;
 use crate::domain::relic::Hook;
 use crate::domain::zombie::{Facts, Session, WorkState};
 use crate::ports::relics::{StoreError, Txn};
@@ -160,11 +160,11 @@ fn hooked(
     rig: &RigName,
 ) -> Result<Vec<(RaiderId, Option<Hook>, StoredWork)>, StoreError> {
     let found = txn.raiders(Some(rig))?.into_iter().filter_map(|record| {
-        let stored = match Phase::of(&record) {
-            Phase::Charging { .. } | Phase::Removing { .. } => return None,
-            Phase::Working | Phase::Unbound => StoredWork::Open,
-            Phase::Orphaned { since } => StoredWork::Closed(since),
-            Phase::Submitting {
+        let stored = match WorkPhase::of(&record) {
+            WorkPhase::Charging { .. } | WorkPhase::Removing { .. } => return None,
+            WorkPhase::Working | WorkPhase::Unbound => StoredWork::Open,
+            WorkPhase::Orphaned { since } => StoredWork::Closed(since),
+            WorkPhase::Submitting {
                 since,
                 is_blocked,
                 keeps_session,
@@ -172,11 +172,11 @@ fn hooked(
                 let excused = is_blocked || keeps_session;
                 StoredWork::Done { since, excused }
             }
-            Phase::Validating { since } | Phase::Over { since } => {
+            WorkPhase::Validating { since } | WorkPhase::Over { since } => {
                 let excused = false;
                 StoredWork::Done { since, excused }
             }
-            Phase::InReview { since, .. } => {
+            WorkPhase::InReview { since, .. } => {
                 let excused = true;
                 StoredWork::Done { since, excused }
             }

@@ -22,7 +22,7 @@ use crate::actors::mail::DoneRequest;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::raider_spec;
 use crate::actors::mail::{ChildState, ChildView, SessionView};
-use crate::actors::records::facts;
+use crate::actors::records::key_values;
 use crate::actors::session::endings;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -420,7 +420,7 @@ fn notices_key(hook: &Hook) -> String {
 }
 
 fn notices_so_far(txn: &mut dyn Txn, hook: &Hook) -> Result<OutcomeNotices, StoreError> {
-    let told: Option<OutcomeNotices> = facts::read(txn, &notices_key(hook))?;
+    let told: Option<OutcomeNotices> = key_values::read(txn, &notices_key(hook))?;
     let own = told.filter(|told| told.incarnation == hook.incarnation);
     Ok(own.unwrap_or(OutcomeNotices {
         incarnation: hook.incarnation,
@@ -434,7 +434,7 @@ fn count_one(txn: &mut dyn Txn, hook: &Hook, written: Option<Timestamp>) -> Resu
     let mut told = notices_so_far(txn, hook)?;
     told.count += 1;
     told.last = Some((txn.now(), written));
-    facts::write(txn, &notices_key(hook), &told)
+    key_values::write(txn, &notices_key(hook), &told)
 }
 
 /// Types the reminder into the session; returns false when that failed, or must not be done now.

@@ -18,7 +18,7 @@ use crate::actors::records::quarantine;
 use crate::domain::cause::Cause;
 use crate::domain::message;
 use crate::domain::problem::ProblemKind;
-use crate::domain::quarantine::Deaths;
+use crate::domain::quarantine_report::QuarantineReport;
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::wisp::Cleanup;
 use crate::ports::relics::Txn;
@@ -39,14 +39,10 @@ pub(super) async fn block(args: &WitnessArgs) -> Result<(), Refusal> {
         if relic.status != RelicStatus::Hooked {
             continue;
         }
+        let output = effects::tail(world, &view.spec.session).await;
+        let within = Some(view.died_within);
         let last = view.died_of.clone();
-        let deaths = Deaths {
-            count: view.restarts,
-            within: Some(view.died_within),
-            last: last.unwrap_or_else(|| "an end that was not recorded".to_owned()),
-            output: effects::tail(world, &view.spec.session).await,
-            until,
-        };
+        let deaths = QuarantineReport::new(view.restarts, within, last, output, until);
         let block = move |txn: &mut dyn Txn| quarantine::block(txn, &hook, &deaths);
         world.store.run(block).await?;
         world.nudge(message::SHAMAN);

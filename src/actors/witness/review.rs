@@ -7,7 +7,7 @@ use super::super::refusal::Refusal;
 use super::WitnessArgs;
 use crate::domain::city::Rig;
 use crate::domain::ids::RaiderId;
-use crate::domain::phase::Phase;
+use crate::domain::phase::WorkPhase;
 use crate::domain::relic::Hook;
 
 /// Returns the raiders that have waited for `review_hold`.
@@ -20,16 +20,16 @@ pub(super) async fn overdue(args: &WitnessArgs, rig: &Rig) -> Result<Vec<RaiderI
     let waiting = records
         .await?
         .into_iter()
-        .filter_map(|record| match Phase::of(&record) {
-            Phase::InReview { asked, .. } => Some((record.hook, asked)),
-            Phase::Charging { .. }
-            | Phase::Removing { .. }
-            | Phase::Working
-            | Phase::Unbound
-            | Phase::Orphaned { .. }
-            | Phase::Submitting { .. }
-            | Phase::Validating { .. }
-            | Phase::Over { .. } => None,
+        .filter_map(|record| match WorkPhase::of(&record) {
+            WorkPhase::InReview { asked, .. } => Some((record.hook, asked)),
+            WorkPhase::Charging { .. }
+            | WorkPhase::Removing { .. }
+            | WorkPhase::Working
+            | WorkPhase::Unbound
+            | WorkPhase::Orphaned { .. }
+            | WorkPhase::Submitting { .. }
+            | WorkPhase::Validating { .. }
+            | WorkPhase::Over { .. } => None,
         });
     let expired = waiting.filter(|(hook, asked)| has_expired(args, rig, hook, *asked));
     Ok(expired.map(|(hook, _)| hook.raider).collect())

@@ -14,14 +14,14 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::ChildId;
-use crate::domain::phase::Phase;
+use crate::domain::phase::WorkPhase;
 use crate::domain::relic::Hook;
 use crate::domain::session_age::{self, Asked};
 use crate::ports::relics::Txn;
 use crate::ports::sessions::SessionHandle;
 
 /// Starts the search for old sessions, independent of other work.
-pub(super) fn set_out(args: &WitnessArgs) {
+pub(super) fn start_look(args: &WitnessArgs) {
     let rig = args.world.city.rig(&args.rig);
     if rig.is_none_or(|rig| rig.raiders.max_session.is_none()) {
         return;
@@ -51,7 +51,7 @@ async fn pass(args: &WitnessArgs, _claim: Claim) -> Result<(), Refusal> {
         let raiders = txn.raiders(Some(&rig))?;
         let working = raiders
             .into_iter()
-            .filter(|record| matches!(Phase::of(record), Phase::Working));
+            .filter(|record| matches!(WorkPhase::of(record), WorkPhase::Working));
         let hooks: Vec<Hook> = working.map(|record| record.hook).collect();
         session_ages::asked(txn, &rig, hooks)
     };

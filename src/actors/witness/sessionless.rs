@@ -8,7 +8,7 @@ use crate::actors::mail::ChildView;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, RaiderId, RigName};
-use crate::domain::phase::Phase;
+use crate::domain::phase::WorkPhase;
 use crate::ports::relics::{StoreError, Txn};
 
 /// Returns the raiders without a session, with the reason. No work is expected of suspended raiders.
@@ -33,7 +33,7 @@ pub(super) fn journal(
     absent: &BTreeMap<RaiderId, String>,
 ) -> Result<(), StoreError> {
     for record in txn.raiders(Some(rig))? {
-        let works = Phase::of(&record) == Phase::Working;
+        let works = WorkPhase::of(&record) == WorkPhase::Working;
         let hook = record.hook;
         let subject = hook.raider.to_string();
         let why = absent.get(&hook.raider).filter(|_| works);

@@ -84,7 +84,7 @@ fn policy(args: &WitnessArgs) -> Option<Policy> {
 }
 
 /// Starts the search for stalled sessions, independent of other work.
-pub fn set_out(args: &WitnessArgs) {
+pub fn start_look(args: &WitnessArgs) {
     let key = ClaimKey::Stalls(args.rig.clone());
     let Some(mut claim) = args.world.claims.claim_or_repeat(key) else {
         return;

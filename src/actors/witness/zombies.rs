@@ -24,16 +24,16 @@ use super::observe::{self, Observation};
 use super::retained::{self, Retained};
 use super::{WitnessArgs, nuke_now, quarantined, wisps};
 use crate::actors::mail::ChildRef;
-use crate::actors::records::facts;
+use crate::actors::records::key_values;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Incarnation, RaiderId};
 use crate::domain::message::Escalation;
-use crate::domain::phase::{Phase, RaiderRecord};
+use crate::domain::phase::{RaiderRecord, WorkPhase};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
-use crate::domain::zombie::{Act, Class, Policy, WorkState, judge};
+use crate::domain::zombie::{Act, Class, Policy, WorkState, is_lasting, judge};
 use crate::ports::relics::Txn;
 
 fn policy(rig: &Rig) -> Policy {
@@ -57,7 +57,7 @@ pub(super) async fn suspects(args: &WitnessArgs) -> Result<Vec<RaiderId>, Refusa
         let Some((class, _)) = judge(&sight.facts, &policy(rig)) else {
             continue;
         };
-        if class == Class::AgentDead {
+        if class.needs_second_observation() {
             dead_agents.insert(sight.raider.clone(), sight.token.unwrap_or_default());
         }
         suspects.push(sight.raider);
@@ -68,15 +68,14 @@ pub(super) async fn suspects(args: &WitnessArgs) -> Result<Vec<RaiderId>, Refusa
     Ok(suspects)
 }
 
-/// Returns true when the previous patrol saw this session without its agent as well. A program that restarts its agent
-/// has none for a moment. Observations of an earlier process are made again.
-fn is_lasting(args: &WitnessArgs, sight: &Observation) -> bool {
+/// Returns true when the previous patrol saw this session without its agent as well. Observations of an earlier
+/// supervisor are made again.
+fn was_seen_before(args: &WitnessArgs, sight: &Observation) -> bool {
     let world = &args.world;
     let token = sight.token.as_deref().unwrap_or_default();
     let since = args.memory.retention.shell_since(&sight.raider, token);
     let lasted = since.map(|since| world.clock.mono().saturating_sub(since));
-    // A patrol out of turn may come a moment after another.
-    lasted.is_some_and(|lasted| lasted >= world.city.daemon.patrol_interval / 2)
+    lasted.is_some_and(|lasted| is_lasting(lasted, world.city.daemon.patrol_interval))
 }
 
 /// Observes a suspect anew, and acts.
@@ -98,7 +97,7 @@ pub(super) async fn suspect(args: &WitnessArgs, raider: &RaiderId) -> Result<Han
     let Some(hook) = &sight.hook else {
         return nameless(args, raider).await;
     };
-    if class == Class::AgentDead && !is_lasting(args, &sight) {
+    if class.needs_second_observation() && !was_seen_before(args, &sight) {
         return Ok(Handled::AtPatrol);
     }
     let noted = journal_class(args, hook, class, sight.facts.work).await?;
@@ -229,7 +228,7 @@ async fn journal_class(
     });
     let (key, incarnation) = (format!("zombie/{subject}"), hook.incarnation);
     let note = move |txn: &mut dyn Txn| {
-        let noted: Option<Noted> = facts::read(txn, &key)?;
+        let noted: Option<Noted> = key_values::read(txn, &key)?;
         let own = noted.filter(|noted| noted.incarnation == incarnation);
         let mut noted = own.unwrap_or(Noted {
             incarnation,
@@ -239,7 +238,7 @@ async fn journal_class(
             return Ok(*at);
         }
         noted.classes.insert(class, txn.now());
-        facts::write(txn, &key, &noted)?;
+        key_values::write(txn, &key, &noted)?;
         let event = NewEvent::new(EventType::RaiderZombie, &subject, cause);
         txn.record(&event.with(data.clone()))?;
         Ok(txn.now())
@@ -255,7 +254,7 @@ pub(super) fn overdue(
 ) -> (Vec<RaiderId>, Option<Timestamp>) {
     let (mut late, mut next) = (Vec::new(), None);
     for record in records {
-        let Some(since) = Phase::of(record).done_since() else {
+        let Some(since) = WorkPhase::of(record).done_since() else {
             continue;
         };
         // A time beyond the calendar never comes.

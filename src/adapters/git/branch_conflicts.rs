@@ -56,7 +56,7 @@ pub(super) fn clear(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// Sets aside what has the name of a branch that nobody worked on yet, or of a directory that it would be in, and is no ref,
+/// Sets aside what has the name of a branch without work, or of a directory that it would be in, and is no ref,
 /// and any reflog of it: a link would be followed, git would wait for a pipe, and it stops at an emptied file.
 ///
 /// # Errors

@@ -225,7 +225,7 @@ impl<'k> CheckedTrees<'k> {
     }
 }
 
-/// Does the same with git, which does not say which commit has a tree.
+/// Returns the faults of the new commits as git itself reports them, which does not say which commit has a tree.
 fn by_git(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Vec<(Oid, Fault)>, RepoError> {
     let old: String = old.iter().map(|id| format!("^{id}\n")).collect();
     let listed = repo

@@ -1,4 +1,4 @@
-//! Fetches history into `repo.git`: all of it at first, single pushed branches later. Also finds the default branch.
+//! Fetches history into our repository (`.horde/custody/RIG.git`): all of it at first, single pushed branches later. Also finds the default branch.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -159,7 +159,7 @@ pub(super) fn remote_head(
     Ok(None)
 }
 
-/// Returns the default branch, as discovered when `repo.git` was made.
+/// Returns the default branch, as discovered when our repository was made.
 pub(super) fn default_branch(repo: &GitRepo) -> Result<String, RepoError> {
     let asked = repo
         .git()

@@ -6,18 +6,18 @@ use jiff::Timestamp;
 
 use super::rig::{GitRepo, locked};
 use super::{
-    branches, checkout, commit_checks, default_branch, diff, discard, facts, fetch, gate, ignored,
-    land, merge, pinned_stashes, pins, prepare, progress, provenance, remote, repair, retired,
-    salvage, sandbox, sandbox_fault, start, stash, stash_watch, upkeep,
+    branches, checkout, commit_checks, default_branch, diff, discard, existing_branch, facts,
+    fetch, gate, ignored, land, merge, pinned_stashes, pins, prepare, progress, provenance, remote,
+    repair, retired, salvage, sandbox, sandbox_fault, stash, stash_watch, upkeep,
 };
 use crate::domain::default_branch::Change;
 use crate::domain::doctor::BranchFacts;
+use crate::domain::existing_branch::BranchAt;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::domain::sandbox_fault::SandboxFault;
-use crate::domain::start::BranchAt;
 use crate::domain::work_diff::{Diff, DiffSum};
 use crate::ports::repo::{
     GateRun, GateSpec, LandRequest, Measurement, PinnedStashes, Provenance, Repo, RepoError,
@@ -66,7 +66,7 @@ impl Repo for GitRepo {
     }
 
     fn find_branch(&self, branch: &str) -> Result<BranchAt, RepoError> {
-        start::find(self, branch)
+        existing_branch::find(self, branch)
     }
 
     fn make_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError> {

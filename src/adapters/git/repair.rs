@@ -79,7 +79,7 @@ pub(super) fn make_worktree(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBu
     Ok(admin)
 }
 
-/// Does the same with a new administrative directory, which no agent has changed.
+/// As [`make_worktree`], but with a new administrative directory, which no agent has changed.
 pub(super) fn settle_anew(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf, RepoError> {
     let admin = new_admin(repo, spec)?;
     heal(repo, spec, &admin)?;

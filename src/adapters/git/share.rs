@@ -98,7 +98,7 @@ pub(super) fn lend(repo: &GitRepo) -> Result<(), RepoError> {
     }
 }
 
-/// Does the same if an agent undid it. Does nothing before the first [`lend`].
+/// As [`lend`], if an agent undid that. Does nothing before the first [`lend`].
 pub(super) fn lend_again(repo: &GitRepo) -> Result<(), RepoError> {
     match is_lent(repo) {
         true => lend(repo),

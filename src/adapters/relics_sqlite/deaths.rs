@@ -2,13 +2,13 @@
 
 use rusqlite::{Connection, Row, params};
 
-use crate::domain::restart::Deaths;
+use crate::domain::restart::DeathRecord;
 use crate::ports::relics::StoreError;
 
 use super::value::Json;
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Deaths> {
-    Ok(Deaths {
+fn read(row: &Row<'_>) -> rusqlite::Result<DeathRecord> {
+    Ok(DeathRecord {
         child: row.get("child")?,
         made_from: row.get("made_from")?,
         open: row.get("open")?,
@@ -16,13 +16,13 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Deaths> {
     })
 }
 
-pub(super) fn list(conn: &Connection) -> Result<Vec<Deaths>, StoreError> {
+pub(super) fn list(conn: &Connection) -> Result<Vec<DeathRecord>, StoreError> {
     let mut select = conn.prepare_cached("SELECT * FROM deaths ORDER BY child")?;
     let rows = select.query_map([], read)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn put(conn: &Connection, deaths: &Deaths) -> Result<(), StoreError> {
+pub(super) fn put(conn: &Connection, deaths: &DeathRecord) -> Result<(), StoreError> {
     if deaths.is_nothing() {
         conn.prepare_cached("DELETE FROM deaths WHERE child = ?")?
             .execute([&deaths.child])?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
-use super::{journal, kv};
+use super::{journal, key_values};
 use crate::ports::relics::StoreError;
 use crate::regular::{self, Links};
 
@@ -124,7 +124,7 @@ pub(super) fn verify(
     known: Expectation,
     store: &Path,
 ) -> Result<Mark, StoreError> {
-    let (own, seq) = (kv::get(conn, KEY)?, journal::last_seq(conn)?);
+    let (own, seq) = (key_values::get(conn, KEY)?, journal::last_seq(conn)?);
     let marked = read(store)?;
     if let (Expectation::Marked, Some(marked)) = (known, &marked) {
         if own.as_ref() != Some(&marked.id) {
@@ -142,7 +142,7 @@ pub(super) fn verify(
         Some(id) => id,
         None => {
             let id: String = conn.query_row("SELECT hex(randomblob(16))", [], |row| row.get(0))?;
-            kv::set(conn, KEY, Some(&id))?;
+            key_values::set(conn, KEY, Some(&id))?;
             id
         }
     };

@@ -13,12 +13,11 @@ mod drums;
 mod hooks;
 mod identities;
 mod journal;
-mod kv;
+mod key_values;
 pub mod mark;
 mod merge_requests;
 mod messages;
 mod moved_chains;
-mod place;
 mod raiders;
 mod ready;
 mod relics;
@@ -29,6 +28,7 @@ mod sagas;
 mod salvage;
 mod schema;
 mod self_reviews;
+mod store_files;
 mod totems;
 mod txn;
 mod usage;
@@ -53,7 +53,7 @@ use crate::ports::relics::{Committed, Durability, Job, Relics, StoreError};
 use crate::regular;
 
 pub use mark::Expectation;
-use place::StoreFiles;
+use store_files::StoreFiles;
 use txn::SqliteTxn;
 
 /// The timeout of a commit while another program (a backup, for example) locks the file.
@@ -81,7 +81,7 @@ impl SqliteRelics {
         Self::open_known(path, clock, Expectation::Any)
     }
 
-    /// Does the same with an expectation: a store that was lost is not made anew.
+    /// As [`Self::open`], but with an expectation: a store that was lost is not made anew.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] when the file cannot be opened or written now; [`StoreError::Failed`] when it is

@@ -16,7 +16,7 @@ use crate::domain::merge::MergeRequest;
 use crate::domain::message::{Address, Body, Message};
 use crate::domain::phase::RaiderRecord;
 use crate::domain::relic::{self, Hook, Relic, RelicStatus};
-use crate::domain::restart::Deaths;
+use crate::domain::restart::DeathRecord;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::domain::self_review::Round;
 use crate::domain::totem::TotemRow;
@@ -27,8 +27,8 @@ use crate::ports::relics::{
 };
 
 use super::{
-    automations, deaths, drums, hooks, identities, journal, kv, merge_requests, messages, raiders,
-    ready, relics, retention, sagas, salvage, self_reviews, totems, usage,
+    automations, deaths, drums, hooks, identities, journal, key_values, merge_requests, messages,
+    raiders, ready, relics, retention, sagas, salvage, self_reviews, totems, usage,
 };
 
 /// A job's transaction: the connection inside the job's savepoint.
@@ -160,8 +160,8 @@ impl Txn for SqliteTxn<'_> {
         foreign_cities() -> Vec<ForeignCity> = identities::cities;
         put_foreign_city(city: &ForeignCity) -> () = identities::put_city;
         add_foreign_entry(city: &str, line: &Line) -> () = identities::add_foreign;
-        deaths() -> Vec<Deaths> = deaths::list;
-        put_deaths(deaths: &Deaths) -> () = deaths::put;
+        deaths() -> Vec<DeathRecord> = deaths::list;
+        put_deaths(deaths: &DeathRecord) -> () = deaths::put;
         mark(automation: &AutomationId) -> Option<Mark> = automations::mark;
         put_mark(mark: &Mark) -> () = automations::put_mark;
         keep_marks(of: &[AutomationId]) -> () = automations::keep_marks;
@@ -176,9 +176,9 @@ impl Txn for SqliteTxn<'_> {
         usage_of_work(relic: &RelicId, child: &str) -> Vec<Row> = usage::of_work;
         usage_of_hooked() -> Vec<Row> = usage::of_hooked;
         prune_usage(day: &str, before: Timestamp) -> usize = usage::prune;
-        get(key: &str) -> Option<String> = kv::get;
-        set(key: &str, value: Option<&str>) -> () = kv::set;
-        facts_under(prefix: &str) -> Vec<(String, String)> = kv::under;
+        get(key: &str) -> Option<String> = key_values::get;
+        set(key: &str, value: Option<&str>) -> () = key_values::set;
+        key_values_under(prefix: &str) -> Vec<(String, String)> = key_values::under;
     }
 
     operations! { txn => txn;

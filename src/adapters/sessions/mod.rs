@@ -17,10 +17,10 @@ mod logs;
 mod members;
 mod monitor;
 mod observe;
-mod place;
 mod provider;
 mod remains;
 mod revive;
+mod sessions_dir;
 mod tmux;
 
 use std::collections::{HashMap, HashSet};
@@ -42,7 +42,7 @@ use self::launch::{Launch, Reply};
 use self::members::Members;
 use self::monitor::Monitor;
 use self::observe::ObservedSession;
-use self::place::SessionsDir;
+use self::sessions_dir::SessionsDir;
 use self::tmux::Tmux;
 use crate::adapters::proc::{self, Pidfd};
 use crate::domain::city::Provider;
@@ -344,7 +344,7 @@ impl LocalSessions {
 
 /// Writes the record of a running session again. First moves its directory back if it was moved.
 fn mend(dir: &Path, known: &SessionRecord) {
-    let written = place::put_back(dir, known.holder.pid)
+    let written = sessions_dir::put_back(dir, known.holder.pid)
         .and_then(|()| files::make_dir(dir))
         .and_then(|()| files::write(dir, files::STATE, known));
     match written {

@@ -13,7 +13,7 @@ use super::holder::log_tail;
 use super::launch::candidates;
 use super::observe::ObservedSession;
 use super::tmux;
-use super::{Client, LocalSessions, failed, fault, logs, place, provider, remains, started};
+use super::{Client, LocalSessions, failed, fault, logs, provider, remains, sessions_dir, started};
 use jiff::Timestamp;
 
 use crate::adapters::proc;
@@ -51,7 +51,7 @@ impl Sessions for LocalSessions {
             self.tmux.check_descriptors().map_err(provider)?;
         }
         let dir = self.dir(&spec.id);
-        place::set_aside(&dir).map_err(provider)?;
+        sessions_dir::set_aside(&dir).map_err(provider)?;
         files::make_dir(&dir).map_err(provider)?;
         self.clear(&spec.id, &dir)?;
         let before = self.observe(&spec.id).and_then(|sight| sight.state);

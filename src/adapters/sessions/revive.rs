@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::files::{self, PaneId, RecordRead, SessionRecord, Spec, TOKEN_VARIABLE};
 use super::launch::{held_by, is_of_another_city};
-use super::{observe, place};
+use super::{observe, sessions_dir};
 use crate::adapters::proc::{self, Pidfd};
 use crate::domain::facts::{ProcessId, RunState};
 use crate::domain::ids::{Generation, Incarnation, SessionId};
@@ -32,7 +32,7 @@ pub fn all(sessions: &Path) -> io::Result<()> {
             continue;
         };
         if holds_lock(pid)
-            && let Err(error) = place::put_back(&dir, pid)
+            && let Err(error) = sessions_dir::put_back(&dir, pid)
         {
             tracing::warn!(session = %id, pid, %error, "the directory of a running session is not in its place, and cannot be moved there");
         }

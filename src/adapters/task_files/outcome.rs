@@ -37,7 +37,7 @@ pub(super) fn read(
         }
     }
     let path = dir.join("outcome");
-    // Below the tasks of the city, by rig, relic and incarnation.
+    // Below the tasks of the city: `<rig>/<relic>/<slot>-<incarnation>/outcome`.
     let (root, file) = from_above(&path, 4);
     let found = match read_some(root, file) {
         Ok(found) => found.unwrap_or_default(),
@@ -67,8 +67,8 @@ fn is_made(own: &Path, error: &io::Error) -> bool {
     beneath::is_odd(error) && is_in_dir && !is_own_link(own)
 }
 
-/// Returns true for a link that the supervisor made, `.../tasks/<rig>/<relic>/<incarnation>/outcome`. It may be that of
-/// an earlier incarnation, or of the city's former path, until the sandbox is made ready.
+/// Returns true for a link that the supervisor made, `.../tasks/<rig>/<relic>/<slot>-<incarnation>/outcome`. It may be
+/// that of an earlier incarnation, or of the city's former path, until the sandbox is made ready.
 fn is_own_link(link: &Path) -> bool {
     let Ok(target) = fs::read_link(link) else {
         return false;

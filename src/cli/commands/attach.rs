@@ -17,14 +17,14 @@ use crate::control::client;
 use crate::control::protocol::answers::{Attached, Pane};
 use crate::control::protocol::{Exit, Op, args::Named};
 use crate::domain::holder_wire::{self as wire, Answer, Ended, Frames, Request};
-use crate::domain::transcript::Following;
+use crate::domain::terminal_text::Following;
 
 mod end;
-mod keys;
 mod terminal;
+mod terminal_keys;
 
-use keys::{Keys, Typed};
 use terminal::{Signal, Terminal};
+use terminal_keys::{Keys, Typed};
 
 /// Bytes taken from a socket or a keyboard at once.
 const CHUNK: usize = 64 * 1024;

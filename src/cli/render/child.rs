@@ -17,7 +17,8 @@ pub(super) struct Child<'a> {
     pub choices: &'a [String],
     pub screen: Option<&'a str>,
     pub stalled_since: Option<Timestamp>,
-    is_blocked: bool,
+    /// Set when it is stuck until a person acts.
+    pub needs_person: bool,
     pub escalation: Option<&'a OpenEscalation>,
     pub hook: Option<&'a RelicId>,
     pub branch: Option<&'a str>,
@@ -42,7 +43,7 @@ impl<'a> From<&'a Raider> for Child<'a> {
             choices: &raider.choices,
             screen: raider.screen.as_deref(),
             stalled_since: raider.stalled_since,
-            is_blocked: raider.blocked,
+            needs_person: raider.needs_person,
             escalation: raider.escalation.as_ref(),
             hook: raider.hook.as_ref(),
             branch: raider.branch.as_deref(),
@@ -67,7 +68,7 @@ impl<'a> From<&'a Agent> for Child<'a> {
             choices: &agent.choices,
             screen: agent.screen.as_deref(),
             stalled_since: None,
-            is_blocked: false,
+            needs_person: agent.needs_person,
             escalation: None,
             hook: None,
             branch: None,
@@ -112,30 +113,5 @@ impl Child<'_> {
             "stalled" if self.retry_at.is_some() => "backoff",
             state => state,
         }
-    }
-
-    /// Returns whether it is stuck until a person acts.
-    pub fn needs_person(&self) -> bool {
-        let is_stuck = matches!(
-            self.derived(),
-            "stalled" | "zombie" | "quarantined" | "blocked"
-        );
-        let asks = matches!(
-            self.condition,
-            Some(
-                "needs_input"
-                    | "auth"
-                    | "unrecognised"
-                    | "spins"
-                    | "push_blocked"
-                    | "sandbox_gone"
-                    | "sandbox_broken"
-            )
-        );
-        is_stuck
-            || asks
-            || self.is_blocked
-            || self.escalation.is_some()
-            || self.quarantined_until.is_some()
     }
 }

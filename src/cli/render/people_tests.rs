@@ -20,6 +20,7 @@ fn status_shows_spent_budgets_and_the_choices_of_a_question() {
     toast["choices"] = json!(["Yes", "No, and\u{1b}[2J tell it why"]);
     let ash = &mut city["rigs"][0]["raiders"][0];
     ash["condition"] = json!("auth");
+    ash["needs_person"] = json!(true);
     ash["detail"] = json!("Sign in with ChatGPT");
     ash["choices"] = json!(["Sign in with ChatGPT", "Sign in with Device Code"]);
     let screen = screen(&city, PLAIN);
@@ -78,7 +79,7 @@ fn cost_is_a_table_with_a_total_and_says_what_is_not_priced() {
 
 #[test]
 fn quarantine_says_what_it_died_of() {
-    let raider = json!({"name": "Ash", "state": "stalled", "condition": null,
+    let raider = json!({"name": "Ash", "state": "stalled", "condition": null, "needs_person": true,
         "quarantined_until": "2026-01-31T12:00:00Z", "died_of": "exit code 1: no\u{1b}[2J model"});
     let shown = json!({"rigs": [{"name": "r", "raiders": [raider]}]});
     let screen = screen(&shown, PLAIN);
@@ -161,6 +162,7 @@ fn status_marks_a_raider_with_an_open_escalation_about_its_sandbox() {
     let mut city = city();
     let ash = &mut city["rigs"][0]["raiders"][0];
     ash["state"] = json!("done");
+    ash["needs_person"] = json!(true);
     ash["escalation"] = json!({"id": "hs-7", "problem": "stash entries remain"});
     let screen = screen(&city, PLAIN);
     let row = screen.lines().find(|line| line.contains("+1 ")).unwrap();

@@ -136,7 +136,7 @@ fn children(result: &Status) -> Vec<Row<'_>> {
         .chain(agents)
         .map(|(name, child)| Row {
             name,
-            needs_person: child.needs_person(),
+            needs_person: child.needs_person,
             child,
         })
         .collect();

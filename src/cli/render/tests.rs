@@ -42,7 +42,7 @@ pub(super) fn city() -> Value {
                  "session": {"id": "gt-horde-Ash", "since": "2026-01-31T11:59:48Z"},
                  "git": {"ahead": 1}},
                 {"name": "Toast", "id": "horde/raiders/Toast", "state": "working",
-                 "condition": "needs_input", "detail": "rm -r \u{1b}[2J target?",
+                 "needs_person": true, "condition": "needs_input", "detail": "rm -r \u{1b}[2J target?",
                  "hook": "gt-1", "branch": "raider/Toast/gt-1-1", "restarts": 1,
                  "session": {"id": "gt-horde-Toast", "since": "2026-01-31T11:57:46Z"},
                  "git": {"ahead": 3, "dirty": 2, "untracked": 1}},
@@ -294,7 +294,6 @@ fn lines_are_fitted_to_the_terminal() {
 fn a_raider_that_is_suspended_or_quarantined_says_so() {
     let backoff: Raider = sample(json!({"state": "stalled", "retry_at": "2026-01-31T12:00:00Z"}));
     assert_eq!(Child::from(&backoff).state().0, "backoff");
-    assert!(!Child::from(&backoff).needs_person());
     let row = |suspended: bool, until: Value| {
         let raider: Raider = sample(json!({
             "state": "stalled", "suspended": suspended, "quarantined_until": until,
@@ -311,7 +310,8 @@ fn a_raider_that_is_suspended_or_quarantined_says_so() {
 #[test]
 fn marked_child_has_its_reason_below_the_table() {
     let raider = |name: &str, state: &str, more: Value| {
-        let mut raider = json!({"name": name, "state": state, "condition": null});
+        let mut raider =
+            json!({"name": name, "state": state, "condition": null, "needs_person": true});
         let more = more.as_object().unwrap().clone();
         raider.as_object_mut().unwrap().extend(more);
         raider
@@ -323,9 +323,9 @@ fn marked_child_has_its_reason_below_the_table() {
             raider("Ash", "stalled", json!({"stalled_since": since})),
             raider("Rust", "stalled", json!({})),
             raider("Yew", "stalled", json!({"detail": "it was stopped"})),
-            raider("Oak", "stalled", json!({"retry_at": since})),
+            raider("Oak", "stalled", json!({"retry_at": since, "needs_person": false})),
             raider("Elm", "zombie", json!({"detail": "its hook is gone"})),
-            raider("Fig", "working", json!({})),
+            raider("Fig", "working", json!({"needs_person": false})),
         ]}],
     });
     let screen = screen(&shown, PLAIN);

@@ -12,10 +12,6 @@ pub fn above(text: &str, at: usize) -> Option<String> {
     let comment = before.iter().rev().take_while(|line| line.starts_with('#'));
     let mut comment: Vec<&str> = comment.copied().collect();
     comment.reverse();
-    let is_of_patches = comment.iter().any(|line| line.contains(PATCHES));
-    if is_of_patches {
-        return None;
-    }
     comment.retain(|line| example(line).is_none());
     said(&comment)
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{names, own, status, to_json};
+use super::{names, session_verbs, status, to_json};
 use crate::actors::mail::{ChildState, ChildView, RootMail};
 use crate::actors::records::operator_orders::{self, OperatorOrders};
 use crate::actors::refusal::RefusalKind;
@@ -164,7 +164,7 @@ pub(super) async fn restart(
 ) -> Result<Value, ControlError> {
     let id = names::single(world, &args.name).await?;
     if args.fresh {
-        own::afresh(world, &id.session_id(&world.city.name)).await?;
+        session_verbs::afresh(world, &id.session_id(&world.city.name)).await?;
     }
     let views = ask::views(world).await?;
     let up = |view: &ChildView| view.spec.id == id && view.session.is_some();

@@ -1,5 +1,6 @@
-//! Requests of the control socket, one file per group of verbs. A handler turns a request into one message to one
-//! actor, or one look at store and ports; it holds no state of the city.
+//! Requests of the control socket, one file per group of verbs. A handler reads store and ports, sends one message to
+//! an actor, or writes one transaction (its own, or a function of `actors/records/`) and wakes the actor that depends
+//! on it. It holds no state of the city.
 
 mod accounts;
 mod agent;
@@ -18,12 +19,12 @@ mod metrics;
 mod misc;
 mod mq;
 mod names;
-mod own;
 mod raider;
 mod relic;
 mod report;
 mod review;
 mod salvage;
+mod session_verbs;
 mod standing;
 mod status;
 mod terminal;
@@ -134,7 +135,8 @@ impl Service for Handlers {
     }
 }
 
-/// Returns an agent's rights beyond its own session. An agent that is no longer configured may only read.
+/// Returns an agent's rights beyond its own session. An agent that is no longer configured
+/// has the rights `read`.
 fn rights_of(world: &World, session: &SessionId) -> Rights {
     let agent = world.city.agent_of(session);
     agent.map_or(Rights::Read, |agent| agent.rights)
@@ -152,13 +154,13 @@ async fn dispatch(
         Op::Charge(args) => work::charge(world, asker().await, args).await,
         Op::ChargePause(args) => charging::pause(world, asker().await, args).await,
         Op::ChargeResume(args) => charging::resume(world, asker().await, args).await,
-        Op::Done(args) => own::done(world, &caller, &args).await,
-        Op::Handoff(args) => own::handoff(world, &caller, args).await,
-        Op::Wait(args) => own::wait(world, &caller, args).await,
+        Op::Done(args) => session_verbs::done(world, &caller, &args).await,
+        Op::Handoff(args) => session_verbs::handoff(world, &caller, args).await,
+        Op::Wait(args) => session_verbs::wait(world, &caller, args).await,
         Op::Review(args) => review::record(world, &caller, args).await,
         Op::HookEvent(args) => report::hook_event(world, &caller, &args).await,
-        Op::Rally(_) => own::rally(world, &caller).await,
-        Op::Hook(_) => own::hook(world, &caller).await,
+        Op::Rally(_) => session_verbs::rally(world, &caller).await,
+        Op::Hook(_) => session_verbs::hook(world, &caller).await,
         #[rustfmt::skip]
         op @ (Op::RelicCreate(_) | Op::RelicShow(_) | Op::RelicList(_) | Op::RelicClose(_) | Op::RelicReopen(_)
         | Op::RelicEdit(_) | Op::RelicCancel(_) | Op::RelicDepAdd(_) | Op::RelicDepRemove(_) | Op::RelicDepList(_)

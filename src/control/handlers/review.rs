@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::caller::own_hook;
-use super::{own, to_json};
+use super::{session_verbs, to_json};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::answers::SelfReview;
@@ -45,7 +45,7 @@ pub(super) async fn record(
             let message = "`stuck` needs the reason: a person reads it";
             return Err(ControlError::bad_request(message).hint("hd review stuck -m WHY"));
         };
-        own::done(world, caller, &stuck(why)).await?;
+        session_verbs::done(world, caller, &stuck(why)).await?;
     }
     let add = move |txn: &mut dyn Txn| add(txn, &hook, max, verdict, note.as_deref());
     to_json(&world.store.run(add).await?)

@@ -1,5 +1,5 @@
 //! `status`: everything on one page (`contract.md`, 2.4), from the published snapshot. States are derived here, from
-//! its facts, at the moment of asking.
+//! its facts, for each request.
 
 mod agents;
 mod raiders;

@@ -14,8 +14,8 @@ use crate::control::protocol::{ControlError, ErrorKind};
 use crate::domain::asker::Asker;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, HarnessName, SessionId};
-use crate::domain::keys;
-use crate::domain::transcript;
+use crate::domain::terminal_keys;
+use crate::domain::terminal_text;
 use crate::ports::sessions::{AttachPoint, SessionError, Sessions};
 
 /// The bytes of a log's end that are shown by default.
@@ -95,7 +95,7 @@ pub(super) async fn send(world: &World, args: Send) -> Result<Value, ControlErro
                 .map_err(|sent| named(sent.into(), &args.name))?;
         }
         (None, Some(keys)) => {
-            let keys = keys::bytes(&keys).map_err(ControlError::bad_request)?;
+            let keys = terminal_keys::bytes(&keys).map_err(ControlError::bad_request)?;
             typing::keys(world, &handle, keys).await?;
         }
         (Some(_), Some(_)) | (None, None) => {
@@ -189,7 +189,7 @@ pub(super) async fn logs(world: &World, args: Logs) -> Result<Value, ControlErro
         let log = p.logs(&of, READ_BYTES)?;
         let is_cut = log.len() as u64 >= READ_BYTES;
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let text = transcript::text(&log, is_cut, most);
+        let text = terminal_text::text(&log, is_cut, most);
         match handle {
             // The end of a long log may contain no whole row; then the screen is shown.
             Some(handle) if is_cut && text.trim().is_empty() => p.peek(&handle),

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::places::{CONNECTIONS_MAX, CONNECTIONS_MAX_PER_SESSION};
+use super::connection_limits::{CONNECTIONS_MAX, CONNECTIONS_MAX_PER_SESSION};
 
 /// The time that other connections wait for an identification.
 const SWIFT: Duration = Duration::from_millis(250);

@@ -20,7 +20,7 @@ use crate::control::protocol::{
 };
 use crate::control::rights;
 
-use super::places::{ConnectionPermit, Doing};
+use super::connection_limits::{ConnectionPermit, Doing};
 use super::{Answer, Caller, Items, Service, WRITE_LIMIT, stopped};
 
 /// The interval of checking for a hangup of a peer that closed its sending half, while a stream is silent.

@@ -4,7 +4,7 @@
 //!  store (one transaction) ─┐
 //!  root: children, pools ───┼─► Snapshot ─► status, status --watch, raider.*, metrics
 //!  looks at the disk ───────┘   (generation)
-//!  changes: commits, messages to the root ──► the next one who asks has it renewed
+//!  changes: commits, messages to the root ──► the next request renews it
 //! ```
 //!
 //! It is renewed when something changed since it was taken and a client asks: a city that no client looks at

@@ -14,7 +14,7 @@ use crate::domain::charging::Pauses;
 use crate::domain::drum::Mailbox;
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::merge::MergeRequest;
-use crate::domain::phase::Phase;
+use crate::domain::phase::WorkPhase;
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
 use crate::domain::saga::{Saga, SagaKind};
 use crate::domain::stall::{Steps, Wait};
@@ -46,7 +46,7 @@ pub(in crate::control) struct Records {
     /// Tokens and money.
     pub(in crate::control) usage: usage::Now,
     held: BTreeSet<RaiderId>,
-    phases: BTreeMap<RaiderId, Phase>,
+    phases: BTreeMap<RaiderId, WorkPhase>,
 }
 
 /// An open escalation about the sandbox of one incarnation.
@@ -79,13 +79,13 @@ impl Records {
     }
 
     /// Returns the phase of the work of a raider with a hook.
-    pub(in crate::control) fn phase(&self, raider: &RaiderId) -> Option<Phase> {
+    pub(in crate::control) fn phase(&self, raider: &RaiderId) -> Option<WorkPhase> {
         self.phases.get(raider).copied()
     }
 
     /// Returns whether the raider has work, and is neither being charged nor removed.
     pub(super) fn is_at_work(&self, raider: &RaiderId) -> bool {
-        self.phase(raider).is_some_and(Phase::is_open)
+        self.phase(raider).is_some_and(WorkPhase::is_open)
     }
 
     /// Returns the id and problem of the first open escalation about the raider's sandbox.
@@ -116,7 +116,7 @@ fn read_in(txn: &mut dyn Txn) -> Result<Records, StoreError> {
     let counts = txn.task_counts()?.into_iter();
     let raiders = txn.raiders(None)?;
     let phases = raiders.iter();
-    let phases = phases.map(|one| (one.hook.raider.clone(), Phase::of(one)));
+    let phases = phases.map(|one| (one.hook.raider.clone(), WorkPhase::of(one)));
     let phases = phases.collect();
     let hooks: Vec<Hook> = raiders.into_iter().map(|one| one.hook).collect();
     let mut sagas: BTreeMap<String, Vec<Saga>> = BTreeMap::new();

@@ -10,22 +10,22 @@ use super::super::event::EventType;
 use super::super::facts::SessionExit;
 use super::super::handoff::{Pace, Progress};
 use super::super::ids::ChildId;
-use super::super::quarantine::{self, Deaths};
+use super::super::quarantine_report::{self, QuarantineReport};
 use super::super::restart::{Answer, Mono};
 use super::exit::{ChildExit, EndRefused, is_crash, is_good, rests};
 use super::step::Step;
 use super::{
-    Action, Death, Due, Leave, MOST_PARKS, PUT_OFF, Phase, Rest, SOON, Successor, Token, Turn,
+    Action, ChildPhase, Death, Due, Leave, MOST_PARKS, PUT_OFF, Rest, SOON, Successor, Token, Turn,
 };
 
 impl Step<'_> {
     /// Answers the end of its actor.
-    pub(super) fn exited(&mut self, phase: Phase, exit: Option<ChildExit>) -> Phase {
+    pub(super) fn exited(&mut self, phase: ChildPhase, exit: Option<ChildExit>) -> ChildPhase {
         let (by, up_at) = match phase {
-            Phase::Starting { .. } => (None, None),
-            Phase::Running { up_at } => (None, Some(up_at)),
-            Phase::Replacing { by, up_at, .. } => (Some(by), up_at),
-            Phase::Leaving { to, .. } => {
+            ChildPhase::Starting { .. } => (None, None),
+            ChildPhase::Running { up_at } => (None, Some(up_at)),
+            ChildPhase::Replacing { by, up_at, .. } => (Some(by), up_at),
+            ChildPhase::Leaving { to, .. } => {
                 self.memory.unseen = None;
                 return self.left(to, exit);
             }
@@ -55,18 +55,18 @@ impl Step<'_> {
     }
 
     /// Answers the end of a session after which none is to follow.
-    fn left(&mut self, to: Leave, exit: Option<ChildExit>) -> Phase {
+    fn left(&mut self, to: Leave, exit: Option<ChildExit>) -> ChildPhase {
         match exit {
-            Some(ChildExit::Undead(why)) => {
+            Some(ChildExit::NotEnded(why)) => {
                 let id = self.facts.id.clone();
-                self.not_ended(to, EndRefused::Undead { id, why })
+                self.not_ended(to, EndRefused::NotEnded { id, why })
             }
             // The actor ended without having seen its session end, so the session may still run.
             Some(
                 ChildExit::Unseen(_)
                 | ChildExit::Unwritable(_)
                 | ChildExit::StartFailed(_)
-                | ChildExit::Homeless(_)
+                | ChildExit::NoSandbox(_)
                 | ChildExit::Broken(_),
             ) => self.leave(to),
             Some(ChildExit::Died { .. } | ChildExit::Finished | ChildExit::Ended(_)) | None => {
@@ -77,12 +77,12 @@ impl Step<'_> {
 
     pub(super) fn swept(
         &mut self,
-        phase: Phase,
+        phase: ChildPhase,
         token: Token,
         result: Result<(), EndRefused>,
-    ) -> Phase {
+    ) -> ChildPhase {
         match phase {
-            Phase::Leaving { to, sweep } if sweep == token => match result {
+            ChildPhase::Leaving { to, sweep } if sweep == token => match result {
                 Ok(()) => self.has_left(to),
                 Err(refused) => self.not_ended(to, refused),
             },
@@ -92,7 +92,7 @@ impl Step<'_> {
     }
 
     /// The journal comes first: a caller that is answered finds the end in it.
-    fn has_left(&mut self, to: Leave) -> Phase {
+    fn has_left(&mut self, to: Leave) -> ChildPhase {
         let (kind, cause) = match to {
             Leave::Rest(cause @ Cause::Suspended) => (EventType::AgentSuspended, cause),
             Leave::Gone(cause @ Cause::Drained) => (EventType::AgentDrained, cause),
@@ -105,7 +105,7 @@ impl Step<'_> {
             Leave::Rest(_) => {
                 self.no_session("it was suspended or stopped");
                 self.push(Action::Look);
-                Phase::Resting(Rest::Order(cause))
+                ChildPhase::Resting(Rest::Order(cause))
             }
             Leave::Gone(_) => {
                 self.no_session("it was ended");
@@ -113,32 +113,32 @@ impl Step<'_> {
                 if matches!(cause, Cause::Removed | Cause::Drained) {
                     self.push(Action::Look);
                 }
-                Phase::Gone
+                ChildPhase::Gone
             }
         }
     }
 
     /// Refuses to the waiting callers: the session would not end, or is not the one that was meant. A child that should
     /// be gone is forgotten all the same: the next look finds what still runs and whether it is wanted.
-    fn not_ended(&mut self, to: Leave, refused: EndRefused) -> Phase {
+    fn not_ended(&mut self, to: Leave, refused: EndRefused) -> ChildPhase {
         self.no_session(&refused.to_string());
         self.push(Action::AnswerEnd(Err(refused)));
         match to {
-            Leave::Rest(cause) => Phase::Resting(Rest::Order(cause)),
-            Leave::Gone(_) => Phase::Gone,
+            Leave::Rest(cause) => ChildPhase::Resting(Rest::Order(cause)),
+            Leave::Gone(_) => ChildPhase::Gone,
         }
     }
 
     /// Answers the end of a session that was ended for the restart of its group.
-    fn ended_for_group(&mut self, up_at: Option<Mono>, exit: Option<ChildExit>) -> Phase {
-        if let Some(ChildExit::Undead(_) | ChildExit::Broken(_)) = exit {
+    fn ended_for_group(&mut self, up_at: Option<Mono>, exit: Option<ChildExit>) -> ChildPhase {
+        if let Some(ChildExit::NotEnded(_) | ChildExit::Broken(_)) = exit {
             return self.died(up_at, exit, Cause::Group, None);
         }
         self.push(Action::JournalEnd(EventType::AgentStopped, Cause::Group));
         match self.facts.turn {
             Turn::Culprit | Turn::Member => {
                 self.push(Action::AdvanceGroup);
-                Phase::Backoff {
+                ChildPhase::Backoff {
                     until: None,
                     due: Due::Group,
                 }
@@ -155,13 +155,13 @@ impl Step<'_> {
         exit: Option<ChildExit>,
         cause: Cause,
         (tail, progress): (Option<String>, Progress),
-    ) -> Phase {
-        let undead = matches!(exit, Some(ChildExit::Undead(_)));
-        if cause == Cause::Handoff && !undead {
+    ) -> ChildPhase {
+        let not_ended = matches!(exit, Some(ChildExit::NotEnded(_)));
+        if cause == Cause::Handoff && !not_ended {
             return self.handed_off(up_at, progress);
         }
         // Replacing a shell whose agent died is the response to a death, so it counts as one.
-        let is_death = undead || cause == Cause::AgentDead;
+        let is_death = not_ended || cause == Cause::AgentDead;
         if is_death || self.memory.brake.on_cycle(self.facts.mono) {
             return self.died(up_at, exit, cause, tail);
         }
@@ -171,7 +171,7 @@ impl Step<'_> {
     }
 
     /// Starts the successor of a session that handed off, at once or after a wait.
-    fn handed_off(&mut self, up_at: Option<Mono>, progress: Progress) -> Phase {
+    fn handed_off(&mut self, up_at: Option<Mono>, progress: Progress) -> ChildPhase {
         let mono = self.facts.mono;
         let lived = up_at.map_or_else(Default::default, |up| mono.saturating_sub(up));
         let memory = &mut *self.memory;
@@ -186,12 +186,12 @@ impl Step<'_> {
     }
 
     /// Returns the next phase after an end that the supervisor did not order.
-    fn fell(&mut self, up_at: Option<Mono>, exit: Option<ChildExit>) -> Phase {
+    fn fell(&mut self, up_at: Option<Mono>, exit: Option<ChildExit>) -> ChildPhase {
         match exit {
             // The caller unwinds.
             Some(exit) if exit.is_failed_start() && self.facts.is_awaited => {
                 self.no_session(exit.error().unwrap_or_default());
-                Phase::Gone
+                ChildPhase::Gone
             }
             Some(exit) if exit.is_put_off() => self.put_off(&exit),
             Some(ChildExit::Finished) => {
@@ -199,7 +199,7 @@ impl Step<'_> {
                 self.push(Action::AnswerUp(Ok(())));
                 self.push(Action::AnswerWake(Ok(())));
                 self.push(Action::Finished);
-                Phase::Finished
+                ChildPhase::Finished
             }
             exit => {
                 self.answer_operators(exit.as_ref());
@@ -222,12 +222,12 @@ impl Step<'_> {
 
     /// Retries a start later when the session's state is unknown, the store cannot be written, or the sandbox is missing
     /// and may be repaired. Not a death, and no reason to start a second session; retried without limit.
-    fn put_off(&mut self, exit: &ChildExit) -> Phase {
+    fn put_off(&mut self, exit: &ChildExit) -> ChildPhase {
         let why = exit.to_string();
         let wait = match exit {
-            ChildExit::Homeless(_) => {
-                if !std::mem::replace(&mut self.memory.homeless, true) {
-                    self.push(Action::Homeless(why));
+            ChildExit::NoSandbox(_) => {
+                if !std::mem::replace(&mut self.memory.no_sandbox, true) {
+                    self.push(Action::NoSandbox(why));
                 }
                 self.facts.patrol
             }
@@ -239,7 +239,7 @@ impl Step<'_> {
         };
         self.answer_operators(Some(exit));
         match self.memory.tried.take() {
-            Some(rest) => Phase::Resting(rest),
+            Some(rest) => ChildPhase::Resting(rest),
             None => self.back_off(wait),
         }
     }
@@ -252,7 +252,7 @@ impl Step<'_> {
         exit: Option<ChildExit>,
         planned: Cause,
         tail: Option<String>,
-    ) -> Phase {
+    ) -> ChildPhase {
         let restart = self.facts.restart;
         let (cause, how) = ChildExit::judge(exit.as_ref(), planned);
         let by_person = cause == Cause::EndedByPerson;
@@ -280,14 +280,14 @@ impl Step<'_> {
         match rest {
             Some(rest) => {
                 self.push(Action::Died(death));
-                Phase::Resting(rest)
+                ChildPhase::Resting(rest)
             }
             None => self.answer_death(up_at, death),
         }
     }
 
     /// Answers a death after which the child does not rest.
-    fn answer_death(&mut self, up_at: Option<Mono>, mut death: Box<Death>) -> Phase {
+    fn answer_death(&mut self, up_at: Option<Mono>, mut death: Box<Death>) -> ChildPhase {
         let (mono, policy) = (self.facts.mono, self.facts.policy);
         let memory = &mut *self.memory;
         memory.crashed |= is_crash(death.cause);
@@ -316,29 +316,26 @@ impl Step<'_> {
             }
             Answer::Quarantine { until } => {
                 let wait = until.saturating_sub(mono);
-                let (last, output) = last_words(&death);
-                let deaths = Deaths {
-                    count: memory.deaths.count(policy, mono),
-                    within: (!relapsed).then(|| memory.deaths.span(policy, mono)),
-                    last,
-                    output,
-                    until: self.facts.now.checked_add(wait).unwrap_or(Timestamp::MAX),
-                };
+                let (last, output) = end_and_output(&death);
+                let count = memory.deaths.count(policy, mono);
+                let within = (!relapsed).then(|| memory.deaths.span(policy, mono));
+                let until = self.facts.now.checked_add(wait).unwrap_or(Timestamp::MAX);
+                let deaths = QuarantineReport::new(count, within, Some(last), output, until);
                 memory.died_of = Some(deaths.died_of());
                 death.quarantine = Some(deaths);
                 self.push(Action::Died(death));
                 let due = self.wait(wait);
-                Phase::Quarantined { due }
+                ChildPhase::Quarantined { due }
             }
         }
     }
 
     /// Restarts after this delay, with its group if its death concerns that.
-    fn restart(&mut self, after: Duration) -> Phase {
+    fn restart(&mut self, after: Duration) -> ChildPhase {
         if after.is_zero() && !self.facts.concerns_others {
             return self.start();
         }
-        Phase::Backoff {
+        ChildPhase::Backoff {
             until: self.facts.now.checked_add(after).ok(),
             due: self.wait(after),
         }
@@ -346,10 +343,15 @@ impl Step<'_> {
 
     /// Answers an end of its account's limit or login: it rests until the account is open again, and no death is
     /// counted.
-    pub(super) fn out_of_account(&mut self, phase: Phase, cause: Cause, text: String) -> Phase {
+    pub(super) fn out_of_account(
+        &mut self,
+        phase: ChildPhase,
+        cause: Cause,
+        text: String,
+    ) -> ChildPhase {
         let up_at = match phase {
-            Phase::Starting { .. } => None,
-            Phase::Running { up_at } => Some(up_at),
+            ChildPhase::Starting { .. } => None,
+            ChildPhase::Running { up_at } => Some(up_at),
             phase => return phase,
         };
         let mono = self.facts.mono;
@@ -367,36 +369,41 @@ impl Step<'_> {
         } else if parks == 0 && before >= MOST_PARKS {
             self.push(Action::SettleParks);
         }
-        Phase::Resting(Rest::Order(cause))
+        ChildPhase::Resting(Rest::Order(cause))
     }
 
     /// Answers the end of its actor during the supervisor's stop: the session ended, or was left running on purpose.
-    pub(super) fn shut_down(&mut self, phase: Phase, was_up: bool, is_kept: bool) -> Phase {
+    pub(super) fn shut_down(
+        &mut self,
+        phase: ChildPhase,
+        was_up: bool,
+        is_kept: bool,
+    ) -> ChildPhase {
         self.memory.unseen = None;
         if was_up && !is_kept {
             self.push(Action::JournalEnd(EventType::AgentStopped, Cause::Shutdown));
         }
         self.push(Action::AnswerEnd(match is_kept {
-            true => Err(EndRefused::Undead {
+            true => Err(EndRefused::NotEnded {
                 id: self.facts.id.clone(),
                 why: "the supervisor is stopping and keeps its sessions".into(),
             }),
             false => Ok(()),
         }));
         match phase {
-            Phase::Leaving {
+            ChildPhase::Leaving {
                 to: Leave::Rest(cause),
                 ..
-            } => Phase::Resting(Rest::Order(cause)),
-            Phase::Resting(_) | Phase::Gone => phase,
-            _ => Phase::Resting(Rest::Over),
+            } => ChildPhase::Resting(Rest::Order(cause)),
+            ChildPhase::Resting(_) | ChildPhase::Gone => phase,
+            _ => ChildPhase::Resting(Rest::Over),
         }
     }
 }
 
 /// Returns the end and the last output of a session, as the quarantine's escalation reports them. A session that failed
 /// to start has no output: the error is reported.
-fn last_words(death: &Death) -> (String, String) {
+fn end_and_output(death: &Death) -> (String, String) {
     let tail = match &death.exit {
         Some(ChildExit::Died { tail, .. }) => Some(tail),
         _ => None,
@@ -404,7 +411,7 @@ fn last_words(death: &Death) -> (String, String) {
     match death.exit.as_ref().and_then(ChildExit::error) {
         Some(error) => ("a failed start".to_owned(), error.to_owned()),
         None => (
-            quarantine::how(death.how.as_ref()),
+            quarantine_report::how(death.how.as_ref()),
             (death.tail.as_ref().or(tail)).cloned().unwrap_or_default(),
         ),
     }

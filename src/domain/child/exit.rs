@@ -29,7 +29,7 @@ pub enum ChildExit {
     StartFailed(String),
     /// Its sandbox is gone or broken: no session can start in it.
     #[error("{0}")]
-    Homeless(String),
+    NoSandbox(String),
     /// The session ended after its agent had reported its outcome; the witness goes on from here.
     #[error("the agent finished")]
     Finished,
@@ -38,7 +38,7 @@ pub enum ChildExit {
     Ended(Stopped),
     /// A session that was told to end did not.
     #[error("the session could not be ended: {0}")]
-    Undead(String),
+    NotEnded(String),
     /// The actor itself was killed or panicked, or could not be spawned; its session may run on.
     #[error("the actor failed: {0}")]
     Broken(String),
@@ -49,7 +49,7 @@ pub enum ChildExit {
 pub enum EndRefused {
     /// The session runs on.
     #[error("the session of {id} could not be ended: {why}")]
-    Undead {
+    NotEnded {
         /// The child.
         id: ChildId,
         /// The reason.
@@ -67,9 +67,9 @@ impl ChildExit {
         match exit {
             Some(Self::Died { cause, exit, .. }) => (*cause, exit.clone()),
             Some(
-                Self::StartFailed(_) | Self::Homeless(_) | Self::Unseen(_) | Self::Unwritable(_),
+                Self::StartFailed(_) | Self::NoSandbox(_) | Self::Unseen(_) | Self::Unwritable(_),
             ) => (Cause::StartFailed, None),
-            Some(Self::Undead(_) | Self::Broken(_)) => (Cause::Internal, None),
+            Some(Self::NotEnded(_) | Self::Broken(_)) => (Cause::Internal, None),
             Some(Self::Finished | Self::Ended(_)) | None => (planned, None),
         }
     }
@@ -79,10 +79,10 @@ impl ChildExit {
     pub fn error(&self) -> Option<&str> {
         match self {
             Self::StartFailed(why)
-            | Self::Homeless(why)
+            | Self::NoSandbox(why)
             | Self::Unseen(why)
             | Self::Unwritable(why)
-            | Self::Undead(why)
+            | Self::NotEnded(why)
             | Self::Broken(why) => Some(why),
             Self::Died { .. } | Self::Finished | Self::Ended(_) => None,
         }
@@ -97,7 +97,7 @@ impl ChildExit {
     pub(super) fn is_put_off(&self) -> bool {
         matches!(
             self,
-            Self::Unseen(_) | Self::Unwritable(_) | Self::Homeless(_)
+            Self::Unseen(_) | Self::Unwritable(_) | Self::NoSandbox(_)
         )
     }
 }

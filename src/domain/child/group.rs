@@ -4,12 +4,12 @@ use super::super::cause::Cause;
 use super::super::city::RestartType;
 use super::super::event::EventType;
 use super::step::Step;
-use super::{Action, ChildState, Due, Leave, Phase, Presence, Rest, Successor};
+use super::{Action, ChildPhase, ChildState, Due, Leave, Presence, Rest, Successor};
 
 impl Step<'_> {
     /// Drains a member of a pool. A member that is being started is told when it is up.
-    pub(super) fn drain(&mut self, phase: Phase) -> Phase {
-        let rests = matches!(phase, Phase::Resting(Rest::Order(_)));
+    pub(super) fn drain(&mut self, phase: ChildPhase) -> ChildPhase {
+        let rests = matches!(phase, ChildPhase::Resting(Rest::Order(_)));
         if self.memory.drain.is_some() || rests {
             return phase;
         }
@@ -29,14 +29,14 @@ impl Step<'_> {
         }
     }
 
-    pub(super) fn await_turn(&mut self, phase: Phase) -> Phase {
+    pub(super) fn await_turn(&mut self, phase: ChildPhase) -> ChildPhase {
         match (&phase, phase.presence()) {
-            (Phase::Quarantined { .. }, _) => Phase::Quarantined { due: Due::Group },
-            (_, Presence::Waiting) => Phase::Backoff {
+            (ChildPhase::Quarantined { .. }, _) => ChildPhase::Quarantined { due: Due::Group },
+            (_, Presence::Waiting) => ChildPhase::Backoff {
                 until: None,
                 due: Due::Group,
             },
-            (Phase::Replacing { by, .. }, _) if *by == Successor::Group => phase,
+            (ChildPhase::Replacing { by, .. }, _) if *by == Successor::Group => phase,
             (_, Presence::Coming | Presence::Up) => {
                 self.push(Action::EndActor);
                 phase.replaced(Successor::Group)
@@ -45,7 +45,7 @@ impl Step<'_> {
         }
     }
 
-    pub(super) fn turn(&mut self, phase: Phase) -> Phase {
+    pub(super) fn turn(&mut self, phase: ChildPhase) -> ChildPhase {
         if phase.presence() != Presence::Waiting {
             return phase;
         }
@@ -54,13 +54,13 @@ impl Step<'_> {
             self.push(event);
         }
         if self.facts.restart == RestartType::Temporary {
-            return Phase::Resting(Rest::Over);
+            return ChildPhase::Resting(Rest::Over);
         }
         self.memory.cause = Cause::Group;
         self.start()
     }
 
-    pub(super) fn alone(&mut self, phase: Phase) -> Phase {
+    pub(super) fn alone(&mut self, phase: ChildPhase) -> ChildPhase {
         if phase.presence() != Presence::Waiting {
             return phase;
         }
@@ -72,7 +72,7 @@ impl Step<'_> {
         let token = self.facts.token;
         let after = until.saturating_sub(mono);
         self.push(Action::Arm { token, after });
-        Phase::Quarantined {
+        ChildPhase::Quarantined {
             due: Due::Timer(token),
         }
     }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::super::cause::Cause;
 use super::super::restart::{DeathWindow, Mono, RestartPolicy};
-use super::{Child, ChildState, Memory, Phase, Presence, Rest, Successor, Token};
+use super::{Child, ChildPhase, ChildState, Memory, Presence, Rest, Successor, Token};
 
 impl Child {
     /// Makes a child that rests.
@@ -20,13 +20,13 @@ impl Child {
             on_trial: false,
             died_of: None,
             parks: 0,
-            homeless: false,
+            no_sandbox: false,
             unseen: None,
             tried: None,
             drain: None,
         };
         Self {
-            phase: Phase::Resting(rest),
+            phase: ChildPhase::Resting(rest),
             since: now,
             memory,
         }
@@ -45,7 +45,7 @@ impl Child {
 
     /// Returns its phase.
     #[must_use]
-    pub fn phase(&self) -> &Phase {
+    pub fn phase(&self) -> &ChildPhase {
         &self.phase
     }
 
@@ -94,7 +94,10 @@ impl Child {
     /// Returns true when it has a session or is being given one, is to keep it, and does not end in its own time.
     #[must_use]
     pub fn is_wanted_up(&self) -> bool {
-        let is_up = matches!(self.phase, Phase::Starting { .. } | Phase::Running { .. });
+        let is_up = matches!(
+            self.phase,
+            ChildPhase::Starting { .. } | ChildPhase::Running { .. }
+        );
         is_up && !self.is_draining()
     }
 
@@ -103,9 +106,9 @@ impl Child {
     pub fn may_cycle(&self) -> bool {
         matches!(
             self.phase,
-            Phase::Starting { .. }
-                | Phase::Running { .. }
-                | Phase::Replacing {
+            ChildPhase::Starting { .. }
+                | ChildPhase::Running { .. }
+                | ChildPhase::Replacing {
                     by: Successor::Fresh { .. },
                     ..
                 }

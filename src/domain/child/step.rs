@@ -7,8 +7,8 @@ use super::super::city::RestartType;
 use super::super::event::EventType;
 use super::super::restart::Mono;
 use super::{
-    Action, Child, ChildExit, ChildState, Due, Event, Facts, Leave, Memory, Phase, Presence, Rest,
-    Successor, Token, Turn,
+    Action, Child, ChildExit, ChildPhase, ChildState, Due, Event, Facts, Leave, Memory, Presence,
+    Rest, Successor, Token, Turn,
 };
 
 /// A step under way.
@@ -22,8 +22,8 @@ impl Child {
     /// Takes a step, and returns the actions that follow from it, in order.
     #[must_use = "the actions are to be carried out"]
     pub fn step(&mut self, event: Event, facts: &Facts<'_>) -> Vec<Action> {
-        let phase = std::mem::replace(&mut self.phase, Phase::Gone);
-        if phase == Phase::Gone {
+        let phase = std::mem::replace(&mut self.phase, ChildPhase::Gone);
+        if phase == ChildPhase::Gone {
             return Vec::new();
         }
         let before = phase.state();
@@ -44,14 +44,14 @@ impl Child {
 
 impl Step<'_> {
     /// Returns the phase that follows.
-    fn after(&mut self, phase: Phase, event: Event) -> Phase {
+    fn after(&mut self, phase: ChildPhase, event: Event) -> ChildPhase {
         match event {
             Event::Wanted(cause) => self.wanted(phase, cause),
             Event::Woken(cause) => self.woken(phase, cause),
             Event::Resumed => self.resumed(phase),
             Event::Respecified => self.respecified(phase),
             Event::Ready => match phase {
-                Phase::Blocked => self.start(),
+                ChildPhase::Blocked => self.start(),
                 phase => phase,
             },
             Event::Due(token) => self.due(phase, token),
@@ -113,7 +113,7 @@ impl Step<'_> {
     }
 
     /// Starts the session of a child that has none, unless its account is parked or it depends on others.
-    pub(super) fn start(&mut self) -> Phase {
+    pub(super) fn start(&mut self) -> ChildPhase {
         let cause = self.memory.cause;
         // A running session is adopted, and an operator may try.
         let may_try = matches!(cause, Cause::Adopted | Cause::Operator);
@@ -121,11 +121,11 @@ impl Step<'_> {
             // It starts automatically later, as a suspended child does when it is resumed.
             self.push(Action::AnswerUp(Ok(())));
             self.no_session("its account is parked");
-            return Phase::Resting(Rest::Order(parked));
+            return ChildPhase::Resting(Rest::Order(parked));
         }
         if !self.facts.may_start && cause != Cause::Adopted {
             self.push(Action::AnswerWake(Ok(())));
-            return Phase::Blocked;
+            return ChildPhase::Blocked;
         }
         let token = self.facts.token;
         self.push(Action::Spawn {
@@ -133,11 +133,11 @@ impl Step<'_> {
             unattended: self.memory.unattended,
             crashed: self.memory.crashed,
         });
-        Phase::Starting { token }
+        ChildPhase::Starting { token }
     }
 
     /// Starts a child whose wait is over. A member that its group waits for starts in its turn.
-    fn start_now(&mut self, phase: &Phase) -> Phase {
+    fn start_now(&mut self, phase: &ChildPhase) -> ChildPhase {
         if phase.state() == ChildState::Quarantined {
             let cause = self.memory.cause;
             self.push(Action::Journal(EventType::AgentUnquarantined, cause));
@@ -145,7 +145,7 @@ impl Step<'_> {
         match self.facts.turn {
             Turn::Culprit => {
                 self.push(Action::HastenGroup);
-                Phase::Backoff {
+                ChildPhase::Backoff {
                     until: None,
                     due: Due::Group,
                 }
@@ -155,10 +155,10 @@ impl Step<'_> {
     }
 
     /// Backs off for this time.
-    pub(super) fn back_off(&mut self, wait: Duration) -> Phase {
+    pub(super) fn back_off(&mut self, wait: Duration) -> ChildPhase {
         let token = self.facts.token;
         self.push(Action::Arm { token, after: wait });
-        Phase::Backoff {
+        ChildPhase::Backoff {
             until: self.facts.now.checked_add(wait).ok(),
             due: Due::Timer(token),
         }
@@ -175,7 +175,7 @@ impl Step<'_> {
         Due::Timer(token)
     }
 
-    fn wanted(&mut self, phase: Phase, cause: Cause) -> Phase {
+    fn wanted(&mut self, phase: ChildPhase, cause: Cause) -> ChildPhase {
         match phase.presence() {
             Presence::Leaving => return phase,
             Presence::Coming => {
@@ -190,7 +190,7 @@ impl Step<'_> {
             Presence::Waiting | Presence::Resting => self.memory.cause = cause,
         }
         let held = self.memory.deaths.quarantined_until(self.facts.mono);
-        let is_new = phase == Phase::Resting(Rest::Over);
+        let is_new = phase == ChildPhase::Resting(Rest::Over);
         if is_new && self.memory.on_trial && cause == Cause::Recovered && held.is_none() {
             // Its quarantine ended while no supervisor ran: this start is the promised trial.
             self.memory.cause = Cause::WindowPassed;
@@ -200,19 +200,19 @@ impl Step<'_> {
         if self.facts.is_suspended && cause != Cause::Adopted {
             // It rests until it is resumed, and then starts from this spec.
             self.push(Action::AnswerUp(Ok(())));
-            return Phase::Resting(Rest::Order(Cause::Suspended));
+            return ChildPhase::Resting(Rest::Order(Cause::Suspended));
         }
         match held.filter(|_| is_new && cause != Cause::Adopted) {
             Some(until) => {
                 self.no_session("it died too often, and is in quarantine");
                 let due = self.wait(until.saturating_sub(self.facts.mono));
-                Phase::Quarantined { due }
+                ChildPhase::Quarantined { due }
             }
             None => self.start(),
         }
     }
 
-    fn woken(&mut self, phase: Phase, cause: Cause) -> Phase {
+    fn woken(&mut self, phase: ChildPhase, cause: Cause) -> ChildPhase {
         match phase.presence() {
             Presence::Leaving | Presence::Coming => return phase,
             Presence::Up => {
@@ -223,7 +223,7 @@ impl Step<'_> {
         }
         let memory = &mut *self.memory;
         memory.tried = match phase {
-            Phase::Resting(rest) => Some(rest),
+            ChildPhase::Resting(rest) => Some(rest),
             _ => None,
         };
         memory.deaths.clear();
@@ -233,8 +233,8 @@ impl Step<'_> {
         self.start_now(&phase)
     }
 
-    fn resumed(&mut self, phase: Phase) -> Phase {
-        let Phase::Resting(rest) = phase else {
+    fn resumed(&mut self, phase: ChildPhase) -> ChildPhase {
+        let ChildPhase::Resting(rest) = phase else {
             return phase;
         };
         let Some(cause) = rest.until() else {
@@ -246,13 +246,13 @@ impl Step<'_> {
     }
 
     /// Releases a child whose spec changed from quarantine (`rules.md`, restart).
-    fn respecified(&mut self, phase: Phase) -> Phase {
+    fn respecified(&mut self, phase: ChildPhase) -> ChildPhase {
         self.memory.deaths.clear();
         self.memory.unattended = false;
         let waits = match &phase {
-            Phase::Backoff { .. } | Phase::Quarantined { .. } => true,
+            ChildPhase::Backoff { .. } | ChildPhase::Quarantined { .. } => true,
             // It came to rest by its earlier restart type.
-            Phase::Resting(Rest::Over) => self.facts.restart == RestartType::Permanent,
+            ChildPhase::Resting(Rest::Over) => self.facts.restart == RestartType::Permanent,
             _ => false,
         };
         if !waits || self.facts.turn == Turn::Member {
@@ -262,13 +262,13 @@ impl Step<'_> {
         self.start_now(&phase)
     }
 
-    fn due(&mut self, phase: Phase, token: Token) -> Phase {
+    fn due(&mut self, phase: ChildPhase, token: Token) -> ChildPhase {
         match phase {
-            Phase::Backoff {
+            ChildPhase::Backoff {
                 due: Due::Timer(own),
                 ..
             } if own == token => self.start(),
-            Phase::Quarantined {
+            ChildPhase::Quarantined {
                 due: Due::Timer(own),
             } if own == token => {
                 self.memory.cause = Cause::WindowPassed;
@@ -282,19 +282,21 @@ impl Step<'_> {
         }
     }
 
-    fn up(&mut self, phase: Phase, at: Mono) -> Phase {
+    fn up(&mut self, phase: ChildPhase, at: Mono) -> ChildPhase {
         let phase = match phase {
-            Phase::Starting { .. } | Phase::Running { .. } => Phase::Running { up_at: at },
-            Phase::Replacing { by, .. } => Phase::Replacing {
+            ChildPhase::Starting { .. } | ChildPhase::Running { .. } => {
+                ChildPhase::Running { up_at: at }
+            }
+            ChildPhase::Replacing { by, .. } => ChildPhase::Replacing {
                 by,
                 up_at: Some(at),
                 start: None,
             },
-            Phase::Leaving { .. } => phase,
+            ChildPhase::Leaving { .. } => phase,
             absent => return absent,
         };
         let memory = &mut *self.memory;
-        (memory.unattended, memory.crashed, memory.homeless) = (false, false, false);
+        (memory.unattended, memory.crashed, memory.no_sandbox) = (false, false, false);
         (memory.tried, memory.unseen) = (None, None);
         self.push(Action::AnswerUp(Ok(())));
         self.push(Action::AnswerWake(Ok(())));
@@ -302,16 +304,16 @@ impl Step<'_> {
     }
 
     /// Ends a session that may run in any phase; none follows.
-    pub(super) fn leave(&mut self, to: Leave) -> Phase {
+    pub(super) fn leave(&mut self, to: Leave) -> ChildPhase {
         self.memory.tried = None;
         let sweep = self.facts.token;
         self.push(Action::EndSession(sweep));
-        Phase::Leaving { to, sweep }
+        ChildPhase::Leaving { to, sweep }
     }
 
-    pub(super) fn remove(&mut self, phase: Phase, cause: Cause) -> Phase {
+    pub(super) fn remove(&mut self, phase: ChildPhase, cause: Cause) -> ChildPhase {
         match phase {
-            Phase::Leaving {
+            ChildPhase::Leaving {
                 to: Leave::Gone(_), ..
             } => phase,
             _ => self.leave(Leave::Gone(cause)),
@@ -319,15 +321,15 @@ impl Step<'_> {
     }
 
     /// Lays it to rest. An order of an operator replaces an earlier one; a suspension does not.
-    fn rest(&mut self, phase: Phase, cause: Cause) -> Phase {
+    fn rest(&mut self, phase: ChildPhase, cause: Cause) -> ChildPhase {
         match phase {
-            Phase::Leaving {
+            ChildPhase::Leaving {
                 to: Leave::Gone(_), ..
             } => phase,
-            Phase::Leaving {
+            ChildPhase::Leaving {
                 to: Leave::Rest(_), ..
             }
-            | Phase::Resting(Rest::Order(_))
+            | ChildPhase::Resting(Rest::Order(_))
                 if cause != Cause::Operator =>
             {
                 phase
@@ -339,8 +341,11 @@ impl Step<'_> {
         }
     }
 
-    fn cycle(&mut self, phase: Phase, by: Successor, cause: Cause) -> Phase {
-        if !matches!(phase, Phase::Starting { .. } | Phase::Running { .. }) {
+    fn cycle(&mut self, phase: ChildPhase, by: Successor, cause: Cause) -> ChildPhase {
+        if !matches!(
+            phase,
+            ChildPhase::Starting { .. } | ChildPhase::Running { .. }
+        ) {
             return phase;
         }
         self.push(Action::EndActor);

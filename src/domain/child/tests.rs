@@ -1,4 +1,8 @@
-//! Every event in every phase.
+//! Tests of the state machine of a child: here every event in every phase.
+
+mod rules;
+mod sequences;
+mod starts;
 
 use super::*;
 use crate::domain::ids::AgentName;
@@ -54,7 +58,7 @@ pub(super) fn facts<'a>(id: &'a ChildId, policy: &'a RestartPolicy) -> Facts<'a>
     }
 }
 
-pub(super) fn in_phase(phase: Phase) -> Child {
+pub(super) fn in_phase(phase: ChildPhase) -> Child {
     let child = Child::new(Rest::Over, Cause::Config, Timestamp::UNIX_EPOCH);
     Child { phase, ..child }
 }
@@ -67,21 +71,21 @@ fn fresh(cause: Cause) -> Successor {
     }
 }
 
-fn replacing(by: Successor, up_at: Option<Mono>) -> Phase {
+fn replacing(by: Successor, up_at: Option<Mono>) -> ChildPhase {
     let start = up_at.is_none().then_some(OWN);
-    Phase::Replacing { by, up_at, start }
+    ChildPhase::Replacing { by, up_at, start }
 }
 
 /// Returns a phase of each kind, in the order of the table's columns.
-fn phases() -> Vec<Phase> {
+fn phases() -> Vec<ChildPhase> {
     let up_at = SECOND * 9_999;
-    let leaving = |to| Phase::Leaving { to, sweep: OWN };
-    let backoff = |due| Phase::Backoff { until: None, due };
-    let quarantined = |due| Phase::Quarantined { due };
+    let leaving = |to| ChildPhase::Leaving { to, sweep: OWN };
+    let backoff = |due| ChildPhase::Backoff { until: None, due };
+    let quarantined = |due| ChildPhase::Quarantined { due };
     vec![
-        Phase::Blocked,
-        Phase::Starting { token: OWN },
-        Phase::Running { up_at },
+        ChildPhase::Blocked,
+        ChildPhase::Starting { token: OWN },
+        ChildPhase::Running { up_at },
         replacing(fresh(Cause::Operator), None),
         replacing(fresh(Cause::Operator), Some(up_at)),
         replacing(Successor::Group, Some(up_at)),
@@ -91,40 +95,40 @@ fn phases() -> Vec<Phase> {
         backoff(Due::Group),
         quarantined(Due::Timer(OWN)),
         quarantined(Due::Group),
-        Phase::Finished,
-        Phase::Resting(Rest::Order(Cause::Suspended)),
-        Phase::Resting(Rest::Order(Cause::Operator)),
-        Phase::Resting(Rest::Over),
-        Phase::Gone,
+        ChildPhase::Finished,
+        ChildPhase::Resting(Rest::Order(Cause::Suspended)),
+        ChildPhase::Resting(Rest::Order(Cause::Operator)),
+        ChildPhase::Resting(Rest::Over),
+        ChildPhase::Gone,
     ]
 }
 
 /// Returns the letter of a phase in the table.
-pub(super) fn letter(phase: &Phase) -> char {
+pub(super) fn letter(phase: &ChildPhase) -> char {
     match phase {
-        Phase::Blocked => 'B',
-        Phase::Starting { .. } => 'S',
-        Phase::Running { .. } => 'R',
-        Phase::Replacing { by, .. } => match by {
+        ChildPhase::Blocked => 'B',
+        ChildPhase::Starting { .. } => 'S',
+        ChildPhase::Running { .. } => 'R',
+        ChildPhase::Replacing { by, .. } => match by {
             Successor::Fresh { .. } => 'F',
             Successor::Group => 'G',
         },
-        Phase::Leaving { to, .. } => match to {
+        ChildPhase::Leaving { to, .. } => match to {
             Leave::Rest(_) => 'r',
             Leave::Gone(_) => 'g',
         },
-        Phase::Backoff { due, .. } => match due {
+        ChildPhase::Backoff { due, .. } => match due {
             Due::Timer(_) => 'W',
             Due::Group => 'w',
         },
-        Phase::Quarantined { due } => match due {
+        ChildPhase::Quarantined { due } => match due {
             Due::Timer(_) => 'Q',
             Due::Group => 'q',
         },
-        Phase::Finished => 'E',
-        Phase::Resting(Rest::Order(_)) => 'o',
-        Phase::Resting(Rest::Over) => 'O',
-        Phase::Gone => 'X',
+        ChildPhase::Finished => 'E',
+        ChildPhase::Resting(Rest::Order(_)) => 'o',
+        ChildPhase::Resting(Rest::Over) => 'O',
+        ChildPhase::Gone => 'X',
     }
 }
 
@@ -147,7 +151,7 @@ pub(super) fn cycle(cause: Cause) -> Event {
 /// Returns the table: an event, and the phase that follows in each column. Dots keep the phase.
 #[rustfmt::skip]
 fn table() -> Vec<(Event, &'static str)> {
-    use ChildExit::{Broken, Ended, Finished, Homeless, StartFailed, Undead, Unseen, Unwritable};
+    use ChildExit::{Broken, Ended, Finished, NoSandbox, StartFailed, NotEnded, Unseen, Unwritable};
     let why = String::new;
     let exited = |exit| Event::Exited(Some(exit));
     let refused = || EndRefused::Another(agent());
@@ -177,10 +181,10 @@ fn table() -> Vec<(Event, &'static str)> {
         (exited(Ended(stopped)),             ".WWSSSoX........."),
         (exited(Unseen(why())),              ".WWWWSrg........."),
         (exited(Unwritable(why())),          ".WWWWSrg........."),
-        (exited(Homeless(why())),            ".WWWWSrg........."),
+        (exited(NoSandbox(why())),            ".WWWWSrg........."),
         (exited(StartFailed(why())),         ".WWSSSrg........."),
         (exited(Finished),                   ".EESSSoX........."),
-        (exited(Undead(why())),              ".WWWWWoX........."),
+        (exited(NotEnded(why())),              ".WWWWWoX........."),
         (exited(Broken(why())),              ".WWSSWrg........."),
         (out,                                ".oo.............."),
         (shut(false),                        "OOOOOOoOOOOOO...."),

@@ -35,11 +35,12 @@ const BETWEEN: usize = 4;
 const COLUMNS: &str = "        ";
 /// More blanks than stand between an entry and its description.
 const FAR: &str = "                                        ";
-/// A list further above the end of the screen was answered long ago,
+/// The maximum distance of a list from the end of the screen, in rows: a list further above was answered long ago, unless
+/// only a footer stands below it.
 const FROM_THE_END: usize = 14;
-/// unless only a footer of at most this many rows
+/// The maximum number of rows of a footer.
 const FOOTER: usize = 3;
-/// stands below it, after at least this many blank rows.
+/// The minimum number of blank rows between a list and a footer.
 const GAP: usize = 3;
 
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d{1,2})[.):]\s+(\S.*)$"));

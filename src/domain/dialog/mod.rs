@@ -25,7 +25,7 @@ use regex::Regex;
 
 use super::question::{Pattern, asked};
 use super::screen::{Reads, ScreenView};
-use super::transcript::at_rest;
+use super::terminal_text::at_rest;
 
 pub use self::answer::{Answering, Reply, Step, Unanswerable, choose};
 pub use self::several::Several;

@@ -118,7 +118,7 @@ impl Fill {
         out
     }
 
-    /// Does the same for several texts.
+    /// As [`Self::put_in`], but for several texts.
     #[must_use]
     pub fn put_in_all(&self, texts: &[String]) -> Vec<String> {
         texts.iter().map(|text| self.put_in(text)).collect()

@@ -105,26 +105,29 @@ fn combinations() -> Vec<RaiderRecord> {
 
 #[test]
 fn phase_follows_sagas_then_completion_then_relic() {
+    use WorkPhase::{
+        Charging, InReview, Orphaned, Over, Removing, Submitting, Unbound, Validating, Working,
+    };
     let of = |change: &dyn Fn(&mut RaiderRecord)| {
         let mut one = record();
         change(&mut one);
-        Phase::of(&one)
+        WorkPhase::of(&one)
     };
     let none = serde_json::Value::Null;
     let finished = |one: &mut RaiderRecord| one.hook.done = Some(done());
     let is_done = false;
-    assert_eq!(of(&|_| {}), Phase::Working);
-    assert_eq!(of(&|one| one.relic = RelicStatus::Blocked), Phase::Working);
-    assert_eq!(of(&|one| one.relic = RelicStatus::Deferred), Phase::Unbound);
+    assert_eq!(of(&|_| {}), Working);
+    assert_eq!(of(&|one| one.relic = RelicStatus::Blocked), Working);
+    assert_eq!(of(&|one| one.relic = RelicStatus::Deferred), Unbound);
     assert_eq!(
         of(&|one| (one.relic, one.closed) = (RelicStatus::Closed, Some(at(7)))),
-        Phase::Orphaned { since: Some(at(7)) }
+        Orphaned { since: Some(at(7)) }
     );
     let charge = || vec![saga(SagaKind::Charge, none.clone())];
-    assert_eq!(of(&|one| one.sagas = charge()), Phase::Charging { is_done });
+    assert_eq!(of(&|one| one.sagas = charge()), Charging { is_done });
     assert_eq!(
         of(&|one| (one.sagas, one.hook.done) = (charge(), Some(done()))),
-        Phase::Charging { is_done: true }
+        Charging { is_done: true }
     );
     let nuke = || {
         vec![
@@ -132,7 +135,7 @@ fn phase_follows_sagas_then_completion_then_relic() {
             saga(SagaKind::Nuke, none.clone()),
         ]
     };
-    assert_eq!(of(&|one| one.sagas = nuke()), Phase::Removing { is_done });
+    assert_eq!(of(&|one| one.sagas = nuke()), Removing { is_done });
     for (data, is_blocked, keeps_session) in [
         (none.clone(), false, false),
         (serde_json::json!({ "blocked": "no route" }), true, false),
@@ -141,7 +144,7 @@ fn phase_follows_sagas_then_completion_then_relic() {
         let since = at(3);
         assert_eq!(
             of(&|one| one.sagas = vec![saga(SagaKind::Done, data.clone())]),
-            Phase::Submitting {
+            Submitting {
                 since,
                 is_blocked,
                 keeps_session
@@ -149,20 +152,20 @@ fn phase_follows_sagas_then_completion_then_relic() {
         );
     }
     let since = at(4);
-    assert_eq!(of(&finished), Phase::Over { since });
+    assert_eq!(of(&finished), Over { since });
     assert_eq!(
         of(&|one| (one.hook.done, one.is_unhandled) = (Some(done()), true)),
-        Phase::Validating { since }
+        Validating { since }
     );
     let with = |state, hold| {
         let mr = mr(state, hold);
         of(&|one| (one.hook.done, one.mr) = (Some(done()), Some(mr.clone())))
     };
-    assert_eq!(with(MrState::Reviewing, None), Phase::Validating { since });
-    assert_eq!(with(MrState::Queued, None), Phase::Over { since });
+    assert_eq!(with(MrState::Reviewing, None), Validating { since });
+    assert_eq!(with(MrState::Queued, None), Over { since });
     assert_eq!(
         with(MrState::Reviewing, Some(HoldReason::Review)),
-        Phase::InReview {
+        InReview {
             since,
             asked: at(6)
         }
@@ -177,7 +180,7 @@ fn completion_that_was_reviewed_has_the_time_of_the_decision() {
         mr.decided_at = Some(at(9));
         let mut one = combinations().remove(0);
         (one.sagas, one.hook.done, one.mr) = (Vec::new(), Some(done()), Some(mr));
-        let phase = Phase::of(&one);
+        let phase = WorkPhase::of(&one);
         assert_eq!(phase.done_since(), Some(at(9)), "{phase:?}");
     }
 }
@@ -190,7 +193,7 @@ fn raider_is_finished_by_its_completion_or_its_removal() {
         let is_removed = kinds.contains(&SagaKind::Nuke);
         let is_submitted = kinds == [SagaKind::Done];
         let expected = one.hook.done.is_some() || is_removed || is_submitted;
-        assert_eq!(Phase::of(&one).is_finished(), expected, "{one:?}");
+        assert_eq!(WorkPhase::of(&one).is_finished(), expected, "{one:?}");
     }
 }
 
@@ -204,8 +207,8 @@ fn work_is_over_only_when_it_is_done_and_handled_and_neither_reviewed_nor_in_a_s
             .is_some_and(|mr| mr.state == MrState::Reviewing);
         let expected =
             one.sagas.is_empty() && one.hook.done.is_some() && !one.is_unhandled && !is_reviewed;
-        let phase = Phase::of(&one);
-        assert_eq!(matches!(phase, Phase::Over { .. }), expected, "{one:?}");
+        let phase = WorkPhase::of(&one);
+        assert_eq!(matches!(phase, WorkPhase::Over { .. }), expected, "{one:?}");
     }
 }
 
@@ -214,13 +217,13 @@ fn work_is_over_only_when_it_is_done_and_handled_and_neither_reviewed_nor_in_a_s
 fn open_work_is_neither_done_nor_in_a_saga() {
     for one in combinations() {
         let expected = one.sagas.is_empty() && one.hook.done.is_none();
-        let phase = Phase::of(&one);
+        let phase = WorkPhase::of(&one);
         assert_eq!(phase.is_open(), expected, "{one:?}");
         let is_bound = expected && one.relic.is_bound();
-        assert_eq!(phase == Phase::Working, is_bound, "{one:?}");
+        assert_eq!(phase == WorkPhase::Working, is_bound, "{one:?}");
         let is_closed = expected && one.relic == RelicStatus::Closed;
         let since = Some(at(7));
-        assert_eq!(phase == Phase::Orphaned { since }, is_closed, "{one:?}");
+        assert_eq!(phase == WorkPhase::Orphaned { since }, is_closed, "{one:?}");
     }
 }
 
@@ -235,6 +238,6 @@ fn every_completion_has_a_time_unless_its_raider_is_being_charged_or_removed() {
             (false, false) => Some(at(3)),
             (false, true) => one.hook.done.as_ref().map(|done| done.at),
         };
-        assert_eq!(Phase::of(&one).done_since(), expected, "{one:?}");
+        assert_eq!(WorkPhase::of(&one).done_since(), expected, "{one:?}");
     }
 }

@@ -2,9 +2,9 @@
 //! environment do not give, a user that it agrees to run as, a version that its preset was tested with. Pure: the
 //! caller looks up the facts.
 
+mod api_key;
 mod asks;
 mod findings;
-mod keys;
 mod programs;
 #[cfg(test)]
 mod tests;
@@ -12,9 +12,9 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+pub use self::api_key::{KEY, KeyUse, is_helper, key_use, logins};
 pub use self::asks::{Answer, Ask, asks};
 pub use self::findings::{InstalledHarness, findings};
-pub use self::keys::{KEY, KeyUse, is_helper, key_use, logins};
 pub(super) use self::programs::{CLAUDE, CODEX, COPILOT, GEMINI, PI};
 pub use self::programs::{Login, PROGRAMS, ProgramFacts, Setting, Trace, known};
 use super::city::Harness;

@@ -215,7 +215,7 @@ impl Login {
         self.traces_in(start.env)
     }
 
-    /// Does the same for sessions with this environment.
+    /// As [`Self::traces`], but for sessions with this environment.
     pub(super) fn traces_in(&self, env: &BTreeMap<String, String>) -> Vec<Trace> {
         let has = |name: &str| env.get(name).is_some_and(|value| !value.is_empty());
         let set = self.env.iter().filter(|name| has(name));

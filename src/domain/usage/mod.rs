@@ -8,10 +8,10 @@ mod gemini;
 pub mod ledger;
 mod opencode;
 mod pi;
-pub mod places;
 pub mod price;
 #[cfg(test)]
 mod tests;
+pub mod transcript_dirs;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::AddAssign;

@@ -209,7 +209,7 @@ fn rows_are_summed_and_unpriced_models_are_reported() {
 
 #[test]
 fn transcripts_are_where_their_programs_write_them() {
-    use super::places::{format, pi, root, transcript};
+    use super::transcript_dirs::{format, pi, root, transcript};
     use crate::domain::harness::hooks::Hooks;
     use std::path::Path;
 

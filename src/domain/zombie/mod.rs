@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A fact that could not be observed is no evidence: a rule that needs it does not hold. `agent_dead` describes one
-//! moment; a caller acts on it only after a second observation.
+//! moment: a caller acts on it only after a second observation ([`Class::needs_second_observation`], [`is_lasting`]).
 
 mod agent_dead;
 mod relic_closed;
@@ -128,7 +128,23 @@ pub fn judge(facts: &Facts, policy: &Policy) -> Option<(Class, Act)> {
     Some((*class, *act))
 }
 
+/// Returns true when a state that was first seen this long ago was seen by two patrols in a row. A patrol out of turn
+/// may come a moment after another, so half of their interval must lie between.
+#[must_use]
+pub fn is_lasting(seen_for: Duration, patrol_interval: Duration) -> bool {
+    seen_for >= patrol_interval / 2
+}
+
 impl Class {
+    /// Returns true when one observation is not enough: a program that restarts its agent has none for a moment.
+    #[must_use]
+    pub fn needs_second_observation(self) -> bool {
+        match self {
+            Self::AgentDead => true,
+            Self::SessionDead | Self::StuckInDone | Self::RelicClosed => false,
+        }
+    }
+
     /// Returns the name in events.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -60,7 +60,11 @@ fn the_table_holds_row_by_row() {
             Some((SessionDead, Act::Remove)),
         ),
         ("a death is respawned", facts(WorkState::Open, DEAD), None),
-        ("it was let go", quarantined(up(Some(true))), None),
+        (
+            "retried after quarantine",
+            quarantined(up(Some(true))),
+            None,
+        ),
         (
             "an end after done is no death",
             facts(done(999, false), DEAD),
@@ -77,8 +81,8 @@ fn the_table_holds_row_by_row() {
             facts(WorkState::Open, up(Some(false))),
             Some((AgentDead, Act::Replace)),
         ),
-        ("it lives", facts(WorkState::Open, up(Some(true))), None),
-        ("who can tell", facts(WorkState::Open, up(None)), None),
+        ("agent runs", facts(WorkState::Open, up(Some(true))), None),
+        ("agent unknown", facts(WorkState::Open, up(None)), None),
     ] {
         assert_eq!(of(&facts), verdict, "{what}");
     }

@@ -26,9 +26,9 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use super::bench::{Bench, Raider, Wait, file_of};
+use super::kit_dir::RAIDERS;
 use super::model::{Given, Step};
 use super::outcome::{Ended, Outcome};
-use super::place::RAIDERS;
 
 /// Timeout from a commit to its landing.
 const LAND_LIMIT: Duration = Duration::from_secs(120);

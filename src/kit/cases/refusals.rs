@@ -9,9 +9,9 @@ use super::{FIRST, LAND_LIMIT, SECOND, works};
 use crate::control::protocol::args::{Charge, Send, Status};
 use crate::control::protocol::{ErrorKind, Op};
 use crate::kit::bench::{Bench, Raider, Wait};
+use crate::kit::kit_dir::{LOGGED_OUT, RIG};
 use crate::kit::model::{Given, Step};
 use crate::kit::outcome::Ended;
-use crate::kit::place::{LOGGED_OUT, RIG};
 
 /// Programs themselves wait out a limit that ends sooner.
 const AT_LEAST: Duration = Duration::from_secs(60);

@@ -62,7 +62,7 @@ pub struct Provenance {
 pub struct SalvageRecord {
     /// `<rig>-<raider>-<incarnation>`, plus `.n` for a further salvage of the same incarnation.
     pub id: String,
-    /// Refs written, full names, in `repo.git`.
+    /// Refs written, full names, in our repository (`.horde/custody/RIG.git`).
     pub refs: Vec<String>,
     /// Bytes of file content that only salvage holds.
     pub bytes: u64,

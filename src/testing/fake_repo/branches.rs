@@ -5,8 +5,8 @@ use std::path::Path;
 use super::FakeRepo;
 use super::port::slot_of;
 use crate::domain::default_branch::Change;
+use crate::domain::existing_branch::BranchAt;
 use crate::domain::ids::Oid;
-use crate::domain::start::BranchAt;
 use crate::ports::repo::{Provenance, RepoError};
 
 /// The time at which every sandbox was made: the beginning of cities.

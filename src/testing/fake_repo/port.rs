@@ -8,6 +8,7 @@ use super::diff::{diff_of, diff_of_head};
 use super::{FakeRepo, Sandbox, moved};
 use crate::domain::default_branch::Change;
 use crate::domain::doctor::BranchFacts;
+use crate::domain::existing_branch::BranchAt;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::ignored::Ignored;
@@ -15,7 +16,6 @@ use crate::domain::merge::MergeOutcome;
 use crate::domain::nuke::NukePermit;
 use crate::domain::sandbox_fault::SandboxFault;
 use crate::domain::saved_work::SavedWork;
-use crate::domain::start::BranchAt;
 use crate::domain::work_diff::{Diff, DiffSum};
 use crate::ports::repo::{
     GateRun, GateSpec, LandRequest, Measurement, PinnedStashes, Provenance, Repo, RepoError,

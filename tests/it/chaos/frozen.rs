@@ -45,7 +45,7 @@ fn a_daemon_that_was_frozen_catches_up_without_a_storm() {
     pids[..4].iter().copied().for_each(kill);
     let dead = || !pids[..4].iter().any(|pid| processes::runs(*pid));
     until("they are dead", dead);
-    assert_eq!(named(&city, "sleep").len(), 4, "nobody starts anything");
+    assert_eq!(named(&city, "sleep").len(), 4, "no agent is started");
     processes::signal(city.pid(), Signal::SIGCONT);
     for (number, before) in pids.iter().enumerate() {
         let generation = if number < 4 { 2 } else { 1 };

@@ -153,5 +153,5 @@ fn stop_in_a_storm_leaves_no_process() {
     }
     city.ask("ping", json!({})).unwrap();
     city.stop();
-    until("nobody is left", || named(&city, "sleep").is_empty());
+    until("no agent is left", || named(&city, "sleep").is_empty());
 }

@@ -1,4 +1,4 @@
-//! The life of a raider as its seed draws it (`raider-lifecycle.md`, correct lifecycle; `polecat-lifecycle.md` has the same): charge,
+//! The life of a raider as `raider-lifecycle.md` describes it (correct lifecycle; `polecat-lifecycle.md` has the same): charge,
 //! work in three sessions, done, merge queue. The sandbox and the slot are the same throughout, and the raider is gone before its work
 //! is merged.
 

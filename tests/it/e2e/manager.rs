@@ -1,4 +1,4 @@
-//! A service manager that listens (2.1): notified that the city is ready, that it lives, and that it stops.
+//! A service manager that listens (`contract.md`, 2.1): notified that the city is ready, that it lives, and that it stops.
 
 use std::fs;
 use std::io::ErrorKind;

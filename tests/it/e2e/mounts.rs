@@ -1,5 +1,5 @@
-//! A59b with the daemon: a person's directory is mounted in the sandbox of a raider. No completion, patrol or nuke deletes
-//! a file of it, and the sandbox goes by itself once it is unmounted.
+//! A person's directory is mounted in the sandbox of a raider, under the daemon. No completion, patrol or nuke deletes a
+//! file of it, and the sandbox goes by itself once it is unmounted.
 
 use std::fs;
 

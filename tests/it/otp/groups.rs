@@ -48,7 +48,7 @@ fn since(city: &City, seen: usize) -> Vec<String> {
 /// `one_for_one`, `one_for_all`, `rest_for_one`: the members restarted with the second of three, their order, and that
 /// no other pid changes.
 #[test]
-fn the_strategy_says_whom_a_death_concerns() {
+fn strategy_decides_which_members_are_restarted_after_a_death() {
     for (strategy, after, happened) in [
         ("one_for_one", [1, 2, 1], &["alpha died", "alpha up"][..]),
         (
@@ -98,7 +98,7 @@ fn the_strategy_says_whom_a_death_concerns() {
 /// With `one_for_all` the first ends again and all start; with `rest_for_one` it runs on, and only the second is
 /// retried.
 #[test]
-fn another_one_that_fails_at_the_restart() {
+fn member_that_dies_at_a_restart_of_its_group_is_restarted_as_the_strategy_says() {
     for (strategy, zeta, happened) in [
         (
             "one_for_all",
@@ -158,7 +158,7 @@ fn another_one_that_fails_at_the_restart() {
 /// that its death concerns wait with it, while the others run on; once an operator releases it or lays it to rest, all
 /// of them continue at once.
 #[test]
-fn whom_it_concerns_waits_with_the_culprit_and_goes_on_with_it() {
+fn members_that_a_quarantine_concerns_wait_and_go_on_with_it() {
     for (strategy, order, zeta) in [
         ("one_for_all", "unquarantine", "backoff"),
         ("rest_for_one", "unquarantine", "running"),

@@ -23,10 +23,10 @@
 //! | `temporary_bystander` | `groups::a_temporary_bystander_ends_with_its_group` |
 //! | `faulty_application_shutdown` | `exits::a_command_that_does_not_exist_is_named` |
 //! | `multiple_restarts` | `intensity::deaths_that_are_a_window_apart_never_quarantine` |
-//! | `one_for_one`, `one_for_all`, `rest_for_one` | `groups::the_strategy_says_whom_a_death_concerns` |
+//! | `one_for_one`, `one_for_all`, `rest_for_one` | `groups::strategy_decides_which_members_are_restarted_after_a_death` |
 //! | `one_for_one_escalation` | `intensity::failed_attempts_count_and_the_limit_is_per_child` |
-//! | `one_for_all_escalation`, `rest_for_one_escalation` | `groups::whom_it_concerns_waits_with_the_culprit_and_goes_on_with_it` |
-//! | `one_for_all_other_child_fails_restart`, `rest_for_one_other_child_fails_restart` | `groups::another_one_that_fails_at_the_restart` |
+//! | `one_for_all_escalation`, `rest_for_one_escalation` | `groups::members_that_a_quarantine_concerns_wait_and_go_on_with_it` |
+//! | `one_for_all_other_child_fails_restart`, `rest_for_one_other_child_fails_restart` | `groups::member_that_dies_at_a_restart_of_its_group_is_restarted_as_the_strategy_says` |
 //! | `simple_one_for_one_corruption`, `do_not_save_child_specs_for_temporary_children` | `pools::members_come_and_go_and_leave_nothing` |
 //! | `do_not_save_start_parameters_for_temporary_children` | does not apply: what an agent is started with stands in `city.toml` |
 //! | `child_unlink` | `stop::runaway_process_is_ended_with_its_agent_while_the_daemon_answers` |

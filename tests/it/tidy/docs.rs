@@ -123,6 +123,25 @@ fn tests_that_tables_name_exist() {
     expect_none("tables name tests that exist", &gone);
 }
 
+/// The table of `tests/it/chaos/mod.rs` is the index of the faults.
+#[test]
+fn every_chaos_test_is_in_a_table() {
+    let sources = || all().iter();
+    let tables = sources().flat_map(|source| tests_in_tables(&source.text));
+    let tables: BTreeSet<&str> = tables.collect();
+    let mut left_out = Vec::new();
+    for source in sources().filter(|source| source.name.starts_with("tests/it/chaos/")) {
+        let tests = source.text.split("#[test]\n").skip(1);
+        let names = tests.filter_map(|test| test.split_once("fn ")?.1.split_once('('));
+        let names = names
+            .map(|(name, _)| name)
+            .filter(|name| !name.starts_with('$'));
+        let unknown = names.filter(|name| !tables.contains(name));
+        left_out.extend(unknown.map(|name| format!("{}: {name}", source.name)));
+    }
+    expect_none("chaos tests are in the table of their faults", &left_out);
+}
+
 #[test]
 fn only_columns_of_tests_name_tests() {
     let table = "//! | rule | tests |\n//! |---|---|\n//! | a | b, c |\n//!\n//! | a | d |\n";

@@ -1,5 +1,5 @@
 //! Plain English of doc comments: each begins with a verb or a noun, so that its subject is a thing that a reader
-//! can look up.
+//! can look up, and none has a subject without a name.
 
 use super::source::Source;
 use super::{all, expect_none};
@@ -10,6 +10,9 @@ const BANNED: &[&str] = &[
     "Someone", "One", "Whether",
 ];
 
+/// Words for people that hide which program or person acts.
+const NAMELESS: &[&str] = &["nobody", "somebody", "anybody", "whoever"];
+
 fn broken(source: &Source) -> Vec<String> {
     let mut found = Vec::new();
     // A doc comment's first line follows a line that is none.
@@ -19,7 +22,11 @@ fn broken(source: &Source) -> Vec<String> {
         let text = line.strip_prefix("/// ").or(line.strip_prefix("//! "));
         let is_doc = line.starts_with("///") || line.starts_with("//!");
         let first = text.and_then(|text| text.split(|c: char| !c.is_alphanumeric()).next());
-        if !inside && first.is_some_and(|first| BANNED.contains(&first)) {
+        let mut words = text
+            .unwrap_or_default()
+            .split(|c: char| !c.is_alphanumeric());
+        let is_nameless = words.any(|word| NAMELESS.contains(&word.to_lowercase().as_str()));
+        if is_nameless || (!inside && first.is_some_and(|first| BANNED.contains(&first))) {
             let number = number + 1;
             found.push(format!("{}:{number} {line}", source.name));
         }
@@ -47,5 +54,6 @@ fn doc_comment_that_opens_with_a_banned_word_is_caught() {
         0
     );
     assert_eq!(count("/// Whatsoever.\n"), 0);
+    assert_eq!(count("/// A branch that nobody has.\n"), 1);
     assert_eq!(count("// What a plain comment says.\n"), 0);
 }

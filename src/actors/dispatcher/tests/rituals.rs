@@ -107,7 +107,7 @@ async fn the_work_of_an_automation_is_charged_again_after_a_nuke() {
     close(&test_city, second.relic).await;
     test_city.world.nudge("horde/witness");
     test_city.settle().await;
-    let marks = |txn: &mut dyn Txn| txn.facts_under("automation-work/");
+    let marks = |txn: &mut dyn Txn| txn.key_values_under("automation-work/");
     assert!(test_city.store(marks).await.is_empty());
 }
 

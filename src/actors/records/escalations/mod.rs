@@ -3,7 +3,7 @@
 
 mod closing;
 
-use crate::actors::records::facts;
+use crate::actors::records::key_values;
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
 use serde_json::json;
@@ -42,7 +42,7 @@ impl Entry {
     /// # Errors
     /// The store's.
     pub fn read(txn: &mut dyn Txn, relic: Relic) -> Result<Self, StoreError> {
-        let known = facts::read(txn, &key(&relic.id))?;
+        let known = key_values::read(txn, &key(&relic.id))?;
         // Raised by an older version: no state was stored.
         let standing = known.unwrap_or_else(|| EscalationState::raised(relic.created));
         Ok(Self { relic, standing })
@@ -50,7 +50,7 @@ impl Entry {
 
     pub(in crate::actors) fn write(&self, txn: &mut dyn Txn) -> Result<(), StoreError> {
         txn.put_relic(&self.relic)?;
-        facts::write(txn, &key(&self.relic.id), &self.standing)
+        key_values::write(txn, &key(&self.relic.id), &self.standing)
     }
 
     /// Returns the problem, from its labels.
@@ -317,7 +317,7 @@ fn raise(txn: &mut dyn Txn, message: &Body) -> Result<(), StoreError> {
         deps: Vec::new(),
         by: None,
     })?;
-    facts::write(txn, &key(&relic.id), &standing)?;
+    key_values::write(txn, &key(&relic.id), &standing)?;
     Entry { relic, standing }.raised(txn, cause)
 }
 
@@ -336,7 +336,7 @@ pub fn acknowledge(txn: &mut dyn Txn, id: &RelicId, asker: &Asker) -> Result<Ent
     let mut entry = Entry::read(txn, relic)?;
     if !entry.standing.acked {
         entry.standing.acked = true;
-        facts::write(txn, &key(id), &entry.standing)?;
+        key_values::write(txn, &key(id), &entry.standing)?;
         let code = entry.problem().kind();
         let data = json!({ "problem": entry.relic.title, "code": code, "closed": false });
         let event = NewEvent::new(EventType::EscalationAcked, id, asker);

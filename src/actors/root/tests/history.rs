@@ -9,7 +9,7 @@ use crate::actors::store::StoreHandle;
 use crate::domain::city::{Group, RestartType, Strategy};
 use crate::domain::event::EventType;
 use crate::domain::ids::{AgentName, ChildId};
-use crate::domain::restart::{Deaths, History};
+use crate::domain::restart::{DeathRecord, History};
 use crate::ports::sessions::StartError;
 use crate::testing::world::{Parts, Scenario, TestCity, agent};
 
@@ -44,7 +44,7 @@ async fn quarantine(city: &TestCity, id: &ChildId) {
     assert_eq!(city.state(id).await, Some(ChildState::Quarantined));
 }
 
-async fn rows(city: &TestCity) -> Vec<Deaths> {
+async fn rows(city: &TestCity) -> Vec<DeathRecord> {
     city.store(|txn| txn.deaths()).await
 }
 

@@ -34,7 +34,7 @@
 //! | interaction | tests |
 //! |---|---|
 //! | one_for_one, one_for_all, rest_for_one | group_strategy_decides_which_members_restart, strategy_selects_the_members_that_restart |
-//! | max_restarts, max_seconds | n_restarts_pass_and_the_next_death_quarantines, back_off_grows_as_configured_and_the_death_after_the_last_quarantines |
+//! | max_restarts, restart_window | n_restarts_pass_and_the_next_death_quarantines, back_off_grows_as_configured_and_the_death_after_the_last_quarantines |
 //! | links: depends_on | agent_starts_when_its_dependencies_are_up, the_stop_goes_in_the_reverse_order_of_dependence |
 //! | let it crash, the hook persists | a_raider_that_dies_is_restarted_on_its_sandbox_with_the_respawn_prompt |
 //! | mailbox | messages_wait_until_they_are_handled |

@@ -1,4 +1,5 @@
-//! Deaths: restart, back-off, quarantine; and cycles, which are no deaths.
+//! Deaths: restart, back-off, quarantine; and cycles, which are no deaths. Names that begin with `TestCrashTracker` are
+//! those of an earlier system's tests of the same rules.
 
 use crate::actors::mail::RootMail;
 use std::sync::Arc;

@@ -5,9 +5,9 @@ use super::super::super::refusal::{Refusal, RefusalKind};
 use super::super::super::world::World;
 use crate::actors::rig_settings;
 use crate::domain::city::Rig;
+use crate::domain::existing_branch::{self, NoStart, Start};
 use crate::domain::ids::Oid;
 use crate::domain::relic::Relic;
-use crate::domain::start::{self, NoStart, Start};
 use crate::ports::repo::RepoError;
 
 /// Returns the start of the branch: the commit pushed for the relic before, else the existing branch that it begins on,
@@ -82,7 +82,7 @@ pub async fn start_on(
     let found = effects::repo_for(world, &rig.name, effects::WorkKind::Network, move |repo| {
         repo.find_branch(&wanted)
     });
-    start::choose(branch, &found.await?).map_err(|why| {
+    existing_branch::choose(branch, &found.await?).map_err(|why| {
         let hint = match &why {
             NoStart::Missing {
                 similar: Some(similar),

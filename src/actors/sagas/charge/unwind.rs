@@ -8,8 +8,8 @@ use super::Plan;
 use crate::actors::mail::ChildRef;
 use crate::actors::mail::NukeTarget;
 use crate::actors::records::failures;
+use crate::actors::records::hooks;
 use crate::actors::records::identities::{self, Ended};
-use crate::actors::records::operator_orders;
 use crate::domain::attempt::Outcome;
 use crate::domain::cause::Cause;
 use crate::domain::ids::RaiderId;
@@ -37,7 +37,7 @@ pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<()
             if let Some(hook) = hook.filter(|hook| hook.incarnation == plan.incarnation) {
                 identities::end(txn, &Ended::of_hook(&hook, Outcome::ChargeFailed))?;
             }
-            operator_orders::drop_hook(txn, &plan.raider, plan.incarnation)?;
+            hooks::drop_hook(txn, &plan.raider, plan.incarnation)?;
             let mut relic = txn.relic(&plan.relic)?;
             failures::reopen(txn, &plan.raider, &mut relic, plan.error.as_deref())?;
             if let Some(why) = &plan.failure {

@@ -9,7 +9,7 @@ use crate::actors::world::World;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
 use crate::domain::merge::{MergeRequest, MrState};
-use crate::domain::phase::Phase;
+use crate::domain::phase::WorkPhase;
 use crate::domain::relic::{DoneIntent, Hook};
 use crate::ports::relics::{StoreError, Txn};
 
@@ -39,7 +39,7 @@ pub(super) async fn of(
     let record = world.store.run(move |txn| txn.raider(&raider)).await?;
     let reviewed = record.is_some_and(|record| {
         record.hook.incarnation == hook.incarnation
-            && matches!(Phase::of(&record), Phase::InReview { .. })
+            && matches!(WorkPhase::of(&record), WorkPhase::InReview { .. })
     });
     if !reviewed {
         return Ok(Again::Same(intent));
@@ -98,7 +98,7 @@ pub(super) fn check(txn: &mut dyn Txn, plan: &Plan) -> Result<(), StoreError> {
     };
     let record = txn.raider(&plan.raider)?;
     let waits = record.is_some_and(|record| {
-        let is_reviewed = matches!(Phase::of(&record), Phase::InReview { .. });
+        let is_reviewed = matches!(WorkPhase::of(&record), WorkPhase::InReview { .. });
         is_reviewed && record.mr.is_some_and(|mr| mr.head == *head)
     });
     if waits {

@@ -7,7 +7,7 @@ use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
 use super::record::{Tried, call, hold, pause, record_mr, take};
 use crate::actors::mail::Attempt;
-use crate::actors::records::facts;
+use crate::actors::records::key_values;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::EventType;
@@ -65,7 +65,7 @@ pub(super) async fn put_back(
         txn.close_saga(saga)?;
         let mut mr = txn.mr(&mr.id)?;
         let (key, now) = (key(&mr.id), txn.now());
-        let mut chase: Chase = facts::read(txn, &key)?.unwrap_or_default();
+        let mut chase: Chase = key_values::read(txn, &key)?.unwrap_or_default();
         let calls = chase.moved(now);
         let why = chase.explanation(&mr.target);
         let moved = Step::TargetMoved {
@@ -75,7 +75,7 @@ pub(super) async fn put_back(
         if !take(txn, &mut mr, &moved)? {
             return Ok(Attempt::Again);
         }
-        facts::write(txn, &key, &chase)?;
+        key_values::write(txn, &key, &chase)?;
         let waits = mr.not_before.is_some();
         if waits {
             record_mr(txn, EventType::MrHeld, &mr, Cause::MergeFailed)?;

@@ -4,8 +4,8 @@ use crate::actors::conversation;
 use crate::actors::effects;
 use crate::actors::mail::How;
 use crate::actors::session::launch::Start;
+use crate::actors::session::launch::api_key;
 use crate::actors::session::launch::driven::{self, Site};
-use crate::actors::session::launch::keys;
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::child::ChildExit;
@@ -55,7 +55,7 @@ pub(super) async fn start(
     let harness = agent.harness.as_ref();
     let harness = harness.and_then(|name| world.city.harnesses.get(name));
     if let (Some(harness), Some(prompt)) = (harness, &agent.prompt) {
-        let own_helper = keys::spare(world, harness, &agent.env, &mut start.env).await;
+        let own_helper = api_key::spare(world, harness, &agent.env, &mut start.env).await;
         let site = Site {
             dir: &agent.dir,
             rig: "",

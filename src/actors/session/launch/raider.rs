@@ -10,7 +10,7 @@ use crate::actors::rig_settings::raider_env;
 use crate::actors::session::endings;
 use crate::actors::session::launch::Start;
 use crate::actors::session::launch::driven::{self, Site};
-use crate::actors::session::launch::{keys, moved};
+use crate::actors::session::launch::{api_key, moved};
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::child::ChildExit;
@@ -150,7 +150,7 @@ impl Session {
         let prompt_file = written.await.map_err(unwritable)?;
         let unseen = |error: RepoError| ChildExit::Unseen(error.to_string());
         let mut env = raider_env(world, rig, hook).await.map_err(unseen)?;
-        let own_helper = keys::spare(world, harness, &harness.env, &mut env).await;
+        let own_helper = api_key::spare(world, harness, &harness.env, &mut env).await;
         let key = world
             .secret
             .key(&hook.raider.session_id(), hook.incarnation);
@@ -202,7 +202,7 @@ async fn habitable(world: &World, hook: &Hook) -> Result<PathBuf, ChildExit> {
     .await;
     match seen.map_err(|error| ChildExit::Unseen(error.to_string()))? {
         None => Ok(sandbox),
-        Some(what) => Err(ChildExit::Homeless(format!(
+        Some(what) => Err(ChildExit::NoSandbox(format!(
             "{}: {}",
             what.problem(),
             what.says(&sandbox)

@@ -8,7 +8,7 @@ use super::super::WitnessArgs;
 use crate::actors::records::stalls::{steps, wait};
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{ChildId, RaiderId, RigName};
-use crate::domain::phase::Phase;
+use crate::domain::phase::WorkPhase;
 use crate::domain::relic::Hook;
 use crate::domain::stall::{Marks, Steps, Wait};
 use crate::ports::relics::{StoreError, Txn};
@@ -81,16 +81,16 @@ fn candidates(
     };
     let mut found = Vec::new();
     for record in records {
-        match Phase::of(&record) {
-            Phase::Working => {}
-            Phase::Unbound
-            | Phase::Orphaned { .. }
-            | Phase::Charging { .. }
-            | Phase::Removing { .. }
-            | Phase::Submitting { .. }
-            | Phase::Validating { .. }
-            | Phase::InReview { .. }
-            | Phase::Over { .. } => continue,
+        match WorkPhase::of(&record) {
+            WorkPhase::Working => {}
+            WorkPhase::Unbound
+            | WorkPhase::Orphaned { .. }
+            | WorkPhase::Charging { .. }
+            | WorkPhase::Removing { .. }
+            | WorkPhase::Submitting { .. }
+            | WorkPhase::Validating { .. }
+            | WorkPhase::InReview { .. }
+            | WorkPhase::Over { .. } => continue,
         }
         let hook = record.hook;
         let relic = txn.relic(&hook.relic)?;

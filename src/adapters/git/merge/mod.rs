@@ -43,7 +43,7 @@ pub(super) fn merge(repo: &GitRepo, request: &LandRequest) -> Result<MergeOutcom
     merge_in(repo.repo_dir(), request)
 }
 
-/// Does the same in any repository.
+/// As [`merge`], but in any repository.
 fn merge_in(dir: &Path, request: &LandRequest) -> Result<MergeOutcome, RepoError> {
     let engine = engine::open(dir)?;
     styles::land(engine.as_ref(), request)

@@ -1,6 +1,7 @@
 //! A rig with its remote in a temporary directory, for the tests of landing.
 
 mod checkout;
+mod existing_branch;
 mod land;
 mod landing_bound;
 mod landing_filter;
@@ -10,7 +11,6 @@ mod landing_sequence;
 mod landing_submodule;
 mod push;
 mod remote;
-mod start;
 
 use std::path::PathBuf;
 

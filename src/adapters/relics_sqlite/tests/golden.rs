@@ -12,7 +12,7 @@ use crate::domain::ids::{HarnessName, Incarnation};
 use crate::domain::merge::{GateVerdict, HoldReason, MergeRequest, MrState, Review, Verdict};
 use crate::domain::message::{Body, Handoff};
 use crate::domain::relic::{DoneIntent, Exit, Hook, RelicStatus, Source};
-use crate::domain::restart::{Deaths, Mono};
+use crate::domain::restart::{DeathRecord, Mono};
 use crate::domain::saga::SagaKind;
 use crate::ports::clock::Clock;
 use crate::ports::relics::{ChainOf, EventFilter, RelicFilter, SalvageEntry};
@@ -208,7 +208,7 @@ fn a_store_of_the_first_schema_is_read_whole() {
     assert_eq!(create(&mut old, &task("next")).id, id("gt-3"));
     // The tables of later schemas exist, and are empty.
     assert_eq!(run(&mut old, |txn| txn.deaths()).unwrap(), []);
-    let mut deaths = Deaths {
+    let mut deaths = DeathRecord {
         child: toast().to_string(),
         made_from: "1".into(),
         open: true,

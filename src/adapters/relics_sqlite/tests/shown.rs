@@ -25,7 +25,7 @@ fn shown(store: &mut SqliteRelics) {
         txn.sagas(None)?;
         txn.mrs(None, true)?;
         txn.usage_of_hooked()?;
-        txn.facts_under("stall/")?;
+        txn.key_values_under("stall/")?;
         txn.last_seq()
     })
     .unwrap();
@@ -106,7 +106,7 @@ fn facts_are_listed_by_the_begin_of_their_keys() {
         Ok(())
     })
     .unwrap();
-    let found = run(&mut store, |txn| txn.facts_under("stall/")).unwrap();
+    let found = run(&mut store, |txn| txn.key_values_under("stall/")).unwrap();
     let keys: Vec<_> = found.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(keys, ["stall/a", "stall/é"]);
 }

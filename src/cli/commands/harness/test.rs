@@ -19,9 +19,9 @@ use crate::control::protocol::args::Stop;
 use crate::domain::city::Harness;
 use crate::kit::bench::Bench;
 use crate::kit::cases::{self, Case};
+use crate::kit::kit_dir::KitDir;
 use crate::kit::model::Model;
 use crate::kit::outcome::Outcome;
-use crate::kit::place::KitDir;
 use crate::kit::programs::{self, Pointed, Pointing, Program};
 
 use super::survey;

@@ -8,6 +8,7 @@ use crate::actors::world::World;
 use crate::control::handlers::accounts;
 use crate::control::protocol::answers::{Agent, AgentState, Pool, Today};
 use crate::control::snapshot::Snapshot;
+use crate::domain::attention::Attention;
 use crate::domain::condition::Condition;
 use crate::domain::ids::{AgentName, ChildId};
 use crate::domain::usage::ledger::Sum;
@@ -66,6 +67,11 @@ fn row(
     let session = view.and_then(|view| view.session.as_ref());
     let harness = view.and_then(|view| view.spec.harness());
     let shown = accounts::condition(world, view, harness);
+    let attention = Attention {
+        condition: shown.as_ref().map(Condition::word),
+        is_quarantined: view.is_some_and(|view| view.quarantined_until.is_some()),
+        ..Attention::default()
+    };
     Agent {
         name: name.clone(),
         state: state(view, suspended),
@@ -78,6 +84,7 @@ fn row(
         retry_at: view.and_then(|view| view.retry_at),
         condition: shown.as_ref().map(|shown| shown.word().to_owned()),
         detail: shown.as_ref().map(|shown| shown.text().to_owned()),
+        needs_person: attention.of_agent(view.map(|view| view.state)),
         choices: accounts::choices(world, session, shown.as_ref()),
         screen: shown
             .as_ref()

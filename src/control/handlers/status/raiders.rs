@@ -11,11 +11,12 @@ use crate::actors::world::World;
 use crate::control::handlers::accounts;
 use crate::control::protocol::answers::{Git, OpenEscalation, Raider, RaiderUsage, Session};
 use crate::control::snapshot::{Records, Snapshot};
+use crate::domain::attention::{Attention, PUSH_BLOCKED, WAITING};
 use crate::domain::city::Rig;
 use crate::domain::condition::Condition;
 use crate::domain::facts::Probed;
 use crate::domain::ids::{ChildId, RaiderId};
-use crate::domain::phase::Phase;
+use crate::domain::phase::WorkPhase;
 use crate::domain::raider::{RaiderFacts, RaiderState, SessionPresence};
 use crate::domain::relic::Hook;
 use crate::domain::saga::{Saga, SagaKind};
@@ -63,6 +64,7 @@ fn hookless(world: &World, lone: &Hookless) -> Raider {
         screen: None,
         until: None,
         stalled_since: None,
+        needs_person: Attention::default().of_raider(RaiderState::Stalled),
         blocked: false,
         escalation: None,
         hook: None,
@@ -104,13 +106,26 @@ fn hooked(world: &World, snapshot: &Snapshot, hook: &Hook, view: Option<&ChildVi
     });
     let shown = accounts::condition(world, view, Some(&hook.harness));
     let (condition, detail) = condition(world, snapshot, hook, view, waits, shown.as_ref());
+    let state = raider_state(world, hook, view, records);
+    let is_suspended = is_suspended(world, &hook.raider, records);
+    let quarantined_until = view.and_then(|view| view.quarantined_until);
+    let retry_at = view.and_then(|view| view.retry_at);
+    let blocked = records.is_blocked(&hook.relic);
+    let call = records.sandbox_call(hook);
+    let attention = Attention {
+        condition,
+        has_problem: blocked || call.is_some(),
+        is_quarantined: quarantined_until.is_some(),
+        is_suspended,
+        is_retried: retry_at.is_some(),
+    };
     let used = &records.usage;
     Raider {
         name: hook.raider.name.clone(),
         id: hook.raider.clone(),
         rig: hook.raider.rig.clone(),
         incarnation: Some(hook.incarnation.0),
-        state: raider_state(world, hook, view, records),
+        state,
         condition: condition.map(str::to_owned),
         detail,
         choices: accounts::choices(world, session, shown.as_ref()),
@@ -123,13 +138,12 @@ fn hooked(world: &World, snapshot: &Snapshot, hook: &Hook, view: Option<&ChildVi
             .and_then(Condition::until)
             .or(waits.map(|wait| wait.until)),
         stalled_since: records.stalled.get(&hook.raider).map(|steps| steps.since),
-        blocked: records.is_blocked(&hook.relic),
-        escalation: records
-            .sandbox_call(hook)
-            .map(|(id, problem)| OpenEscalation {
-                id: id.clone(),
-                problem: problem.to_owned(),
-            }),
+        needs_person: attention.of_raider(state),
+        blocked,
+        escalation: call.map(|(id, problem)| OpenEscalation {
+            id: id.clone(),
+            problem: problem.to_owned(),
+        }),
         hook: Some(hook.relic.clone()),
         branch: Some(hook.branch.clone()),
         target: Some(hook.target.clone()),
@@ -142,11 +156,11 @@ fn hooked(world: &World, snapshot: &Snapshot, hook: &Hook, view: Option<&ChildVi
         sandbox: world.city.sandbox(&hook.raider),
         git: git(world, hook),
         restarts: view.map_or(0, |view| view.restarts),
-        quarantined_until: view.and_then(|view| view.quarantined_until),
+        quarantined_until,
         died_of: view.and_then(|view| view.died_of.clone()),
         since: Some(view.map_or(hook.charged_at, |view| view.since)),
-        retry_at: view.and_then(|view| view.retry_at),
-        suspended: is_suspended(world, &hook.raider, records),
+        retry_at,
+        suspended: is_suspended,
     }
 }
 
@@ -178,11 +192,11 @@ fn condition(
         .records
         .saga(SagaKind::Done, &hook.raider.to_string());
     match (saga.and_then(Saga::push_error), shown, waits) {
-        (Some(why), ..) => return (Some("push_blocked"), Some(why.to_owned())),
+        (Some(why), ..) => return (Some(PUSH_BLOCKED), Some(why.to_owned())),
         (None, Some(shown), _) => return (Some(shown.word()), Some(shown.text().to_owned())),
         (None, None, Some(wait)) => {
             let detail = format!("{}, until {:.0}", wait.reason, wait.until);
-            return (Some("waiting"), Some(detail));
+            return (Some(WAITING), Some(detail));
         }
         (None, None, None) => {}
     }
@@ -190,12 +204,12 @@ fn condition(
     match session.and_then(|session| idle(world, hook, session)) {
         Some(since) => {
             let detail = format!("its turn ended at {since:.0}; it waits for input");
-            (Some("waiting"), Some(detail))
+            (Some(WAITING), Some(detail))
         }
         None => {
             let absence = view.filter(|_| !hook.is_declared());
             let phase = snapshot.records.phase(&hook.raider);
-            let stays = session.filter(|_| matches!(phase, Some(Phase::InReview { .. })));
+            let stays = session.filter(|_| matches!(phase, Some(WorkPhase::InReview { .. })));
             let stays = stays.map(|_| {
                 let name = &hook.raider.name;
                 format!("its session stays for the review of its work: hd attach {name}")

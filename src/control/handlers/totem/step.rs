@@ -16,7 +16,7 @@ use crate::actors::mail::ChildRef;
 use crate::actors::records::totems;
 use crate::actors::world::World;
 use crate::control::handlers::caller::own_hook;
-use crate::control::handlers::{own, to_json};
+use crate::control::handlers::{session_verbs, to_json};
 use crate::control::protocol::{ControlError, answers, args};
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
@@ -96,8 +96,8 @@ fn answer(world: &World, relic: RelicId, closed: &Closed) -> Result<Value, Contr
 
 /// Starts the fresh session of the next step.
 async fn cycle(world: &World, hook: &Hook) -> Result<(), ControlError> {
-    let progress = own::shown_for(world, hook).await;
-    own::afresh(world, &hook.raider.session_id()).await?;
+    let progress = session_verbs::shown_for(world, hook).await;
+    session_verbs::afresh(world, &hook.raider.session_id()).await?;
     let meant = ChildRef::raider(&hook.raider, hook.incarnation);
     ask::hand_off(world, meant, progress).await?;
     Ok(())

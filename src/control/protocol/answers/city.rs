@@ -34,6 +34,9 @@ pub struct Agent {
     pub condition: Option<String>,
     /// The condition in words.
     pub detail: Option<String>,
+    /// Set when it is stuck until a person acts.
+    #[serde(default)]
+    pub needs_person: bool,
     /// The known answers to its question.
     pub choices: Vec<String>,
     /// Its screen, when nothing else is known of its condition.

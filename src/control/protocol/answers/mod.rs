@@ -11,11 +11,11 @@ mod cv;
 mod drums;
 mod events;
 mod mq;
-mod own;
 mod raider;
 mod relic;
 mod salvage;
 mod schema;
+mod session_verbs;
 mod status;
 mod supervisor;
 mod totem;
@@ -33,10 +33,6 @@ pub use self::drums::{
 };
 pub use self::events::{Event, Story};
 pub use self::mq::{Decided, MrDetails, MrRow, PullRequest};
-pub use self::own::{
-    AgentDone, AgentRally, Done, HandedOff, Hooked, Leaves, RaiderDone, RaiderRally, Rally,
-    Reported, SandboxGit, Waiting,
-};
 pub use self::raider::{Git, OpenEscalation, Raider, RaiderUsage, SelfReview, Session};
 pub use self::relic::{
     Cancelled, Change, Charging, Deps, EditedRelic, Escalation, Imported, Raised, ReadyRelic,
@@ -44,6 +40,10 @@ pub use self::relic::{
 };
 pub use self::salvage::{Kept, Pruned, Restored, Salvage, ShownSalvage, Stashes};
 pub use self::schema::{Answer, UNTYPED, schemas};
+pub use self::session_verbs::{
+    AgentDone, AgentRally, Done, HandedOff, Hooked, Leaves, RaiderDone, RaiderRally, Rally,
+    Reported, SandboxGit, Waiting,
+};
 pub use self::status::{Blocked, ForgeRow, RelicCounts, Rig, Status, WitnessRow};
 pub use self::supervisor::{Doctor, Metrics, Pong, Reloaded, SessionsEnd, Stopped};
 pub use self::totem::{Progress, ReadyStep, Ritual, RitualRow, StepDone, Totem, TotemStep};

@@ -39,6 +39,9 @@ pub struct Raider {
     pub until: Option<Timestamp>,
     /// Since when it is stalled.
     pub stalled_since: Option<Timestamp>,
+    /// Set when it is stuck until a person acts.
+    #[serde(default)]
+    pub needs_person: bool,
     /// Set when its relic is blocked.
     pub blocked: bool,
     /// The open escalation about its sandbox: a person decides what becomes of it.

@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::control::protocol::ControlError;
+use crate::domain::existing_branch::Start;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId, RigName, SessionId};
 use crate::domain::ignored::Ignored;
 use crate::domain::nuke::CleanupStatus;
-use crate::domain::start::Start;
 
 /// The answer to `charge`: the raider that works.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::Plan;
 use crate::actors::mail::NukeTarget;
-use crate::actors::records::facts;
+use crate::actors::records::key_values;
 use crate::actors::refusal::{LASTING, Refusal};
 use crate::actors::sagas::step;
 use crate::actors::world::World;
@@ -74,7 +74,7 @@ pub(in crate::actors::sagas::nuke) async fn changed(
             return Ok(0);
         }
         let (key, last) = (key(&raider), txn.now());
-        let known = facts::read(txn, &key)?;
+        let known = key_values::read(txn, &key)?;
         // A sandbox that was worked in for long since then is no removal that fails again and again.
         let in_a_row = |known: &Changed| {
             let since = Duration::try_from(last - known.last);
@@ -86,7 +86,7 @@ pub(in crate::actors::sagas::nuke) async fn changed(
             count,
             last,
         };
-        facts::write(txn, &key, &changed)?;
+        key_values::write(txn, &key, &changed)?;
         Ok(count)
     });
     if counted.await? < TRIES {

@@ -120,7 +120,7 @@ pub(in crate::actors::sagas::nuke) async fn stashes(
     own.flat_map(|entries| entries.ids).collect()
 }
 
-/// Salvages these, where that is allowed. Returns true when there were any.
+/// Salvages these, where that is allowed.
 ///
 /// # Errors
 /// As [`check`], without `salvage`; there is no room.
@@ -128,7 +128,7 @@ pub(in crate::actors::sagas::nuke) async fn keep(
     world: &World,
     target: &NukeTarget,
     salvage: bool,
-) -> Result<bool, Refusal> {
+) -> Result<(), Refusal> {
     let left = remains(world, target).await?;
     if !salvage {
         refuse(target, &strays(world, target).await?, left.as_ref())?;
@@ -137,9 +137,8 @@ pub(in crate::actors::sagas::nuke) async fn keep(
         keep_remains(world, target).await?;
     }
     // What the first step has saved is no stray any more.
-    let strays = strays(world, target).await?;
-    for head in &strays {
-        keep_commit(world, target, head).await?;
+    for head in strays(world, target).await? {
+        keep_commit(world, target, &head).await?;
     }
-    Ok(left.is_some() || !strays.is_empty())
+    Ok(())
 }

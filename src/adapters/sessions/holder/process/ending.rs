@@ -27,7 +27,7 @@ const LAST_READS: usize = 1024;
 /// The time within which a program ends after the input that ends it: some ask twice, and save the conversation.
 const TAKES: Duration = Duration::from_secs(5);
 /// The time that connections get to take the announcement.
-const FAREWELL: Duration = Duration::from_millis(200);
+const ANNOUNCE_LIMIT: Duration = Duration::from_millis(200);
 
 impl Holder {
     /// Returns true if a stop's grace period is over.
@@ -204,7 +204,7 @@ impl Holder {
             peer.answer(&Answer::Ended(ended.clone()));
             peer.close();
         }
-        let deadline = Instant::now() + FAREWELL;
+        let deadline = Instant::now() + ANNOUNCE_LIMIT;
         loop {
             peers.retain(|peer| peer.has_unsent() && !peer.is_closed());
             let left = deadline.saturating_duration_since(Instant::now());

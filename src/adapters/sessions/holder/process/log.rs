@@ -258,7 +258,7 @@ mod tests {
             log.begin(&mark);
             log.append(output.as_bytes());
         }
-        let shown = crate::domain::transcript::text(text(dir.path()).as_bytes(), false, 1000);
+        let shown = crate::domain::terminal_text::text(text(dir.path()).as_bytes(), false, 1000);
         let title = |n| format!("--- session {n}, since 1970-01-01T00:00:00Z ---");
         let expected = format!("{}\none\n{}\ntwo\n", title(1), title(2));
         assert_eq!(shown, expected);
@@ -281,7 +281,7 @@ mod tests {
             log.follow(part, &usual);
         }
         log.follow(b"--- session 8, since 1970-01-01T00:00:00Z ---\r\n", &usual);
-        let shown = crate::domain::transcript::text(text(dir.path()).as_bytes(), false, 1000);
+        let shown = crate::domain::terminal_text::text(text(dir.path()).as_bytes(), false, 1000);
         let titles = shown
             .lines()
             .filter(|line| line.starts_with("--- session "));
@@ -310,7 +310,7 @@ mod tests {
         let mark = screen_mark(SIZE);
         assert_eq!(all.matches(&mark).count(), 2);
         let painted = &all[all.find(&mark).unwrap()..];
-        let shown = crate::domain::transcript::text(painted.as_bytes(), true, 100);
+        let shown = crate::domain::terminal_text::text(painted.as_bytes(), true, 100);
         assert_eq!(shown, "in the middle\n");
         // A log with small segments would consist of screens only.
         let small = crate::testing::scratch();

@@ -11,8 +11,8 @@ use super::{Holder, Stopping, screen};
 use crate::domain::begun::Begun;
 use crate::domain::harness::END_OF_INPUT;
 use crate::domain::holder_wire::{Answer, MAX_INPUT, Request};
-use crate::domain::keys;
 use crate::domain::screen::ScreenView;
+use crate::domain::terminal_keys;
 
 /// The time after a key press within which a person in tmux may have begun a line.
 const TYPES: Duration = Duration::from_secs(10);
@@ -109,11 +109,11 @@ impl Holder {
             return;
         }
         self.begun.typed(typed, Timestamp::now());
-        if !keys::is_typed(typed) {
+        if !terminal_keys::is_typed(typed) {
             return;
         }
         self.typed = Some(Instant::now());
-        if keys::ends_programs(typed) {
+        if terminal_keys::ends_programs(typed) {
             self.ending_key = self.typed;
         }
     }
@@ -122,7 +122,7 @@ impl Holder {
     fn note_pressed(&mut self, request: &Request) {
         match request {
             Request::Type(bytes) => {
-                if keys::ends_programs(bytes) {
+                if terminal_keys::ends_programs(bytes) {
                     self.ending_key = Some(Instant::now());
                 }
                 self.begun.pressed(bytes);

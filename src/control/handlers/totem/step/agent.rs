@@ -8,7 +8,7 @@ use crate::actors::mail::{ChildRef, ChildView};
 use crate::actors::records::{agent_hooks, totems};
 use crate::actors::world::World;
 use crate::control::handlers::caller::own_member;
-use crate::control::handlers::{names, own, standing};
+use crate::control::handlers::{names, session_verbs, standing};
 use crate::control::protocol::ControlError;
 use crate::control::server::Caller;
 use crate::domain::agent_hook::{AgentHook, HandedStep};
@@ -54,7 +54,7 @@ pub(super) async fn done(
         .run(move |txn| close(txn, &own, &id, note.as_deref(), &hd));
     let closed = closed.await??;
     if closed.cycles {
-        own::afresh(world, session).await?;
+        session_verbs::afresh(world, session).await?;
         ask::hand_off(world, child, None).await?;
     }
     answer(world, closed.totem.row.relic.clone(), &closed)

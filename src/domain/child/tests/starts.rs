@@ -1,7 +1,7 @@
-//! A start that is put off, or that an operator tries.
+//! Tests of a start that is put off, or that an operator tries.
 
-use super::tests::{agent, cycle, died, facts, in_phase, letter, policy};
-use super::*;
+use super::super::*;
+use super::{agent, cycle, died, facts, in_phase, letter, policy};
 
 /// Otherwise a parked child would never go on, and a stopped one would start when its configuration changes.
 #[test]
@@ -16,17 +16,17 @@ fn failed_try_of_an_operator_leaves_a_child_in_the_rest_that_it_was_in() {
     let failures = [
         ChildExit::StartFailed(no()),
         ChildExit::Unseen(no()),
-        ChildExit::Homeless(no()),
+        ChildExit::NoSandbox(no()),
     ];
     for exit in failures {
         for cause in [Cause::Operator, Cause::RateLimit, Cause::Suspended] {
-            let before = Phase::Resting(Rest::Order(cause));
+            let before = ChildPhase::Resting(Rest::Order(cause));
             let mut child = in_phase(before.clone());
             let _actions = child.step(Event::Woken(Cause::Operator), &waits);
             let _actions = child.step(Event::Exited(Some(exit.clone())), &waits);
             assert_eq!(*child.phase(), before, "{exit:?}");
         }
-        let mut child = in_phase(Phase::Resting(Rest::Over));
+        let mut child = in_phase(ChildPhase::Resting(Rest::Over));
         let _actions = child.step(Event::Woken(Cause::Operator), &gave_up);
         let _actions = child.step(Event::Exited(Some(exit)), &gave_up);
         assert_eq!(letter(child.phase()), 'W');
@@ -49,7 +49,7 @@ fn try_that_a_stop_ended_is_over() {
         vec![Event::Rest(Cause::Suspended), Event::Exited(None)],
         vec![out],
     ] {
-        let mut child = in_phase(Phase::Resting(Rest::Over));
+        let mut child = in_phase(ChildPhase::Resting(Rest::Over));
         let _actions = child.step(Event::Woken(Cause::Operator), &facts);
         for event in ends {
             let _actions = child.step(event, &facts);
@@ -69,9 +69,9 @@ fn death_without_a_supervisor_is_not_forgotten_when_a_start_is_put_off() {
     for exit in [
         ChildExit::Unseen(why()),
         ChildExit::Unwritable(why()),
-        ChildExit::Homeless(why()),
+        ChildExit::NoSandbox(why()),
     ] {
-        let mut child = in_phase(Phase::Blocked);
+        let mut child = in_phase(ChildPhase::Blocked);
         child.restore(DeathWindow::default(), true);
         assert!(counts_on_start(&mut child, Event::Ready, &facts));
         let _actions = child.step(Event::Exited(Some(exit)), &facts);
@@ -95,7 +95,7 @@ fn session_that_is_up_or_was_ended_did_not_die_without_a_supervisor() {
         (vec![rest()], Some(Event::Resumed)),
         (vec![Event::AwaitTurn], None),
     ] {
-        let mut child = in_phase(Phase::Blocked);
+        let mut child = in_phase(ChildPhase::Blocked);
         child.restore(DeathWindow::default(), true);
         assert!(counts_on_start(&mut child, Event::Ready, &facts));
         for event in events {
@@ -115,7 +115,7 @@ fn session_that_is_up_or_was_ended_did_not_die_without_a_supervisor() {
 /// Returns the end of the wait of a child.
 fn due(child: &Child) -> Event {
     match child.phase() {
-        Phase::Backoff {
+        ChildPhase::Backoff {
             due: Due::Timer(due),
             ..
         } => Event::Due(*due),

@@ -15,7 +15,7 @@ const QUOTED: usize = 20;
 
 /// The deaths that put a raider into quarantine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Deaths {
+pub struct QuarantineReport {
     /// The number of deaths that count.
     pub count: u32,
     /// Time from the oldest death that counts to the last; none when it died after a try that followed its quarantine.
@@ -28,7 +28,25 @@ pub struct Deaths {
     pub until: Timestamp,
 }
 
-impl Deaths {
+impl QuarantineReport {
+    /// Makes a report; an end of the last session that was not recorded is reported as such.
+    #[must_use]
+    pub fn new(
+        count: u32,
+        within: Option<Duration>,
+        last: Option<String>,
+        output: String,
+        until: Timestamp,
+    ) -> Self {
+        Self {
+            count,
+            within,
+            last: last.unwrap_or_else(|| "an end that was not recorded".to_owned()),
+            output,
+            until,
+        }
+    }
+
     /// Returns the reason why the relic is blocked, in one line.
     #[must_use]
     pub fn reason(&self, raider: &RaiderId) -> String {
@@ -106,8 +124,8 @@ fn in_words(within: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn deaths(output: &str) -> Deaths {
-        Deaths {
+    fn deaths(output: &str) -> QuarantineReport {
+        QuarantineReport {
             count: 6,
             within: Some(Duration::from_millis(17_200)),
             last: how(Some(&SessionExit {

@@ -1,4 +1,4 @@
-//! Start-up and patrol: look at the world (look.rs), and apply the plan. The same code serves both, so a crash and
+//! Start-up and patrol: observe everything (look.rs), and apply the plan. The same code serves both, so a crash and
 //! restart are one more patrol.
 
 use crate::actors::outbox;
@@ -24,7 +24,7 @@ use crate::actors::mail::ShamanMsg;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::{ChildSpec, ChildState};
 use crate::domain::cause::Cause;
-use crate::domain::child::{Event, Phase, Successor};
+use crate::domain::child::{ChildPhase, Event, Successor};
 use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ground::{FileFault, Part};
 use crate::domain::ids::{ChildId, RaiderId, SessionId};
@@ -40,7 +40,7 @@ impl Root {
         self.booting.push(reply);
         self.arm_patrol(me);
         self.reconciling = true;
-        self.set_out(me);
+        self.start_look(me);
     }
 
     pub(super) fn arm_patrol(&mut self, me: &ActorRef<RootMsg>) {
@@ -64,9 +64,9 @@ impl Root {
             // A look that hangs must not hold up the dispatcher.
             self.reconciled();
         }
-        self.rouse();
+        self.tell_all_to_look();
         self.patrolling = true;
-        self.set_out(me);
+        self.start_look(me);
     }
 
     fn reconciled(&mut self) {
@@ -77,7 +77,7 @@ impl Root {
 
     /// Tells the other actors to check what is due; the dispatcher follows when the next look is applied (`rules.md`,
     /// patrol order).
-    pub(super) fn rouse(&mut self) {
+    pub(super) fn tell_all_to_look(&mut self) {
         self.reconciling = true;
         let directory = &self.world.directory;
         directory.tell_shaman(ShamanMsg::Look);
@@ -88,7 +88,7 @@ impl Root {
     }
 
     /// Starts a look. A request during a look causes another look after it, since the first may miss later changes.
-    pub(super) fn set_out(&mut self, me: &ActorRef<RootMsg>) {
+    pub(super) fn start_look(&mut self, me: &ActorRef<RootMsg>) {
         if self.looking.is_some() {
             self.look_again = true;
             return;
@@ -175,7 +175,7 @@ impl Root {
             self.refuse_starts();
             self.keep_all();
             if again {
-                self.set_out(me);
+                self.start_look(me);
             }
             // The new configuration requested another look.
             if stale {
@@ -322,7 +322,7 @@ impl Root {
     fn forget_finished(&mut self, hooked: &BTreeSet<RaiderId>) {
         self.slots.retain(|id, slot| match id {
             ChildId::Raider(raider) => {
-                *slot.child.phase() != Phase::Finished || hooked.contains(raider)
+                *slot.child.phase() != ChildPhase::Finished || hooked.contains(raider)
             }
             ChildId::Agent(_) => true,
         });
@@ -401,31 +401,31 @@ pub async fn end_orphan(
 /// Maps a slot to the plan's view of it.
 fn tended(slot: &ChildRecord) -> Tended {
     match slot.child.phase() {
-        Phase::Leaving { .. }
-        | Phase::Gone
-        | Phase::Replacing {
+        ChildPhase::Leaving { .. }
+        | ChildPhase::Gone
+        | ChildPhase::Replacing {
             by: Successor::Group,
             ..
         } => Tended::Ending,
-        Phase::Resting(rest) => match rest.until() {
+        ChildPhase::Resting(rest) => match rest.until() {
             Some(_) => Tended::Suspended,
             None => Tended::Resting,
         },
-        Phase::Running { .. } => Tended::Up {
+        ChildPhase::Running { .. } => Tended::Up {
             fingerprint: slot
                 .session
                 .as_ref()
                 .and_then(|session| session.fingerprint.clone()),
             draining: slot.child.is_draining(),
         },
-        Phase::Blocked
-        | Phase::Starting { .. }
-        | Phase::Replacing {
+        ChildPhase::Blocked
+        | ChildPhase::Starting { .. }
+        | ChildPhase::Replacing {
             by: Successor::Fresh { .. },
             ..
         }
-        | Phase::Backoff { .. }
-        | Phase::Quarantined { .. }
-        | Phase::Finished => Tended::Waiting,
+        | ChildPhase::Backoff { .. }
+        | ChildPhase::Quarantined { .. }
+        | ChildPhase::Finished => Tended::Waiting,
     }
 }

@@ -27,7 +27,7 @@ pub(in crate::actors) fn read_under<T: DeserializeOwned>(
     txn: &mut dyn Txn,
     prefix: &str,
 ) -> Result<Vec<(String, T)>, StoreError> {
-    let facts = txn.facts_under(prefix)?.into_iter();
+    let facts = txn.key_values_under(prefix)?.into_iter();
     let read = |(key, text): (String, String)| {
         let rest = key.strip_prefix(prefix)?.to_owned();
         Some((rest, serde_json::from_str(&text).ok()?))

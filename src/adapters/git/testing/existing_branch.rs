@@ -1,16 +1,16 @@
 //! Tests of branches that work begins on, and of a default branch that changes at the remote.
 
 use super::Rigged;
-use crate::adapters::git::{default_branch, fetch, remote, start};
+use crate::adapters::git::{default_branch, existing_branch, fetch, remote};
 use crate::domain::default_branch::Change;
-use crate::domain::start::BranchAt;
+use crate::domain::existing_branch::BranchAt;
 
 #[test]
 fn branch_of_the_remote_is_fetched_and_a_missing_one_lists_the_others() {
     let rig = Rigged::new();
     let head = rig.commit(&rig.base, &[("a", "a\n")]);
     rig.foreign_push("topic/a", &head);
-    let found = start::find(&rig.repo, "topic/a").unwrap();
+    let found = existing_branch::find(&rig.repo, "topic/a").unwrap();
     let expected = BranchAt {
         remote: Some(head.clone()),
         ..BranchAt::default()
@@ -21,7 +21,7 @@ fn branch_of_the_remote_is_fetched_and_a_missing_one_lists_the_others() {
         Some(head)
     );
     rig.in_origin(&["branch", "-q", "-D", "topic/a"]);
-    let missing = start::find(&rig.repo, "topic/a").unwrap();
+    let missing = existing_branch::find(&rig.repo, "topic/a").unwrap();
     assert_eq!(
         (missing.remote, missing.others),
         (None, vec!["main".to_owned()])
@@ -35,7 +35,7 @@ fn branch_of_the_remote_is_fetched_and_a_missing_one_lists_the_others() {
 #[test]
 fn branch_that_a_person_has_checked_out_is_found_with_its_place() {
     let rig = Rigged::local();
-    let found = start::find(&rig.repo, "main").unwrap();
+    let found = existing_branch::find(&rig.repo, "main").unwrap();
     assert_eq!(
         (found.remote, found.local),
         (Some(rig.base.clone()), Some(rig.base.clone()))

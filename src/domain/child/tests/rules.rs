@@ -1,7 +1,7 @@
-//! The rules of restart, quarantine, rest and drain, by name.
+//! Tests of the rules of restart, quarantine, rest and drain, by name.
 
-use super::tests::{OLD, OWN, SECOND, agent, cycle, died, facts, in_phase, letter, policy, raider};
-use super::*;
+use super::super::*;
+use super::{OLD, OWN, SECOND, agent, cycle, died, facts, in_phase, letter, policy, raider};
 
 fn exit(code: Option<i32>, signal: Option<i32>) -> Option<ChildExit> {
     let exit = SessionExit {
@@ -28,7 +28,7 @@ fn adoption_waits_for_no_account_no_dependency_and_no_quarantine() {
         is_suspended: true,
         ..facts(&id, &policy)
     };
-    let mut child = in_phase(Phase::Resting(Rest::Over));
+    let mut child = in_phase(ChildPhase::Resting(Rest::Over));
     child.hold(&policy, facts.mono + SECOND, facts.mono, None);
     let _actions = child.step(Event::Wanted(Cause::Adopted), &facts);
     assert_eq!(letter(child.phase()), 'S');
@@ -38,7 +38,7 @@ fn adoption_waits_for_no_account_no_dependency_and_no_quarantine() {
 fn lives(child: &mut Child, facts: &Facts<'_>, exits: Vec<Option<ChildExit>>) -> String {
     let mut letters = String::new();
     for exit in exits {
-        if let Phase::Backoff {
+        if let ChildPhase::Backoff {
             due: Due::Timer(due),
             ..
         } = child.phase()
@@ -57,7 +57,7 @@ fn lives(child: &mut Child, facts: &Facts<'_>, exits: Vec<Option<ChildExit>>) ->
 fn as_many_deaths_as_allowed_are_answered_by_restarts_and_the_next_quarantines() {
     let (id, policy) = (agent(), policy());
     let facts = facts(&id, &policy);
-    let mut child = in_phase(Phase::Starting { token: OWN });
+    let mut child = in_phase(ChildPhase::Starting { token: OWN });
     let exits = vec![died(), died(), died()];
     assert_eq!(lives(&mut child, &facts, exits), "WWQ");
     assert_eq!(child.died_of().unwrap(), "no exit on record: the end");
@@ -68,7 +68,7 @@ fn as_many_deaths_as_allowed_are_answered_by_restarts_and_the_next_quarantines()
 fn failed_spawns_are_deaths() {
     let (id, policy) = (agent(), policy());
     let facts = facts(&id, &policy);
-    let mut child = in_phase(Phase::Starting { token: OWN });
+    let mut child = in_phase(ChildPhase::Starting { token: OWN });
     let late = Event::Unspawned(OLD, "no memory".into());
     assert_eq!(child.step(late, &facts), []);
     for expected in ['W', 'W', 'Q'] {
@@ -76,7 +76,7 @@ fn failed_spawns_are_deaths() {
         let broken = Event::Unspawned(token, "no memory".into());
         let _actions = child.step(broken, &facts);
         assert_eq!(letter(child.phase()), expected);
-        if let Phase::Backoff {
+        if let ChildPhase::Backoff {
             due: Due::Timer(due),
             ..
         } = *child.phase()
@@ -90,9 +90,9 @@ fn failed_spawns_are_deaths() {
 fn session_healthy_for_long_enough_clears_the_deaths() {
     let (id, policy) = (agent(), policy());
     let facts = facts(&id, &policy);
-    let mut child = in_phase(Phase::Starting { token: OWN });
+    let mut child = in_phase(ChildPhase::Starting { token: OWN });
     assert_eq!(lives(&mut child, &facts, vec![died(), died()]), "WW");
-    child.phase = Phase::Running {
+    child.phase = ChildPhase::Running {
         up_at: facts.mono - SECOND * 600,
     };
     assert_eq!(lives_on(&mut child, &facts), 'W');
@@ -109,7 +109,7 @@ fn raider_on_trial_that_dies_is_quarantined_at_once_and_an_agent_is_not() {
     let policy = policy();
     for (id, expected) in [(raider(), 'Q'), (agent(), 'W')] {
         let facts = facts(&id, &policy);
-        let mut child = in_phase(Phase::Quarantined {
+        let mut child = in_phase(ChildPhase::Quarantined {
             due: Due::Timer(OWN),
         });
         let actions = child.step(Event::Due(OWN), &facts);
@@ -137,7 +137,7 @@ fn restart_types_are_those_of_otp() {
             ..facts(&id, &policy)
         };
         let ends = [&good, &term, &bad].map(|exit| {
-            let mut child = in_phase(Phase::Starting { token: OWN });
+            let mut child = in_phase(ChildPhase::Starting { token: OWN });
             lives(&mut child, &facts, vec![exit.clone()])
         });
         assert_eq!(ends.concat(), expected, "{restart:?}");
@@ -148,7 +148,7 @@ fn restart_types_are_those_of_otp() {
 fn end_by_a_person_is_no_death() {
     let (id, policy) = (agent(), policy());
     let facts = facts(&id, &policy);
-    let mut child = in_phase(Phase::Starting { token: OWN });
+    let mut child = in_phase(ChildPhase::Starting { token: OWN });
     let by_person = Some(ChildExit::Died {
         cause: Cause::EndedByPerson,
         exit: None,
@@ -170,13 +170,13 @@ fn failed_start_that_a_caller_waits_for_is_no_death_and_leaves_nothing() {
     };
     for exit in [
         ChildExit::StartFailed("no".into()),
-        ChildExit::Homeless("no".into()),
+        ChildExit::NoSandbox("no".into()),
         ChildExit::Unseen("no".into()),
         ChildExit::Unwritable("no".into()),
     ] {
-        let mut child = in_phase(Phase::Starting { token: OWN });
+        let mut child = in_phase(ChildPhase::Starting { token: OWN });
         let actions = child.step(Event::Exited(Some(exit)), &facts);
-        assert_eq!(*child.phase(), Phase::Gone);
+        assert_eq!(*child.phase(), ChildPhase::Gone);
         let told = |action: &Action| matches!(action, Action::AnswerUp(Err(why)) if why == "no");
         assert!(actions.iter().any(told), "{actions:?}");
         let recorded = |action: &Action| matches!(action, Action::Died(_));
@@ -188,12 +188,12 @@ fn failed_start_that_a_caller_waits_for_is_no_death_and_leaves_nothing() {
 fn start_that_cannot_see_its_session_is_retried_without_limit_and_is_no_death() {
     let (id, policy) = (raider(), policy());
     let facts = facts(&id, &policy);
-    let mut child = in_phase(Phase::Starting { token: OWN });
+    let mut child = in_phase(ChildPhase::Starting { token: OWN });
     for _ in 0..20 {
         let unseen = ChildExit::Unseen("no holder".into());
         let _actions = child.step(Event::Exited(Some(unseen)), &facts);
         assert!(child.unseen().unwrap().contains("no holder"));
-        let Phase::Backoff {
+        let ChildPhase::Backoff {
             due: Due::Timer(due),
             ..
         } = *child.phase()
@@ -209,7 +209,7 @@ fn start_that_cannot_see_its_session_is_retried_without_limit_and_is_no_death() 
 fn ten_planned_cycles_are_no_deaths_and_the_eleventh_is_one() {
     let (id, policy) = (agent(), policy());
     let facts = facts(&id, &policy);
-    let mut child = in_phase(Phase::Starting { token: OWN });
+    let mut child = in_phase(ChildPhase::Starting { token: OWN });
     let mut letters = String::new();
     for _ in 0..11 {
         let _actions = child.step(Event::Up(facts.mono), &facts);
@@ -224,7 +224,7 @@ fn ten_planned_cycles_are_no_deaths_and_the_eleventh_is_one() {
 fn replacing_a_session_whose_agent_is_dead_is_a_death_with_its_tail() {
     let (id, policy) = (agent(), policy());
     let facts = facts(&id, &policy);
-    let mut child = in_phase(Phase::Running { up_at: facts.mono });
+    let mut child = in_phase(ChildPhase::Running { up_at: facts.mono });
     let dead = Event::Cycle {
         cause: Cause::AgentDead,
         tail: Some("panic".into()),
@@ -244,7 +244,7 @@ fn replacing_a_session_whose_agent_is_dead_is_a_death_with_its_tail() {
 fn release_by_an_operator_forgets_the_deaths() {
     let (id, policy) = (raider(), policy());
     let facts = facts(&id, &policy);
-    let mut child = in_phase(Phase::Starting { token: OWN });
+    let mut child = in_phase(ChildPhase::Starting { token: OWN });
     let exits = vec![died(), died(), died()];
     assert_eq!(lives(&mut child, &facts, exits), "WWQ");
     let actions = child.step(Event::Woken(Cause::Operator), &facts);
@@ -257,7 +257,7 @@ fn draining_member_that_ends_gets_no_fresh_session_unless_it_is_kept() {
     let (id, policy) = (agent(), policy());
     let facts = facts(&id, &policy);
     for (keeps, expected) in [(false, 'X'), (true, 'W')] {
-        let mut child = in_phase(Phase::Running { up_at: facts.mono });
+        let mut child = in_phase(ChildPhase::Running { up_at: facts.mono });
         let _actions = child.step(Event::Drain, &facts);
         assert!(child.is_draining());
         if keeps {
@@ -272,7 +272,7 @@ fn draining_member_that_ends_gets_no_fresh_session_unless_it_is_kept() {
 fn drain_ends_by_its_own_timer_and_by_no_earlier_one() {
     let (id, policy) = (agent(), policy());
     let facts = facts(&id, &policy);
-    let mut child = in_phase(Phase::Running { up_at: facts.mono });
+    let mut child = in_phase(ChildPhase::Running { up_at: facts.mono });
     let first = child.step(Event::Drain, &facts);
     let _actions = child.step(Event::KeepOn, &facts);
     let later = Facts {
@@ -293,7 +293,7 @@ fn drain_ends_by_its_own_timer_and_by_no_earlier_one() {
 fn third_session_in_a_row_that_its_account_ends_calls_a_person_once() {
     let (id, policy) = (raider(), policy());
     let facts = facts(&id, &policy);
-    let mut child = in_phase(Phase::Starting { token: OWN });
+    let mut child = in_phase(ChildPhase::Starting { token: OWN });
     let mut calls = Vec::new();
     for _ in 0..5 {
         let out = Event::OutOfAccount {
@@ -319,7 +319,7 @@ fn death_of_a_member_leaves_the_timer_to_its_group() {
         turn: Turn::Culprit,
         ..alone.clone()
     };
-    let mut child = in_phase(Phase::Starting { token: OWN });
+    let mut child = in_phase(ChildPhase::Starting { token: OWN });
     let actions = child.step(Event::Exited(died()), &member);
     assert_eq!(actions.last(), Some(&Action::RestartGroup(SECOND)));
     assert_eq!(letter(child.phase()), 'w');
@@ -343,7 +343,7 @@ fn end_is_journalled_before_its_callers_are_answered() {
         (Event::End(Cause::Operator), Event::Exited(None)),
         (Event::End(Cause::Operator), shut),
     ] {
-        let mut child = in_phase(Phase::Running { up_at: facts.mono });
+        let mut child = in_phase(ChildPhase::Running { up_at: facts.mono });
         let _actions = child.step(order, &facts);
         let actions = child.step(end, &facts);
         let first = actions
@@ -366,10 +366,10 @@ fn group_does_not_change_since_when_a_member_waits() {
     };
     let own = Due::Timer(OWN);
     for (phase, event) in [
-        (Phase::Quarantined { due: own }, Event::AwaitTurn),
-        (Phase::Quarantined { due: Due::Group }, Event::Alone),
+        (ChildPhase::Quarantined { due: own }, Event::AwaitTurn),
+        (ChildPhase::Quarantined { due: Due::Group }, Event::Alone),
         (
-            Phase::Backoff {
+            ChildPhase::Backoff {
                 until: None,
                 due: own,
             },

@@ -8,8 +8,8 @@ use super::remote;
 use super::rig::{GitRepo, resolve};
 use super::share;
 use crate::domain::city::RigSource;
+use crate::domain::existing_branch::BranchAt;
 use crate::domain::ids::Oid;
-use crate::domain::start::BranchAt;
 use crate::ports::repo::RepoError;
 
 /// The prefix of a checkout's branch while it is copied to ours. The ref goes when the commit is known: no object of

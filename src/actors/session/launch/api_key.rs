@@ -1,4 +1,4 @@
-//! The API key that a session does not get because its user is logged in (`domain/unattended/keys.rs`).
+//! The API key that a session does not get because its user is logged in (`domain/unattended/api_key.rs`).
 
 use std::collections::BTreeMap;
 

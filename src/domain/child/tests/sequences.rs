@@ -1,10 +1,10 @@
-//! Random sequences of events, with a model of what the root does: one actor at a time, timers and sweeps that may come
+//! Tests with random sequences of events, with a model of what the root does: one actor at a time, timers and sweeps that may come
 //! late, and a group that restarts now and then.
 
 use proptest::prelude::*;
 
-use super::tests::{agent, died, facts, policy};
-use super::*;
+use super::super::*;
+use super::{agent, died, facts, policy};
 
 /// An act of the world. Numbers choose among the timers and the sweeps, old ones included.
 #[derive(Debug, Clone)]
@@ -32,9 +32,9 @@ fn exits() -> Vec<Option<ChildExit>> {
         Some(ChildExit::Unseen(why())),
         Some(ChildExit::Unwritable(why())),
         Some(ChildExit::StartFailed(why())),
-        Some(ChildExit::Homeless(why())),
+        Some(ChildExit::NoSandbox(why())),
         Some(ChildExit::Finished),
-        Some(ChildExit::Undead(why())),
+        Some(ChildExit::NotEnded(why())),
         Some(ChildExit::Broken(why())),
     ]
 }
@@ -122,7 +122,7 @@ impl<'a> World<'a> {
     }
 
     fn act(&mut self, act: Act) {
-        if *self.child.phase() == Phase::Gone {
+        if *self.child.phase() == ChildPhase::Gone {
             // It is wanted again: a record of the same name, while timers and sweeps of the earlier one are under way.
             self.child = Child::new(Rest::Over, Cause::Config, self.facts.now);
         }
@@ -261,26 +261,26 @@ impl<'a> World<'a> {
             Due::Group => self.in_group,
         };
         let holds = match phase {
-            Phase::Starting { .. } | Phase::Running { .. } | Phase::Replacing { .. } => {
-                self.has_actor
-            }
-            Phase::Leaving { sweep, .. } => self.has_actor || self.sweeps.contains(sweep),
-            Phase::Backoff { due, .. } | Phase::Quarantined { due } => {
+            ChildPhase::Starting { .. }
+            | ChildPhase::Running { .. }
+            | ChildPhase::Replacing { .. } => self.has_actor,
+            ChildPhase::Leaving { sweep, .. } => self.has_actor || self.sweeps.contains(sweep),
+            ChildPhase::Backoff { due, .. } | ChildPhase::Quarantined { due } => {
                 !self.has_actor && is_armed(due)
             }
-            Phase::Blocked => !self.has_actor,
-            Phase::Finished | Phase::Resting(_) | Phase::Gone => !self.has_actor,
+            ChildPhase::Blocked => !self.has_actor,
+            ChildPhase::Finished | ChildPhase::Resting(_) | ChildPhase::Gone => !self.has_actor,
         };
         assert!(holds, "{event:?} in {before:?} led to {phase:?}");
     }
 
     /// Orders the end, and lets everything that is under way end. Returns the phase that is left.
-    fn stop(&mut self, order: Event, exit: Option<ChildExit>) -> &Phase {
+    fn stop(&mut self, order: Event, exit: Option<ChildExit>) -> &ChildPhase {
         self.step(order);
         if self.has_actor {
             self.lose_actor(Event::Exited(exit));
         }
-        if let Phase::Leaving { sweep, .. } = *self.child.phase() {
+        if let ChildPhase::Leaving { sweep, .. } = *self.child.phase() {
             self.sweep(sweep, true);
         }
         self.child.phase()
@@ -296,8 +296,8 @@ fn answers_last(actions: &[Action]) {
 }
 
 /// A quarantined child starts only when its own timer fires, when its turn comes after that, and by an order.
-fn is_release(phase: &Phase, event: &Event) {
-    let Phase::Quarantined { due } = phase else {
+fn is_release(phase: &ChildPhase, event: &Event) {
+    let ChildPhase::Quarantined { due } = phase else {
         return;
     };
     let releases = match event {
@@ -334,7 +334,7 @@ proptest! {
             world.act(act);
         }
         let left = world.stop(order, exit).clone();
-        prop_assert!(matches!(left, Phase::Resting(_) | Phase::Gone), "{left:?}");
+        prop_assert!(matches!(left, ChildPhase::Resting(_) | ChildPhase::Gone), "{left:?}");
         prop_assert_eq!(left.state(), ChildState::Stopped);
         prop_assert!(!world.has_actor);
     }
