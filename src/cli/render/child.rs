@@ -69,7 +69,7 @@ impl<'a> From<&'a Agent> for Child<'a> {
             stalled_since: None,
             is_blocked: false,
             escalation: None,
-            hook: None,
+            hook: agent.hook.as_ref(),
             branch: None,
             git: None,
             restarts: agent.restarts,
