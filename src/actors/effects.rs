@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::OwnedSemaphorePermit;
 
-pub use self::commands::{command, end_leftovers, errand_env, pool_size};
+pub use self::commands::{command, command_noting, end_leftovers, errand_env, pool_size};
 pub use self::rigs::{
     discard, prepare, prepare_held, repo, repo_for, set_up, unseen_rigs, user_email,
 };

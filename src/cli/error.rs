@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io;
 
+use clap::error::ErrorKind;
 use serde_json::json;
 
 use crate::control::protocol::{ControlError, Exit};
@@ -47,6 +48,21 @@ impl CliError {
         Self::new(Exit::Ok, "")
     }
 
+    /// Returns an error of the parser: its first paragraph is the message, and the others are the hint.
+    pub fn of_parser(wrong: &clap::Error) -> Self {
+        if wrong.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            return Self::usage("a verb is missing").hint("`--help` lists the verbs");
+        }
+        let text = wrong.render().to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text).trim();
+        let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
+        let error = Self::usage(message.trim());
+        match rest.trim() {
+            "" => error,
+            rest => error.hint(rest),
+        }
+    }
+
     /// Prints the error on standard error.
     pub fn report(&self, as_json: bool) {
         if self.message.is_empty() {
@@ -55,7 +71,9 @@ impl CliError {
         if as_json {
             let error = match &self.answer {
                 Some(answer) => json!(answer),
-                None => json!({"message": self.message, "hint": self.hint}),
+                None => {
+                    json!({"kind": kind(self.exit), "message": self.message, "hint": self.hint})
+                }
             };
             let line = json!({"error": error, "exit": self.exit.code()}).to_string();
             eprintln!("{}", shown::json(&line));
@@ -66,6 +84,22 @@ impl CliError {
         if let Some(hint) = &self.hint {
             eprintln!("hint: {}", shown::output(hint));
         }
+    }
+}
+
+/// Returns the kind of an error that `hd` found itself. A word of the protocol where it has one.
+fn kind(exit: Exit) -> &'static str {
+    match exit {
+        Exit::Ok | Exit::Failed => "failed",
+        Exit::Usage => "bad_request",
+        Exit::Unreachable => "unavailable",
+        Exit::NotFound => "not_found",
+        Exit::Refused => "refused",
+        Exit::TimedOut => "timeout",
+        Exit::NeedsHuman => "needs_human",
+        Exit::MergeFailed => "merge_failed",
+        Exit::Parked => "parked",
+        Exit::Version => "version",
     }
 }
 

@@ -104,6 +104,7 @@ words! {
         TotemStarted => "totem.started",
         TotemStepDone => "totem.step_done",
         CvImported => "cv.imported",
+        CvForgotten => "cv.forgotten",
         CleanupStatusMismatch => "cleanup_status.mismatch",
     }
 }

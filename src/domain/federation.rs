@@ -28,6 +28,8 @@ pub const FILE_MAX: u64 = 64 * 1024 * 1024;
 pub const CHAINS_MAX: usize = 256;
 /// The most entries of one city.
 pub const ENTRIES_MAX: u64 = 100_000;
+/// The most bytes of the entries of one city.
+pub const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// The most cities whose chains are kept.
 pub const CITIES_MAX: usize = 64;
 
@@ -86,6 +88,22 @@ pub struct Line {
     pub entry: CvEntry,
 }
 
+impl Line {
+    /// Returns its size, as the bound of a city counts it.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let CvEntry {
+            prev,
+            hash,
+            kind,
+            data,
+            ..
+        } = &self.entry;
+        let texts = [&self.name, prev, hash, kind, &data.to_string()].map(String::len);
+        texts.iter().sum::<usize>() as u64
+    }
+}
+
 /// The last line of an export.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -101,17 +119,19 @@ pub struct Checked {
     /// The ends of the chains so far.
     pub heads: BTreeMap<String, Head>,
     entries: u64,
+    bytes: u64,
 }
 
 impl Checked {
-    /// Begins the check of entries of the city with this id, after chains that were checked before.
+    /// Begins the check of entries of the city with this id, after chains of this size that were checked before.
     #[must_use]
-    pub fn after(id: &str, heads: BTreeMap<String, Head>) -> Self {
+    pub fn after(id: &str, heads: BTreeMap<String, Head>, bytes: u64) -> Self {
         let entries = heads.values().map(|head| head.seq).sum();
         Self {
             id: id.to_owned(),
             heads,
             entries,
+            bytes,
         }
     }
 
@@ -134,6 +154,12 @@ impl Checked {
         if self.entries >= ENTRIES_MAX {
             return at(format!("a city may have {ENTRIES_MAX} entries here"));
         }
+        let bytes = self.bytes.saturating_add(line.bytes());
+        if bytes > BYTES_MAX {
+            return at(format!(
+                "the entries of a city may have {BYTES_MAX} bytes here; `hd cv forget CITY` deletes them"
+            ));
+        }
         if self.heads.len() >= CHAINS_MAX && !self.heads.contains_key(&line.name) {
             return at(format!("a city may have {CHAINS_MAX} chains here"));
         }
@@ -141,6 +167,7 @@ impl Checked {
         match head.follow(&line.name, &line.entry) {
             Ok(()) => {
                 self.entries += 1;
+                self.bytes = bytes;
                 Ok(())
             }
             Err(Break { seq: due, flaw }) => {
@@ -169,7 +196,7 @@ pub fn read(text: &str) -> Result<(Header, Vec<Line>), String> {
     let header: Header = serde_json::from_str(first)
         .map_err(|error| at(0, format!("this is no export of identity chains: {error}")))?;
     header.check().map_err(|why| at(0, why))?;
-    let mut checked = Checked::after(&header.id, BTreeMap::new());
+    let mut checked = Checked::after(&header.id, BTreeMap::new(), 0);
     let (mut all, mut ended) = (Vec::new(), false);
     for (number, text) in lines.filter(|(_, line)| !line.trim().is_empty()) {
         if ended {
@@ -286,6 +313,19 @@ mod tests {
         let mut long = good;
         long[1] = long[1].replace("gt-0", &"x".repeat(LINE_MAX));
         assert!(read(&long.join("\n")).unwrap_err().contains("longer"));
+    }
+
+    #[test]
+    fn bytes_of_a_city_are_bounded() {
+        let (header, lines) = read(&export(&["claude"], 2).join("\n")).unwrap();
+        let size = lines.iter().map(Line::bytes).sum::<u64>();
+        let add = |before: u64| {
+            let mut checked = Checked::after(&header.id, BTreeMap::new(), before);
+            lines.iter().try_for_each(|line| checked.add(line))
+        };
+        assert_eq!(add(BYTES_MAX - size), Ok(()));
+        let refused = add(BYTES_MAX - size + 1).unwrap_err();
+        assert!(refused.contains("hd cv forget"), "{refused}");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!      └──Queued──► queued ──Tests──► testing ──Merges──► merging ──Landed──► merged
 //!                     ▲ └─MergesAgain──────────────────────►┘
 //!                     ├── Held, TargetMoved, Interrupted ◄── testing, merging
+//!  reviewing ◄──NeedsReview── testing (what would land changes a path that a person reviews)
 //!                     ├── Retried ◄── failed, conflict (when the relic waits for it again)
 //!                     └── testing, merging ──Failed──► failed, conflict
 //!  rejected ◄──Withdrawn── any state that is not final
@@ -30,6 +31,11 @@ pub enum Step {
     },
     /// The witness measured this head, and passes it on to the forge.
     Ready(Oid),
+    /// The merge that would land needs a person's review, which was not made.
+    NeedsReview {
+        /// The text for people.
+        note: String,
+    },
     /// A person approved it; the witness measures it once more.
     Approved {
         /// The text for people.
@@ -103,6 +109,7 @@ impl Step {
             (Self::Verified { .. } | Self::Ready(_) | Self::Approved { .. }, Reviewing) => {
                 Some(Reviewing)
             }
+            (Self::NeedsReview { .. }, Testing) => Some(Reviewing),
             (Self::Queued(_), Reviewing) => Some(Queued),
             (Self::Tests, Queued) => Some(Testing),
             (Self::Merges, Testing) => Some(Merging),
@@ -129,6 +136,7 @@ impl Step {
             (
                 Self::Verified { .. }
                 | Self::Ready(_)
+                | Self::NeedsReview { .. }
                 | Self::Approved { .. }
                 | Self::Queued(_)
                 | Self::Tests
@@ -165,9 +173,9 @@ impl MergeRequest {
 
     fn apply(&mut self, step: &Step, now: Timestamp) {
         match step {
-            Step::Verified { head, note } => {
-                self.replaced = self.was_shown_before(head);
-                self.head = head.clone();
+            Step::Verified { head, note } => self.verified(head, note, now),
+            Step::NeedsReview { note } => {
+                self.attempts = self.attempts.saturating_sub(1);
                 self.review = Review::Wanted;
                 self.hold_for(HoldReason::Review, note.clone(), now);
             }
@@ -228,6 +236,18 @@ impl MergeRequest {
                 self.release(None);
             }
         }
+    }
+
+    /// Holds it for the review of this head.
+    fn verified(&mut self, head: &Oid, note: &str, now: Timestamp) {
+        self.replaced = self.was_shown_before(head);
+        if self.head != *head {
+            // Another head is another review, which has all of its time.
+            self.end_hold();
+        }
+        self.head = head.clone();
+        self.review = Review::Wanted;
+        self.hold_for(HoldReason::Review, note.to_owned(), now);
     }
 
     /// Holds it for this reason, with a note for people.

@@ -61,12 +61,18 @@ impl Saga {
         self.data.get("blocked")?.as_str()
     }
 
+    /// Returns true when the merge request has the head that a `done` saga submits.
+    #[must_use]
+    pub fn is_submitted(&self) -> bool {
+        self.step == "submit"
+    }
+
     /// Returns true while the session of a `done` saga may have to stay for a person's review.
     #[must_use]
     pub fn keeps_session(&self) -> bool {
-        let key = match self.step.as_str() {
-            "submit" => "keeps_session",
-            _ => "may_be_reviewed",
+        let key = match self.is_submitted() {
+            true => "keeps_session",
+            false => "may_be_reviewed",
         };
         self.data.get(key).and_then(serde_json::Value::as_bool) == Some(true)
     }

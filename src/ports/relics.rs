@@ -170,6 +170,8 @@ pub struct ForeignCity {
     pub id: String,
     /// The last import.
     pub imported_at: Timestamp,
+    /// The size of its entries. The store counts those that it adds.
+    pub bytes: u64,
 }
 
 /// A transaction. Every method sees the writes of the methods before it.
@@ -400,6 +402,8 @@ pub trait Txn {
     /// Adds a city, or notes a later import of it.
     fn put_foreign_city(&mut self, city: &ForeignCity) -> Result<(), StoreError>;
     fn add_foreign_entry(&mut self, city: &str, line: &Line) -> Result<(), StoreError>;
+    /// Deletes a city with all its chains; returns the number of entries, and none when it was not imported.
+    fn forget_foreign_city(&mut self, city: &str) -> Result<Option<u64>, StoreError>;
 
     /// Lists the counted deaths of every child that has any.
     fn deaths(&mut self) -> Result<Vec<DeathRecord>, StoreError>;

@@ -38,6 +38,8 @@ struct Inner {
     landed: BTreeSet<Oid>,
     /// The head that each made commit carries.
     made: HashMap<Oid, Oid>,
+    /// The path that every merge changes beside those of its head.
+    brought: Option<String>,
     /// Heads whose work was reverted on the target.
     reverted: BTreeSet<Oid>,
     /// The paths that heads change.
@@ -177,6 +179,11 @@ impl FakeRepo {
         let changed = vec![path.to_owned()];
         self.inner().changed.insert(head.clone(), changed);
         head
+    }
+
+    /// Makes every merge change this path, too.
+    pub fn merges_bring(&self, path: &str) {
+        self.inner().brought = Some(path.to_owned());
     }
 
     /// Changes the facts of the sandbox.

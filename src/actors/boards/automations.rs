@@ -22,7 +22,16 @@ pub enum Role {
 }
 
 type Key = (AutomationId, Role);
-type Table = watch::Sender<BTreeMap<Key, Option<Stop>>>;
+type Table = watch::Sender<BTreeMap<Key, UnderWay>>;
+
+/// A check or run that is under way.
+#[derive(Default)]
+struct UnderWay {
+    /// Ends its command early; none before it has one.
+    stop: Option<Stop>,
+    /// Set while its command waits for a place.
+    waits: bool,
+}
 
 /// Automations as they run.
 #[derive(Default)]
@@ -38,13 +47,21 @@ impl Automations {
         self.busy.borrow().contains_key(&(id.clone(), role))
     }
 
+    /// Returns true while the command of its run waits for a place among those of its rig or of the city.
+    #[must_use]
+    pub fn waits_for_place(&self, id: &AutomationId) -> bool {
+        let busy = self.busy.borrow();
+        let run = busy.get(&(id.clone(), Role::Run));
+        run.is_some_and(|run| run.waits)
+    }
+
     /// Claims it; none while it is under way.
     pub(in crate::actors) fn claim(&self, id: &AutomationId, role: Role) -> Option<Busy> {
         let key = (id.clone(), role);
         let claimed = self.busy.send_if_modified(|busy| {
             let free = !busy.contains_key(&key);
             if free {
-                busy.insert(key.clone(), None);
+                busy.insert(key.clone(), UnderWay::default());
             }
             free
         });
@@ -56,7 +73,11 @@ impl Automations {
 
     /// Tells everything that runs to end.
     pub(in crate::actors) fn stop_all(&self) {
-        let stops: Vec<_> = self.busy.borrow().values().flatten().cloned().collect();
+        let busy = self.busy.borrow();
+        let stops = busy.values().filter_map(|it| it.stop.clone());
+        let stops: Vec<_> = stops.collect();
+        // A stop may end a run, which changes the table.
+        drop(busy);
         stops.iter().for_each(|stop| stop());
     }
 
@@ -97,8 +118,22 @@ impl Busy {
     /// Makes it possible to end the run early.
     pub(in crate::actors) fn stoppable(&self, stop: &Stop) {
         self.busy.send_modify(|busy| {
-            busy.insert(self.key.clone(), Some(Arc::clone(stop)));
+            busy.entry(self.key.clone()).or_default().stop = Some(Arc::clone(stop));
         });
+    }
+
+    /// Notes that its command waits for a place, until the returned function is called.
+    pub(in crate::actors) fn waits(&self) -> impl FnOnce() + Send + 'static {
+        let set = |table: &Table, key: &Key, waits: bool| {
+            table.send_modify(|busy| {
+                if let Some(under_way) = busy.get_mut(key) {
+                    under_way.waits = waits;
+                }
+            });
+        };
+        set(&self.busy, &self.key, true);
+        let (table, key) = (Arc::clone(&self.busy), self.key.clone());
+        move || set(&table, &key, false)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::actors::mail::DoneRequest;
 use crate::domain::city::ForgePolicy;
 use crate::domain::ids::{Oid, RigName};
 use crate::domain::relic::Exit;
+use crate::ports::repo::RepoError;
 
 /// A review that is needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,12 +80,24 @@ pub async fn by_known_tip(
     let changed = effects::repo_for(world, rig, effects::WorkKind::Sandbox, move |repo| {
         repo.changed_paths(&head, &target)
     });
-    let why = match changed.await.map_err(Refusal::from) {
-        Ok(changed) => policy.human_review_paths.reason(&changed),
-        Err(error) if error.is_passing() => return Err(error),
-        Err(error) => Some(format!(
-            "its paths cannot be compared with human_review_paths ({error})"
-        )),
-    };
+    let why = of_paths(policy, changed.await)?;
     Ok(why.map(|why| Needed { why: Some(why) }))
+}
+
+/// Returns why a change of these paths needs a review by `human_review_paths`; none when it needs none. Paths that cannot
+/// be listed need one.
+///
+/// # Errors
+/// The paths cannot be listed at present.
+pub fn of_paths(
+    policy: &ForgePolicy,
+    changed: Result<Vec<String>, RepoError>,
+) -> Result<Option<String>, Refusal> {
+    match changed.map_err(Refusal::from) {
+        Ok(changed) => Ok(policy.human_review_paths.reason(&changed)),
+        Err(error) if error.is_passing() => Err(error),
+        Err(error) => Ok(Some(format!(
+            "its paths cannot be compared with human_review_paths ({error})"
+        ))),
+    }
 }

@@ -17,7 +17,7 @@ use super::ritual::{self, Recipe};
 use crate::actors::boards::{Busy, Role};
 use crate::actors::effects::{self, Owner, WorkKind};
 use crate::actors::mail::DispatcherMsg;
-use crate::actors::records::automations::recall;
+use crate::actors::records::automations::{self, recall};
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
 use crate::domain::asker::Asker;
@@ -26,15 +26,12 @@ use crate::domain::cause::Cause;
 use crate::domain::city::Rights;
 use crate::domain::event::{Event, EventType, NewEvent, Origin};
 use crate::domain::gates::condition::CHECK_LIMIT;
-use crate::domain::gates::event::Queue;
 use crate::domain::gates::{Gate, cron};
 use crate::domain::message;
 use crate::domain::shown;
-use crate::ports::relics::{EventFilter, StoreError, Txn};
+use crate::ports::relics::{StoreError, Txn};
 use crate::ports::runner::{Command, Ended};
 
-/// Number of events read at once.
-const PAGE: usize = 500;
 /// Interval between two attempts to record an end.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -196,29 +193,7 @@ fn next_event(
     automation: &Automation,
     mark: &Mark,
 ) -> Result<Option<Event>, StoreError> {
-    let Gate::Event { on } = &automation.gate else {
-        return Ok(None);
-    };
-    let mut queue = Queue::default();
-    let mut filter = EventFilter {
-        after: mark.cursor,
-        kind: Some(on.as_str().to_owned()),
-        subject: None,
-        limit: PAGE,
-    };
-    loop {
-        let page = txn.events(&filter)?;
-        let full = page.len() == PAGE;
-        for event in page {
-            filter.after = event.seq;
-            if !ritual::is_about_automated_work(txn, automation, &event)? {
-                queue.push(event, &automation.id);
-            }
-        }
-        if !full {
-            break;
-        }
-    }
+    let mut queue = automations::waiting_events(txn, automation, mark, None)?;
     let next = queue.pop();
     if queue.skipped > 0 {
         let kind = EventType::AutomationSkipped;
@@ -304,7 +279,7 @@ async fn attempt(
     command: Command,
     busy: &Busy,
 ) -> Ended {
-    let running = effects::command(world, owner, kind, command);
+    let running = effects::command_noting(world, owner, kind, command, busy.waits());
     busy.stoppable(&running.stop);
     // The stop of all runs may have come before this one was registered.
     if world.is_stopping() {

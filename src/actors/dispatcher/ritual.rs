@@ -1,10 +1,10 @@
 //! Runs of automations that make work: a relic with a totem, for a raider or a pool of agents. Everything is one
 //! transaction, the end of the run included: a run is either whole or was never begun.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::actors::records::{automation_work, totems};
-use crate::actors::store::about;
+use crate::actors::records::automation_work::{self, MAKER};
+use crate::actors::records::totems;
 use crate::actors::world::World;
 use crate::domain::asker::Asker;
 use crate::domain::automation::{Action, Automation, RitualAction, Run, RunState};
@@ -19,8 +19,6 @@ use crate::ports::relics::{NewRelic, StoreError, Txn};
 
 /// The maximum length of the event in the body of a relic, in bytes.
 const EVENT_MAX: usize = 4 * 1024;
-/// The beginning of an automation's name as a maker of work.
-const MAKER: &str = "automation/";
 /// The number of the longest id that a relic can have.
 const LONGEST: u64 = u64::MAX;
 
@@ -96,42 +94,6 @@ pub(super) fn unfinished(
         Ok(_) | Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Returns true when an event is about work with a totem that an automation made, this one or another: each run would
-/// bring about the next, without end. An event about a raider or an agent is about the work on its hook.
-pub(super) fn is_about_automated_work(
-    txn: &mut dyn Txn,
-    automation: &Automation,
-    event: &Event,
-) -> Result<bool, StoreError> {
-    let Action::Ritual(_) = automation.action else {
-        return Ok(false);
-    };
-    let named = event.data.get("relic").and_then(Value::as_str);
-    let mut relics: Vec<RelicId> = [Some(event.subject.as_str()), named]
-        .into_iter()
-        .flatten()
-        .filter_map(|id| id.parse().ok())
-        .collect();
-    // Events of older versions, and those that name their work nowhere: the hook of now.
-    if relics.is_empty() {
-        relics.extend(about::work_of(txn, &event.subject)?);
-    }
-    for id in relics {
-        if is_automated(txn, &id)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Returns true for a relic with a totem that an automation started, and for a step of one.
-fn is_automated(txn: &mut dyn Txn, id: &RelicId) -> Result<bool, StoreError> {
-    let whole = txn.totem_of_step(id)?;
-    let totem = txn.totem(whole.as_ref().unwrap_or(id))?;
-    let by = totem.and_then(|totem| totem.by);
-    Ok(by.is_some_and(|by| by.starts_with(MAKER)))
 }
 
 fn asker(automation: &Automation) -> Asker {

@@ -31,6 +31,17 @@ const LEFTOVERS: Duration = Duration::from_secs(60);
 /// Starts a command as soon as its budget has a place. A command that waits in vain counts as not run; one that cannot
 /// be ended counts as timed out, and keeps its place.
 pub fn command(world: &World, owner: Owner, kind: WorkKind, command: Command) -> Running {
+    command_noting(world, owner, kind, command, || {})
+}
+
+/// Does the same as [`command`], and calls `has_place` when the command has its place.
+pub fn command_noting(
+    world: &World,
+    owner: Owner,
+    kind: WorkKind,
+    command: Command,
+    has_place: impl FnOnce() + Send + 'static,
+) -> Running {
     let (stop, stopped) = watch::channel(false);
     let (tell, told) = oneshot::channel();
     let (budgets, runner) = (world.thread_budgets.clone(), Arc::clone(&world.runner));
@@ -41,7 +52,10 @@ pub fn command(world: &World, owner: Owner, kind: WorkKind, command: Command) ->
             place = budgets.take(&owner, kind) => place.map_err(|spent| failed(spent.to_string())),
         };
         match place {
-            Ok(place) => carry_out(&*runner, command, place, stopped, tell).await,
+            Ok(place) => {
+                has_place();
+                carry_out(&*runner, command, place, stopped, tell).await;
+            }
             // The caller may have stopped waiting.
             Err(ended) => drop(tell.send(ended)),
         }

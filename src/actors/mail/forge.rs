@@ -40,6 +40,6 @@ pub enum Attempt {
     Parked,
     /// The target moved; retry at once.
     Again,
-    /// Withdrawn from the queue meanwhile.
+    /// Left the queue: withdrawn meanwhile, or held for a person's review.
     Withdrawn,
 }

@@ -26,7 +26,12 @@ impl FirstPrompt {
             );
             let (mut own, city) = (self.clone(), Arc::clone(&world));
             let told = tokio::spawn(async move {
-                let _patrol = own.kept_back(&city, &Reason::Panicked, "").await;
+                let why = Reason::Panicked;
+                let _patrol = own.kept_back(&city, &why, "").await;
+                // Nothing reports it later: three patrols may be shorter than the time after which people are told.
+                if last && !own.delay.has_called_for(&why) {
+                    own.call(&city, &why, "").await;
+                }
                 own.delay
             });
             // When that panics, too, people are told after the next panic.

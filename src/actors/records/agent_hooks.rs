@@ -1,6 +1,8 @@
 //! Hooks of standing agents and of members of pools: one relic each, under a key of the agent. A hook outlives sessions
 //! and supervisors. The hook of a pool's member that is gone goes back to its pool.
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use super::key_values;
@@ -8,7 +10,7 @@ use crate::domain::agent_hook::{AgentHook, HandedStep};
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent, Origin};
-use crate::domain::ids::AgentName;
+use crate::domain::ids::{AgentName, RelicId};
 use crate::domain::relic::Relic;
 use crate::ports::relics::{StoreError, Txn};
 
@@ -30,6 +32,23 @@ pub fn held(
     };
     let is_held = hook.holds(agent, &relic);
     Ok(is_held.then_some((hook, relic)))
+}
+
+/// Returns the relics on the hooks of all agents.
+///
+/// # Errors
+/// The store's.
+pub fn all(txn: &mut dyn Txn) -> Result<BTreeMap<AgentName, RelicId>, StoreError> {
+    let mut all = BTreeMap::new();
+    for (name, _) in facts::read_under::<AgentHook>(txn, AgentHook::KEYS)? {
+        let Ok(agent) = AgentName::new(name) else {
+            continue;
+        };
+        if let Some((_, relic)) = held(txn, &agent)? {
+            all.insert(agent, relic.id);
+        }
+    }
+    Ok(all)
 }
 
 /// Returns the standing agent that has the relic on its hook.

@@ -1,12 +1,18 @@
 //! The relics that automations made for raiders. They are charged whatever `auto_charge` says, until they are closed: also
 //! after a nuke or a failed charge. Only the supervisor writes these facts; labels are free words of users.
 
+use serde_json::Value;
+
 use super::key_values;
-use crate::domain::automation::AutomationId;
+use crate::actors::store::about;
+use crate::domain::automation::{Action, Automation, AutomationId};
+use crate::domain::event::Event;
 use crate::domain::ids::RelicId;
 use crate::domain::relic::{Relic, RelicKind, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
 
+/// The beginning of an automation's name as a maker of work.
+pub const MAKER: &str = "automation/";
 /// Prefix of the keys.
 const KEY: &str = "automation-work/";
 
@@ -72,4 +78,43 @@ fn is_ready(txn: &mut dyn Txn, relic: &Relic) -> Result<bool, StoreError> {
         }
     }
     Ok(true)
+}
+
+/// Returns true when an event is about work with a totem that an automation made, this one or another: each run would
+/// bring about the next, without end. An event about a raider or an agent is about the work on its hook.
+///
+/// # Errors
+/// The store's.
+pub fn is_about_automated_work(
+    txn: &mut dyn Txn,
+    automation: &Automation,
+    event: &Event,
+) -> Result<bool, StoreError> {
+    let Action::Ritual(_) = automation.action else {
+        return Ok(false);
+    };
+    let named = event.data.get("relic").and_then(Value::as_str);
+    let mut relics: Vec<RelicId> = [Some(event.subject.as_str()), named]
+        .into_iter()
+        .flatten()
+        .filter_map(|id| id.parse().ok())
+        .collect();
+    // Events of older versions, and those that name their work nowhere: the hook of now.
+    if relics.is_empty() {
+        relics.extend(about::work_of(txn, &event.subject)?);
+    }
+    for id in relics {
+        if is_automated(txn, &id)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns true for a relic with a totem that an automation started, and for a step of one.
+fn is_automated(txn: &mut dyn Txn, id: &RelicId) -> Result<bool, StoreError> {
+    let whole = txn.totem_of_step(id)?;
+    let totem = txn.totem(whole.as_ref().unwrap_or(id))?;
+    let by = totem.and_then(|totem| totem.by);
+    Ok(by.is_some_and(|by| by.starts_with(MAKER)))
 }

@@ -1,7 +1,13 @@
-//! The stored marks of automations.
+//! The stored marks of automations, and the events that wait for one.
 
+use super::automation_work;
 use crate::domain::automation::{Automation, Mark};
-use crate::ports::relics::{StoreError, Txn};
+use crate::domain::gates::Gate;
+use crate::domain::gates::event::Queue;
+use crate::ports::relics::{EventFilter, StoreError, Txn};
+
+/// Number of events read at once.
+const PAGE: usize = 500;
 
 /// Returns the mark of an automation. An automation that is new, has another gate than before, or was switched on or
 /// off in its file, gets a fresh mark.
@@ -39,4 +45,40 @@ pub fn switch(txn: &mut dyn Txn, automation: &Automation, on: bool) -> Result<()
     }
     mark.disabled = !on;
     txn.put_mark(&mark)
+}
+
+/// Returns the events that wait for an automation, without its own and those about the work of automations; the first
+/// `most` where that is given. None wait for another gate than that of an event.
+///
+/// # Errors
+/// The store's.
+pub fn waiting_events(
+    txn: &mut dyn Txn,
+    automation: &Automation,
+    mark: &Mark,
+    most: Option<usize>,
+) -> Result<Queue, StoreError> {
+    let mut queue = Queue::default();
+    let Gate::Event { on } = &automation.gate else {
+        return Ok(queue);
+    };
+    let mut filter = EventFilter {
+        after: mark.cursor,
+        kind: Some(on.as_str().to_owned()),
+        subject: None,
+        limit: most.map_or(PAGE, |most| most.min(PAGE)),
+    };
+    loop {
+        let page = txn.events(&filter)?;
+        let full = page.len() == filter.limit;
+        for event in page {
+            filter.after = event.seq;
+            if !automation_work::is_about_automated_work(txn, automation, &event)? {
+                queue.push(event, &automation.id);
+            }
+        }
+        if !full || most.is_some_and(|most| queue.len() >= most) {
+            return Ok(queue);
+        }
+    }
 }

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The landed tree is byte for byte the tested one: the pushed commit is the commit that the gates ran on. The landing
-//! waits for a person's checkout that would move with the target, checked before and after the gates.
+//! waits for a person's checkout that would move with the target, checked before and after the gates. A merge that changes
+//! a path of `human_review_paths` goes back to `reviewing` before the gates, unless a person approved its head.
 
 mod elsewhere;
 mod record;
@@ -84,19 +85,41 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
         repo.merge(&request)
     })
     .await;
-    let (tip, tree) = match merged {
-        Ok(MergeOutcome::Clean { tip, tree }) => (tip, tree),
-        Ok(MergeOutcome::Nothing) => return land_empty_merge(world, rig, mr, state.tip).await,
+    match merged {
+        Ok(MergeOutcome::Clean { tip, tree }) => {
+            test_and_land(world, rig, mr, (tip, tree), state).await
+        }
+        Ok(MergeOutcome::Nothing) => land_empty_merge(world, rig, mr, state.tip).await,
         Ok(MergeOutcome::Conflict(files)) => {
             let error = format!("conflicts with {} in {}", mr.target, files.join(", "));
-            return fail(world, None, mr, FailureType::Conflict, error, files).await;
+            fail(world, None, mr, FailureType::Conflict, error, files).await
         }
         Ok(MergeOutcome::Unrelated) => {
             let error = format!("{} shares no history with {}", mr.head, mr.target);
-            return fail(world, None, mr, FailureType::Unrelated, error, Vec::new()).await;
+            fail(world, None, mr, FailureType::Unrelated, error, Vec::new()).await
         }
-        Err(error) => return park(world, mr, format!("the merge failed: {error}")).await,
-    };
+        Err(error) => park(world, mr, format!("the merge failed: {error}")).await,
+    }
+}
+
+/// Tests a clean merge and lands it. One that changes a path which a person reviews waits for that review first.
+async fn test_and_land(
+    world: &World,
+    rig: &Rig,
+    mr: MergeRequest,
+    (tip, tree): (Oid, Oid),
+    state: TargetState,
+) -> Result<Attempt, Refusal> {
+    let changed = changed_paths(world, rig, &mr, &tip).await;
+    match review::due(rig, &mr, &changed) {
+        Ok(None) => {}
+        Ok(Some(why)) => return review::return_to_review(world, mr, why).await,
+        Err(error) => {
+            let why = format!("the paths that it changes cannot be listed: {error}");
+            return park(world, mr, why).await;
+        }
+    }
+    let files = file_types_of(&mr, changed);
     if !rig.forge.gates.is_empty() {
         // No gate runs while the checkout cannot move.
         let (target, old, new) = (mr.target.clone(), state.tip.clone(), tip.clone());
@@ -111,7 +134,6 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
         Ok(green) => green,
         Err(red) => return Ok(red),
     };
-    let files = changed_files(world, rig, &mr, &tip).await;
     world.at(FaultPoint::LandIntentBefore);
     let plan = Plan {
         files,
@@ -127,18 +149,26 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
     resume(world, rig, saga).await
 }
 
-/// Counts by type the files that a landing changes; none when they cannot be listed, which is no reason not to land.
-async fn changed_files(
+/// Lists the paths that a landing of this commit changes.
+async fn changed_paths(
     world: &World,
     rig: &Rig,
     mr: &MergeRequest,
     tip: &Oid,
-) -> Option<BTreeMap<String, u64>> {
+) -> Result<Vec<String>, RepoError> {
     let (target, tip) = (mr.target.clone(), tip.clone());
     let paths = effects::repo_for(world, &rig.name, effects::WorkKind::Landing, move |repo| {
         repo.changed_paths(&tip, &target)
     });
-    match paths.await {
+    paths.await
+}
+
+/// Counts by type the files that a landing changes; none when they cannot be listed, which is no reason not to land.
+fn file_types_of(
+    mr: &MergeRequest,
+    changed: Result<Vec<String>, RepoError>,
+) -> Option<BTreeMap<String, u64>> {
+    match changed {
         Ok(paths) => Some(file_types(paths.iter().map(String::as_str))),
         Err(error) => {
             tracing::warn!(

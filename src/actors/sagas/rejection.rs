@@ -17,7 +17,7 @@ use crate::domain::message;
 use crate::domain::phase::WorkPhase;
 use crate::domain::prompt;
 use crate::domain::relic::Hook;
-use crate::domain::saga::SagaKind;
+use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
 
 /// A merge request that was rejected.
@@ -102,12 +102,25 @@ pub async fn reject(
 
 /// Returns true while the raider of the merge request submits later commits to it.
 fn is_submitted_again(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<bool, StoreError> {
+    submission(txn, mr).map(|saga| saga.is_some())
+}
+
+/// Returns true while the raider of the merge request has declared later commits that the merge request does not have.
+///
+/// # Errors
+/// The store's.
+pub fn has_unsubmitted_commits(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<bool, StoreError> {
+    let saga = submission(txn, mr)?;
+    Ok(saga.is_some_and(|saga| !saga.is_submitted()))
+}
+
+/// Returns the saga in which the raider of the merge request submits its work.
+fn submission(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<Option<Saga>, StoreError> {
     let hook = txn.hook(&mr.raider)?;
-    let own = hook.is_some_and(|hook| hook.incarnation == mr.incarnation);
-    Ok(own
-        && txn
-            .saga_of(SagaKind::Done, &mr.raider.to_string())?
-            .is_some())
+    match hook.is_some_and(|hook| hook.incarnation == mr.incarnation) {
+        true => txn.saga_of(SagaKind::Done, &mr.raider.to_string()),
+        false => Ok(None),
+    }
 }
 
 /// Checks that the merge request waits for a person: no other can be rejected.

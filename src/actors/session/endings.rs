@@ -20,7 +20,6 @@ use crate::domain::phase::WorkPhase;
 use crate::domain::prompt::Problem;
 use crate::domain::relic::Hook;
 use crate::ports::sessions::{SessionEvent, SessionHandle};
-use crate::ports::tasks::TaskError;
 
 /// Judges the end of a child's session.
 pub async fn judge(world: &World, spec: &ChildSpec, event: SessionEvent) -> ChildExit {
@@ -97,8 +96,8 @@ pub async fn settled_before(args: &ChildArgs, before: Option<&SessionFacts>) -> 
 /// unacceptable or unreadable outcome counts, too: the witness tells the raider, and has it started again for that.
 ///
 /// # Errors
-/// The outcome file cannot be read: its content is unknown.
-pub async fn is_finished(world: &World, hook: &Hook) -> Result<bool, TaskError> {
+/// The outcome file cannot be read, or the store: what the raider declared is unknown.
+pub async fn is_finished(world: &World, hook: &Hook) -> Result<bool, Refusal> {
     match work_is_over(world, hook).await {
         Some(true) => Ok(true),
         Some(false) => Ok(outcome(world, hook).await?.0 != OutcomeFile::Empty),
@@ -157,11 +156,11 @@ pub fn problem_of(refused: &Refusal) -> Option<Problem> {
 /// Returns the content of the incarnation's outcome file, and when it was written.
 ///
 /// # Errors
-/// The file cannot be read.
+/// The file cannot be read, or the store, which tells whether the file counts.
 pub async fn outcome(
     world: &World,
     hook: &Hook,
-) -> Result<(OutcomeFile, Option<Timestamp>), TaskError> {
+) -> Result<(OutcomeFile, Option<Timestamp>), Refusal> {
     let dir = world
         .city
         .task_dir(&hook.raider, &hook.relic, hook.incarnation);
@@ -172,8 +171,7 @@ pub async fn outcome(
     let read = world
         .store
         .run(move |txn| void_outcomes::is_void(txn, &own, written));
-    // A store that cannot be read tells nothing: what the file declares is refused then.
-    if read.await.unwrap_or(false) {
+    if read.await? {
         return Ok((OutcomeFile::Empty, None));
     }
     let said = match file.odd {

@@ -355,6 +355,7 @@ pub(super) fn cities(conn: &Connection) -> Result<Vec<ForeignCity>, StoreError> 
             name: row.get("name")?,
             id: row.get("id")?,
             imported_at: row.get::<_, Time>("imported_at")?.0,
+            bytes: row.get("bytes")?,
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -362,10 +363,15 @@ pub(super) fn cities(conn: &Connection) -> Result<Vec<ForeignCity>, StoreError> 
 
 pub(super) fn put_city(conn: &Connection, city: &ForeignCity) -> Result<(), StoreError> {
     conn.prepare_cached(
-        "INSERT INTO foreign_cities (name, id, imported_at) VALUES (?, ?, ?)
+        "INSERT INTO foreign_cities (name, id, imported_at, bytes) VALUES (?, ?, ?, ?)
          ON CONFLICT (name) DO UPDATE SET imported_at = excluded.imported_at",
     )?
-    .execute(params![city.name, city.id, Time(city.imported_at)])?;
+    .execute(params![
+        city.name,
+        city.id,
+        Time(city.imported_at),
+        city.bytes
+    ])?;
     Ok(())
 }
 
@@ -389,5 +395,27 @@ pub(super) fn add_foreign(conn: &Connection, city: &str, line: &Line) -> Result<
          ON CONFLICT DO UPDATE SET seq = excluded.seq, hash = excluded.hash",
     )?
     .execute(params![city, line.name, entry.seq, entry.hash])?;
+    conn.prepare_cached("UPDATE foreign_cities SET bytes = bytes + ? WHERE name = ?")?
+        .execute(params![line.bytes(), city])?;
     Ok(())
+}
+
+pub(super) fn forget_city(conn: &Connection, city: &str) -> Result<Option<u64>, StoreError> {
+    // Entries are append-only except for those of a city that goes with all of them.
+    let known = conn
+        .prepare_cached("UPDATE foreign_cities SET forgotten = 1 WHERE name = ?")?
+        .execute([city])?;
+    if known == 0 {
+        return Ok(None);
+    }
+    let entries = conn
+        .prepare_cached("DELETE FROM foreign_entries WHERE city = ?")?
+        .execute([city])?;
+    for table in [
+        "DELETE FROM foreign_heads WHERE city = ?",
+        "DELETE FROM foreign_cities WHERE name = ?",
+    ] {
+        conn.prepare_cached(table)?.execute([city])?;
+    }
+    Ok(Some(entries as u64))
 }

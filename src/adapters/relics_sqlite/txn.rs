@@ -160,6 +160,7 @@ impl Txn for SqliteTxn<'_> {
         foreign_cities() -> Vec<ForeignCity> = identities::cities;
         put_foreign_city(city: &ForeignCity) -> () = identities::put_city;
         add_foreign_entry(city: &str, line: &Line) -> () = identities::add_foreign;
+        forget_foreign_city(city: &str) -> Option<u64> = identities::forget_city;
         deaths() -> Vec<DeathRecord> = deaths::list;
         put_deaths(deaths: &DeathRecord) -> () = deaths::put;
         mark(automation: &AutomationId) -> Option<Mark> = automations::mark;

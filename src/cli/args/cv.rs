@@ -24,6 +24,8 @@ pub(in crate::cli) enum CvVerb {
     Export(CvTo),
     /// Verify the chains of another city, and keep them apart from this city's own
     Import(CvFile),
+    /// Delete the chains that were imported from a city; asks first
+    Forget(args::CvForget),
 }
 
 /// `hd cv export`.

@@ -14,7 +14,7 @@ use crate::cli::output;
 use crate::cli::render::cv as render;
 use crate::control::client::Flow;
 use crate::control::protocol::answers::CvImported;
-use crate::control::protocol::args::CvImport;
+use crate::control::protocol::args::{CvForget, CvImport};
 use crate::control::protocol::{BATCH_MAX, LINE_MAX, Op};
 use crate::domain::federation::{self, FILE_MAX, Header, Line};
 use crate::regular::{self, Links};
@@ -26,6 +26,7 @@ pub(super) fn run(args: Cv, context: &mut Context) -> Result<(), CliError> {
     match args.verb {
         Some(CvVerb::Export(args)) => export(args, context),
         Some(CvVerb::Import(args)) => import(&args, context),
+        Some(CvVerb::Forget(args)) => forget(args, context),
         None => {
             let verify = args.cv.verify;
             let told = context.show_and_return(&Op::Cv(args.cv), render::cv)?;
@@ -72,6 +73,16 @@ fn contents(path: &Path) -> Result<String, CliError> {
         return Err(CliError::usage(message).hint("nothing was imported"));
     }
     Ok(text)
+}
+
+/// Deletes the chains of another city.
+fn forget(mut args: CvForget, context: &mut Context) -> Result<(), CliError> {
+    context.consent(&format!(
+        "delete the chains that were imported from {}?",
+        args.city
+    ))?;
+    args.yes = true;
+    context.show(&Op::CvForget(args), render::forgotten)
 }
 
 /// Verifies a file, then has it stored. Nothing is stored when an entry is faulty.

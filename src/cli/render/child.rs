@@ -70,7 +70,7 @@ impl<'a> From<&'a Agent> for Child<'a> {
             stalled_since: None,
             needs_person: agent.needs_person,
             escalation: None,
-            hook: None,
+            hook: agent.hook.as_ref(),
             branch: None,
             git: None,
             restarts: agent.restarts,

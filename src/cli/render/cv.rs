@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::cli::output::{Style, Tone};
-use crate::control::protocol::answers::{Chain, Cv};
+use crate::control::protocol::answers::{Chain, Cv, CvForgotten};
 use crate::domain::cv::{Break, CvEntry};
 use crate::domain::track_record::{Tally, TrackRecord};
 
@@ -191,6 +191,17 @@ pub(in crate::cli) fn exported(told: &Value, _: Style) -> String {
         "{} entries are in {}",
         at(told, "/entries"),
         at(told, "/file")
+    )
+}
+
+/// Tells what was forgotten.
+pub(in crate::cli) fn forgotten(told: &CvForgotten, _: Style) -> String {
+    let entries = usize::try_from(told.entries).unwrap_or(usize::MAX);
+    format!(
+        "the chains of {} are deleted: {} {}",
+        cell(&told.city),
+        entries,
+        if entries == 1 { "entry" } else { "entries" }
     )
 }
 

@@ -198,17 +198,26 @@ fn about(labels: &[String]) -> String {
 }
 
 pub(in crate::cli) fn automations(automations: &[Automation], style: Style) -> String {
-    let columns: [Column<Automation>; 8] = [
+    let columns: [Column<Automation>; 9] = [
         ("NAME", |it| cell(&it.name)),
         ("GATE", |it| cell(&it.gate)),
         ("ENABLED", |it| cell(&it.enabled)),
-        ("RUNNING", |it| cell(&it.running)),
+        ("RUNNING", |it| running(it)),
+        ("EVENTS", |it| cell(&it.waiting_events)),
         ("LAST", |it| cell(&it.last)),
         ("STATE", |it| cell(&it.last_state)),
         ("NEXT", |it| cell(&it.next)),
         ("DESCRIPTION", |it| cell(&it.description)),
     ];
     list(automations, &columns, "no automations", style)
+}
+
+/// Returns whether an automation runs, or what its run waits for.
+fn running(automation: &Automation) -> String {
+    match automation.waits_for_place {
+        true => "waits for a place".to_owned(),
+        false => cell(&automation.running),
+    }
 }
 
 pub(in crate::cli) fn runs(runs: &[PastRun], style: Style) -> String {
@@ -227,9 +236,10 @@ pub(in crate::cli) fn runs(runs: &[PastRun], style: Style) -> String {
 }
 
 pub(in crate::cli) fn agents(agents: &[Agent], style: Style) -> String {
-    let columns: [Column<Agent>; 7] = [
+    let columns: [Column<Agent>; 8] = [
         ("NAME", |it| cell(&it.name)),
         ("STATE", |it| cell(&it.state)),
+        ("HOOK", |it| cell(&it.hook)),
         ("PID", |it| cell(&it.pid)),
         ("GENERATION", |it| cell(&it.generation)),
         ("DEATHS", |it| cell(&it.restarts)),

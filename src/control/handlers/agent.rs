@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{names, session_verbs, status, to_json};
 use crate::actors::mail::{ChildState, ChildView, RootMail};
+use crate::actors::records::agent_hooks;
 use crate::actors::records::operator_orders::{self, OperatorOrders};
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sandbox_faults;
@@ -22,10 +23,12 @@ const START_LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
 
 pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
     let views = ask::views(world).await?;
-    let stored =
-        |txn: &mut dyn Txn| Ok((operator_orders::read(txn)?, usage::now(txn, &[])?.agents));
-    let (said, used) = world.store.run(stored).await?;
-    to_json(&status::agents(world, &views, &said, &used))
+    let stored = |txn: &mut dyn Txn| {
+        let used = usage::now(txn, &[])?.agents;
+        Ok((operator_orders::read(txn)?, agent_hooks::all(txn)?, used))
+    };
+    let (said, hooks, used) = world.store.run(stored).await?;
+    to_json(&status::agents(world, &views, &said, &hooks, &used))
 }
 
 pub(super) async fn stop(world: &World, asker: &Asker, name: &str) -> Result<Value, ControlError> {

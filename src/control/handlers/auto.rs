@@ -32,7 +32,7 @@ pub(super) fn rows(world: &World, seen: &[Seen]) -> Vec<answers::Automation> {
     seen.iter().map(|seen| row(world, seen)).collect()
 }
 
-fn row(world: &World, (automation, mark, last): &Seen) -> answers::Automation {
+fn row(world: &World, (automation, mark, last, waiting): &Seen) -> answers::Automation {
     let (now, last) = (world.clock.now(), last.as_ref());
     let checked = world.directory.automations.last_check(&automation.id);
     let next = match automation.next_opening(mark, last, checked, now) {
@@ -53,6 +53,8 @@ fn row(world: &World, (automation, mark, last): &Seen) -> answers::Automation {
             .directory
             .automations
             .is_busy(&automation.id, Role::Run),
+        waits_for_place: world.directory.automations.waits_for_place(&automation.id),
+        waiting_events: *waiting,
     }
 }
 

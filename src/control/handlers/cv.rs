@@ -36,6 +36,7 @@ pub(super) async fn dispatch(
     match op {
         Op::Cv(args) => show(world, args).await,
         Op::CvImport(args) => transfer::import(world, caller, args).await,
+        Op::CvForget(args) => transfer::forget(world, caller, args.city).await,
         _ => Err(ControlError::internal("this operation is served elsewhere")),
     }
 }

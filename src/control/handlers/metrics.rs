@@ -149,7 +149,8 @@ fn process(now: &Registry, used: Usage) -> prometheus::Result<()> {
 
 fn children(now: &Registry, world: &World, snapshot: &Snapshot) -> prometheus::Result<()> {
     let (views, stored) = (&snapshot.views, &snapshot.records);
-    let agents = status::agents(world, views, &stored.orders, &stored.usage.agents);
+    let (orders, hooks) = (&stored.orders, &stored.agent_hooks);
+    let agents = status::agents(world, views, orders, hooks, &stored.usage.agents);
     let states = agents.iter().map(|agent| word(&agent.state));
     let agents = count(states.map(|state| vec![state]));
     let about = ("horde_agents", "Standing agents, by state.");

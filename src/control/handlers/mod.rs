@@ -193,7 +193,8 @@ async fn dispatch(
         Op::AutoEnable(args) => auto::switch(world, &args.name, true).await,
         Op::AutoDisable(args) => auto::switch(world, &args.name, false).await,
         Op::Cost(args) => cost::cost(world, args).await,
-        op @ (Op::Cv(_) | Op::CvImport(_)) => cv::dispatch(world, &caller, op).await,
+        #[rustfmt::skip]
+        op @ (Op::Cv(_) | Op::CvImport(_) | Op::CvForget(_)) => cv::dispatch(world, &caller, op).await,
         Op::Why(args) => events::why(world, &args.name).await,
         #[rustfmt::skip]
         op @ (Op::SalvageList(_) | Op::SalvageStashes(_) | Op::SalvageShow(_) | Op::SalvageRestore(_) | Op::SalvagePrune(_)) => of_salvage(world, &caller, op).await,

@@ -121,6 +121,13 @@ pub(super) async fn approve(
             if mr.review != Review::Wanted {
                 return Err(unverified(txn, &mr)?);
             }
+            // The branch may have them already: the approved head would not be what lands.
+            if rejection::has_unsubmitted_commits(txn, &mr)? {
+                let why = format!(
+                    "later commits are submitted to {id} at this moment; `hd diff {id}` shows them when it is held again"
+                );
+                return Err(StoreError::Conflict(why));
+            }
             if mr.replaced && args.head.is_none() {
                 return Ok(Err(mr));
             }

@@ -115,7 +115,8 @@ pub(super) async fn handoff(
         world.store.run(send).await?;
     }
     if let ChildId::Agent(agent) = &id {
-        standing::leave_note(world, agent, args.message.clone(), args.resume).await?;
+        let from = view.session.as_ref().map(|it| it.handle.token.clone());
+        standing::leave_note(world, agent, from, args.message.clone(), args.resume).await?;
     }
     if !args.resume {
         // A raider's note tells so, too.

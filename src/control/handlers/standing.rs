@@ -241,10 +241,12 @@ pub(super) fn check_note(note: Option<&str>) -> Result<(), ControlError> {
     Err(ControlError::bad_request(message).hint("write it into a file, and name the file"))
 }
 
-/// Stores the note of a handoff for the next session of an agent; it replaces the last one.
+/// Stores the note of a handoff for the next session of an agent; it replaces the last one. `from` is the token of the
+/// session that hands off.
 pub(super) async fn leave_note(
     world: &World,
     agent: &AgentName,
+    from: Option<String>,
     note: Option<String>,
     resume: bool,
 ) -> Result<(), ControlError> {
@@ -255,8 +257,9 @@ pub(super) async fn leave_note(
         let address = message::agent(&agent);
         let hook = agent_hooks::held(txn, &agent)?.map(|(hook, _)| hook);
         if note.is_none() {
-            // The note of a step is for the session that begins it.
-            let waits = hook.is_some_and(|hook| hook.handed.is_some());
+            // The note of a step is for the session that begins it, which another one than that of the step before does.
+            let handed = hook.and_then(|hook| hook.handed);
+            let waits = handed.is_some_and(|handed| Some(&handed.closed_by) == from.as_ref());
             return match waits && totems::next_step(txn, &address)?.is_some() {
                 true => Ok(()),
                 false => take_notes(txn, &address),

@@ -89,6 +89,7 @@ pub(super) fn of(world: &World, snapshot: &Snapshot, started: Duration) -> Statu
             world,
             &snapshot.views,
             &records.orders,
+            &records.agent_hooks,
             &records.usage.agents,
         ),
         pools: pools(world, snapshot),

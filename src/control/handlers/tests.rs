@@ -3,6 +3,7 @@
 mod agent_hooks;
 mod agent_steps;
 mod approvals;
+mod automations;
 mod branches;
 mod callers;
 mod charging;

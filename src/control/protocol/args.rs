@@ -17,7 +17,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 pub use self::cost::Cost;
-pub use self::cv::{Cv, CvExport, CvImport};
+pub use self::cv::{Cv, CvExport, CvForget, CvImport};
 pub use self::drums::{DrumRef, DrumsInbox, DrumsReply, DrumsSend};
 use self::read::{ids, tasks, text_or_number, word};
 pub use self::relic::{

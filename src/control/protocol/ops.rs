@@ -109,6 +109,7 @@ ops! {
     "cv" => Cv(Cv), Look, Slow;
     "cv.export" => CvExport(CvExport), Look, Slow;
     "cv.import" => CvImport(CvImport), Operate, Quick;
+    "cv.forget" => CvForget(CvForget), Operate, Slow;
     "stop" => Stop(Stop), Operate, Slow;
     "reload" => Reload(Reload), Operate, Quick;
     "run" => Run(Run), Work, Slow;
@@ -269,6 +270,7 @@ impl Op {
             Self::MqReject(reject) => reject.yes,
             Self::RelicCancel(cancel) => cancel.yes,
             Self::SalvagePrune(prune) => prune.yes,
+            Self::CvForget(forget) => forget.yes,
             _ => true,
         };
         if given {

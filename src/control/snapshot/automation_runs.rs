@@ -6,8 +6,11 @@ use crate::control::protocol::ControlError;
 use crate::domain::automation::{Automation, Mark, Run};
 use crate::ports::relics::Txn;
 
-/// An automation, its mark, and its last run.
-pub(in crate::control) type Seen = (Automation, Mark, Option<Run>);
+/// The most waiting events that are counted.
+const COUNTED: usize = 100;
+
+/// An automation, its mark, its last run, and the number of events that wait for it.
+pub(in crate::control) type Seen = (Automation, Mark, Option<Run>, usize);
 
 /// Reads the marks and last runs of all automations.
 pub(in crate::control) async fn automations(world: &World) -> Result<Vec<Seen>, ControlError> {
@@ -19,7 +22,11 @@ pub(in crate::control) async fn automations(world: &World) -> Result<Vec<Seen>, 
         let seen = all.iter().map(|automation| {
             let mark = automations::recall(txn, automation)?;
             let last = txn.runs(Some(&automation.id), 1)?.pop();
-            Ok((automation.clone(), mark, last))
+            let waiting = match automation.enabled && !mark.disabled {
+                true => automations::waiting_events(txn, automation, &mark, Some(COUNTED))?.len(),
+                false => 0,
+            };
+            Ok((automation.clone(), mark, last, waiting.min(COUNTED)))
         });
         seen.collect::<Result<Vec<_>, _>>()
     };

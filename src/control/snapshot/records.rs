@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::actors::records::agent_hooks;
 use crate::actors::records::charging;
 use crate::actors::records::escalations::{self, Entry};
 use crate::actors::records::operator_orders::{self, OperatorOrders};
@@ -12,7 +13,7 @@ use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::domain::charging::Pauses;
 use crate::domain::drum::Mailbox;
-use crate::domain::ids::{Incarnation, RaiderId, RelicId};
+use crate::domain::ids::{AgentName, Incarnation, RaiderId, RelicId};
 use crate::domain::merge::MergeRequest;
 use crate::domain::phase::WorkPhase;
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
@@ -41,6 +42,8 @@ pub(in crate::control) struct Records {
     /// The last wait of each raider.
     pub(in crate::control) waits: BTreeMap<RaiderId, Wait>,
     pub(in crate::control) orders: OperatorOrders,
+    /// The relics on the hooks of standing agents.
+    pub(in crate::control) agent_hooks: BTreeMap<AgentName, RelicId>,
     /// The pauses of automatic charging.
     pub(in crate::control) pauses: Pauses,
     /// Tokens and money.
@@ -141,6 +144,7 @@ fn read_in(txn: &mut dyn Txn) -> Result<Records, StoreError> {
         blocked: described(&blocked, &open),
         seq: txn.last_seq()?,
         orders: operator_orders::read(txn)?,
+        agent_hooks: agent_hooks::all(txn)?,
         pauses: charging::pauses(txn)?,
         hooks,
         sagas,

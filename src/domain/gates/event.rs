@@ -78,6 +78,18 @@ impl Queue {
         }
     }
 
+    /// Returns the number of waiting events.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Returns true when no event waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Takes the event to run for.
     pub fn pop(&mut self) -> Option<Event> {
         self.waiting.pop_front()

@@ -66,6 +66,7 @@ fn table() -> Vec<(Step, Vec<MrState>, MrState)> {
     vec![
         (verified, vec![Reviewing], Reviewing),
         (Step::Ready(oid('b')), vec![Reviewing], Reviewing),
+        (Step::NeedsReview { note: note() }, vec![Testing], Reviewing),
         (Step::Approved { note: note() }, vec![Reviewing], Reviewing),
         (Step::Queued(oid('b')), vec![Reviewing], Queued),
         (Step::Tests, vec![Queued], Testing),
@@ -142,6 +143,11 @@ fn attempts_are_counted_when_they_begin_and_not_for_a_target_that_moved() {
     assert_eq!(after(MrState::Queued, &held(true)).attempts, 2);
     assert_eq!(after(MrState::Merging, &moved(None)).attempts, 0);
     assert_eq!(after(MrState::Testing, &Step::Interrupted).attempts, 1);
+    let asks = Step::NeedsReview {
+        note: "look".into(),
+    };
+    let mr = after(MrState::Testing, &asks);
+    assert_eq!((mr.attempts, mr.awaits_person()), (0, true));
 }
 
 /// The reason of a wait, its begin and its text go together.
@@ -241,11 +247,13 @@ fn replaced_head_and_end_of_a_review_are_recorded() {
     mr.step(&verified('b'), at(1)).unwrap();
     mr.step(&verified('b'), at(2)).unwrap();
     assert!(!mr.replaced, "the first shown head");
+    assert_eq!(mr.held_since, Some(at(1)), "the same review goes on");
     let shown = mr.clone();
     mr.step(&verified('c'), at(3)).unwrap();
     mr.step(&verified('c'), at(4)).unwrap();
     assert!(mr.replaced);
     assert_eq!(mr.decided_at, None);
+    assert_eq!(mr.held_since, Some(at(3)), "another head, another review");
     let approved = Step::Approved { note: "yes".into() };
     let mut changed = shown.clone();
     changed.step(&approved, at(5)).unwrap();

@@ -169,7 +169,7 @@ impl Repo for FakeRepo {
 
     fn changed_paths(&self, head: &Oid, _target: &str) -> Result<Vec<String>, RepoError> {
         let inner = self.enter("changed_paths", head.as_str())?;
-        Ok(inner.changed.get(head).cloned().unwrap_or_default())
+        Ok(inner.changed_by(head))
     }
 
     fn glance(&self, sandbox: &Path, _target: &str) -> Result<(u64, u64, u64), RepoError> {

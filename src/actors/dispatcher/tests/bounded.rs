@@ -32,8 +32,15 @@ async fn automations_of_a_rig_run_within_its_budget_and_hold_up_no_others() {
     assert_eq!(count(&city, "horde/work"), 64);
     assert_eq!(count(&city, "work"), 3);
     assert_eq!(city.events(EventType::AutomationFired).await.len(), 163);
+    let waits = || {
+        let board = &city.world.directory.automations;
+        let waits = all.iter().filter(|one| board.waits_for_place(&one.id));
+        waits.count()
+    };
+    assert_eq!(waits(), 96, "`hd auto list` tells which");
     city.pass_hours(secs(3600)).await;
     assert_eq!(count(&city, "horde/work"), 128, "as places come free");
+    assert_eq!(waits(), 32);
     city.pass_hours(secs(2 * 3600)).await;
     assert_eq!(count(&city, "horde/work"), 160);
     let completed = city.events(EventType::AutomationCompleted).await;

@@ -32,3 +32,28 @@ async fn first_prompt_is_typed_once_although_its_task_panicked() {
     assert_eq!(typed(&city, &charged), 1);
     assert_eq!(city.status(&called.id).await, RelicStatus::Closed);
 }
+
+/// A log line of the task, which a session that takes no facts brings about.
+const UNWRITTEN: &str = "the store does not accept how much of the first prompt was typed; no more of it is typed \
+                         until it does";
+
+/// Each try types it, and a fourth one would again: a person is told instead, also where three patrols are short.
+#[tokio::test(start_paused = true)]
+async fn person_is_called_when_the_task_of_a_first_prompt_panicked_three_times() {
+    for patrol in [5, 30] {
+        let city = Scenario::new().with(knows_its_input);
+        let city = city.with(move |city| city.daemon.patrol_interval = patrol * SECOND);
+        let city = city.start().await;
+        let charged = raider(&city, "What is new").await;
+        city.parts.sessions.refuse_meta(&charged.session, true);
+        let tripwire = Tripwire::times(UNWRITTEN, 3);
+        city.parts.sessions.show(&charged.session, Some("> "));
+        city.pass(100 * SECOND).await;
+        assert!(tripwire.is_torn());
+        one_call(&city, "failed by a bug").await;
+        assert_eq!(typed(&city, &charged), 3, "{patrol}");
+        city.parts.sessions.refuse_meta(&charged.session, false);
+        city.pass(100 * SECOND).await;
+        assert_eq!(typed(&city, &charged), 3, "{patrol}");
+    }
+}

@@ -99,6 +99,12 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<MergeReques
     let went_on = |mr: &&MergeRequest| work.branch.as_ref() == Some(&mr.branch);
     let began = hook.map(|hook| hook.base);
     let began = began.or_else(|| earlier.iter().rfind(went_on)?.began.clone());
+    // The pull request of a rejected attempt is that of the branch, which has the later commits now.
+    let pr = earlier.iter().rfind(|mr| {
+        let is_same = mr.branch == plan.branch && mr.target == plan.target;
+        is_same && mr.state != MrState::Merged
+    });
+    let pr = pr.and_then(|mr| mr.pr.clone());
     let mr = MergeRequest {
         id,
         rig: plan.raider.rig.clone(),
@@ -122,7 +128,7 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<MergeReques
         held_since: None,
         settled_at: None,
         review: Review::None,
-        pr: None,
+        pr,
         replaced: false,
         decided_at: None,
     };

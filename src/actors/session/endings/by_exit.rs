@@ -13,19 +13,18 @@ use crate::domain::facts::SessionExit;
 use crate::domain::outcome::{Outcome, OutcomeFile, render};
 use crate::domain::relic::Hook;
 use crate::ports::sessions::SessionHandle;
-use crate::ports::tasks::TaskError;
 
 /// Writes the outcome of a session that ended by itself, if its harness is configured so. Returns true when the outcome
 /// is on file.
 ///
 /// # Errors
-/// The outcome file cannot be read or written.
+/// The outcome file cannot be read or written, or the store cannot be read.
 pub async fn apply(
     world: &World,
     hook: &Hook,
     session: &SessionHandle,
     exit: &SessionExit,
-) -> Result<bool, TaskError> {
+) -> Result<bool, Refusal> {
     let harness = world.city.harnesses.get(&hook.harness);
     let Some(harness) = harness.filter(|harness| harness.done_on_exit && exit.is_success()) else {
         return Ok(false);

@@ -1,21 +1,26 @@
 //! The session of a raider whose work a person reviews: it stays until the review is over, and is neither a zombie nor
 //! stalled (issue 17, human review).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::PATROL;
 use crate::actors::mail::{Charged, DoneRequest};
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::rejection::{self, Rejected};
+use crate::actors::session::endings;
+use crate::actors::store::StoreHandle;
 use crate::domain::asker::Asker;
 use crate::domain::drum::Mailbox;
 use crate::domain::event::EventType;
 use crate::domain::ids::ChildId;
 use crate::domain::merge::MrState;
+use crate::domain::outcome::{Outcome, OutcomeFile};
 use crate::domain::relic::RelicStatus;
 use crate::domain::review_paths::ReviewPaths;
 use crate::ports::repo::RepoError;
-use crate::testing::world::{Scenario, TestCity, completion};
+use crate::testing::world::{Parts, Scenario, TestCity, completion, start_clock};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -68,6 +73,22 @@ async fn session_stays_untouched_while_a_person_reviews() {
     assert!(!city.runs(&charged.session), "review_hold ends it");
 }
 
+/// Later commits are another review, for which a person has the whole time.
+#[tokio::test(start_paused = true)]
+async fn review_hold_begins_again_when_later_commits_are_submitted() {
+    let city = reviewed().start().await;
+    let charged = waiting(&city).await;
+    city.pass_hours(2 * HOUR).await;
+    city.parts.repo.commit(&charged.raider.name);
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    city.pass_hours(3 * HOUR - 2 * PATROL).await;
+    assert!(city.runs(&charged.session));
+    city.pass(4 * PATROL).await;
+    assert!(!city.runs(&charged.session), "review_hold ends it");
+    assert!(city.mr(&charged.relic).await.unwrap().awaits_person());
+}
+
 /// Its work is pushed: nothing is lost, and a fresh session would cost tokens for a wait.
 #[tokio::test(start_paused = true)]
 async fn session_that_ends_during_its_review_is_not_started_again() {
@@ -110,7 +131,10 @@ async fn session_in_review_is_adopted_by_the_next_supervisor() {
 async fn rejected_work_goes_back_to_the_live_session() {
     let city = reviewed().start().await;
     let charged = waiting(&city).await;
-    let first = city.mr(&charged.relic).await.unwrap();
+    let mut first = city.mr(&charged.relic).await.unwrap();
+    first.pr = Some("https://forge.example/pull/7".to_owned());
+    let opened = first.clone();
+    city.store(move |txn| txn.put_mr(&opened)).await;
     let rejected = reject(&city, &charged).await;
     assert_eq!(rejected.back_to.unwrap().raider, charged.raider);
     let drum = rejected.told.unwrap().unwrap();
@@ -138,6 +162,7 @@ async fn rejected_work_goes_back_to_the_live_session() {
     let second = city.mr(&charged.relic).await.unwrap();
     assert_ne!(second.id, first.id);
     assert_eq!((second.awaits_person(), second.head), (true, head));
+    assert_eq!(second.pr, first.pr, "the branch is the same");
 }
 
 /// The outcome file still says `passed`: it counts again when it is written again.
@@ -165,6 +190,27 @@ async fn outcome_file_of_rejected_work_counts_no_longer() {
     city.parts.tasks.write_outcome(&dir, &outcome);
     city.settle().await;
     assert!(city.mr(&charged.relic).await.unwrap().awaits_person());
+}
+
+/// Nothing tells then whether a person rejected what the file declares.
+#[tokio::test(start_paused = true)]
+async fn outcome_is_unknown_while_the_store_cannot_be_read() {
+    let clock = start_clock();
+    let (mut parts, full) = (Parts::new(&clock), Arc::<AtomicBool>::default());
+    parts.store = StoreHandle::full_while(&clock, &full);
+    let city = reviewed().start_on(parts, clock).await;
+    let charged = city.worker("a").await;
+    let hook = city.hook(&charged.raider).await.unwrap();
+    let dir = (city.world.city).task_dir(&charged.raider, &charged.relic, charged.incarnation);
+    let outcome = format!(r#"{{"id":"{}","outcome":"passed"}}"#, charged.relic);
+    full.store(true, Ordering::SeqCst);
+    city.parts.tasks.write_outcome(&dir, &outcome);
+    let unread = endings::outcome(&city.world, &hook).await.unwrap_err();
+    assert_eq!(unread.kind, RefusalKind::Unavailable);
+    full.store(false, Ordering::SeqCst);
+    let (read, _) = endings::outcome(&city.world, &hook).await.unwrap();
+    let no_change = None;
+    assert_eq!(read, OutcomeFile::Complete(Outcome::Passed { no_change }));
 }
 
 /// A raider that died of the rejection is respawned with the note: its hook is open.

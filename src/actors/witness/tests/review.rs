@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use super::PATROL;
 use crate::actors::mail::Charged;
+use crate::actors::sagas::rejection;
+use crate::domain::asker::Asker;
+use crate::domain::city::Rig;
 use crate::domain::event::EventType;
 use crate::domain::merge::{MrState, Review};
 use crate::domain::message;
@@ -121,11 +124,7 @@ async fn a_person_is_told_once_that_work_waits_for_them() {
 /// `contract.md`, `human_review_paths`: a diff that touches one waits for a person whatever `review` says.
 #[tokio::test(start_paused = true)]
 async fn change_of_a_review_path_waits_for_a_person_and_any_other_lands() {
-    let scenario = Scenario::new().rig(|rig| {
-        let patterns = vec!["migrations/".to_owned()];
-        rig.forge.human_review_paths = ReviewPaths::new(patterns).unwrap();
-    });
-    let city = scenario.start().await;
+    let city = Scenario::new().rig(migrations).start().await;
     let charged = city.charged("a").await;
     (city.parts.repo).commit_path(&charged.raider.name, "db/migrations/1.sql");
     let plain = city.charged("b").await;
@@ -149,11 +148,7 @@ async fn change_of_a_review_path_waits_for_a_person_and_any_other_lands() {
 /// A change must not land unseen because git fails.
 #[tokio::test(start_paused = true)]
 async fn change_whose_paths_cannot_be_read_waits_for_a_person() {
-    let scenario = Scenario::new().rig(|rig| {
-        let patterns = vec!["migrations/".to_owned()];
-        rig.forge.human_review_paths = ReviewPaths::new(patterns).unwrap();
-    });
-    let city = scenario.start().await;
+    let city = Scenario::new().rig(migrations).start().await;
     let broken = RepoError::Rejected("a damaged tree".into());
     city.parts.repo.break_op("changed_paths", broken);
     let charged = finished(&city).await;
@@ -161,15 +156,68 @@ async fn change_whose_paths_cannot_be_read_waits_for_a_person() {
     assert!(note.contains("a damaged tree"), "{note}");
 }
 
+fn migrations(rig: &mut Rig) {
+    let patterns = vec!["migrations/".to_owned()];
+    rig.forge.human_review_paths = ReviewPaths::new(patterns).unwrap();
+}
+
+/// A merge may change other paths than the branch did when it was submitted.
+#[tokio::test(start_paused = true)]
+async fn merge_that_changes_a_review_path_waits_for_a_person_before_its_gates_run() {
+    let city = Scenario::new().gate("test").rig(migrations).start().await;
+    city.parts.repo.merges_bring("db/migrations/2.sql");
+    let charged = city.worker("a").await;
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(4 * PATROL).await;
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert!(mr.awaits_person(), "{mr:?}");
+    assert_eq!(mr.attempts, 0, "no attempt of its own");
+    let note = mr.note.clone().unwrap();
+    let why = "it changes db/migrations/2.sql (human_review_paths)";
+    assert!(note.contains(why), "{note}");
+    assert_eq!(city.parts.repo.count("run_gate"), 0);
+    assert!(!city.parts.repo.has_landed(&mr.head));
+    assert_eq!(city.events(EventType::RaiderNeedsInput).await.len(), 1);
+    approve(&city, &charged).await;
+    assert!(city.parts.repo.has_landed(&mr.head));
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
+    assert!(city.escalations().await.is_empty());
+}
+
+/// The paths are those of the present configuration; the sandbox of the raider is gone by then.
+#[tokio::test(start_paused = true)]
+async fn queued_work_is_compared_with_review_paths_of_a_reload_and_its_rejection_is_reworked() {
+    let city = Scenario::new().gate("test").start().await;
+    for _ in 0..4 {
+        city.parts.repo.script_gate("test", gate_run(Some(127)));
+    }
+    let charged = city.charged("a").await;
+    (city.parts.repo).commit_path(&charged.raider.name, "db/migrations/1.sql");
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert_eq!(mr.state, MrState::Queued, "parked");
+    city.reload(|city| migrations(&mut city.rigs[0])).await;
+    city.pass(4 * PATROL).await;
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert!(mr.awaits_person(), "{mr:?}");
+    let rejected = rejection::reject(&city.world, mr.id, "no".to_owned(), Asker::person());
+    rejected.await.unwrap();
+    city.pass(2 * PATROL).await;
+    let hook = city
+        .store(move |txn| txn.hook_of_relic(&charged.relic))
+        .await;
+    assert!(
+        hook.is_some_and(|hook| !hook.is_declared()),
+        "a fresh raider"
+    );
+}
+
 /// Work that was rebased would else have the changes of the target as its own.
 #[tokio::test(start_paused = true)]
 async fn target_is_fetched_before_paths_are_compared_and_a_remote_that_is_away_is_tolerated() {
     for is_away in [false, true] {
-        let scenario = Scenario::new().rig(|rig| {
-            let patterns = vec!["migrations/".to_owned()];
-            rig.forge.human_review_paths = ReviewPaths::new(patterns).unwrap();
-        });
-        let city = scenario.start().await;
+        let city = Scenario::new().rig(migrations).start().await;
         let charged = city.charged("a").await;
         (city.parts.repo).commit_path(&charged.raider.name, "db/migrations/1.sql");
         if is_away {

@@ -221,6 +221,7 @@ fn chains_of_other_cities_are_apart_from_own_ones_and_from_each_other() {
             name: city.into(),
             id: city.into(),
             imported_at: at("2026-01-01T00:00:00Z"),
+            bytes: 0,
         };
         run(&mut store, |txn| {
             txn.put_foreign_city(&of)?;
@@ -246,6 +247,20 @@ fn chains_of_other_cities_are_apart_from_own_ones_and_from_each_other() {
             .execute("DELETE FROM foreign_entries", [])
             .is_err()
     );
+    let cities = run(&mut store, |txn| txn.foreign_cities()).unwrap();
+    assert!(cities.iter().all(|city| city.bytes > 64), "{cities:?}");
+    // A city goes with all its chains, or not.
+    let forget = |txn: &mut dyn Txn| txn.forget_foreign_city("north");
+    assert_eq!(run(&mut store, forget).unwrap(), Some(1));
+    assert_eq!(run(&mut store, forget).unwrap(), None);
+    assert!(chain(&mut store, &of, "claude").is_empty());
+    assert_eq!(
+        run(&mut store, |txn| txn.chain_head(&of, "claude")).unwrap(),
+        None
+    );
+    let south = chain(&mut store, &ChainOf::City("south".into()), "claude");
+    assert_eq!(south.len(), 1);
+    assert_eq!(chain(&mut store, &ChainOf::Own, "claude"), before);
 }
 
 #[test]

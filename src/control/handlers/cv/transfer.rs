@@ -1,4 +1,4 @@
-//! `cv.export` and `cv.import`: chains as JSON lines. An import comes in batches, each verified and stored whole or not at
+//! `cv.export`, `cv.import` and `cv.forget`: chains as JSON lines. An import comes in batches, each verified and stored whole or not at
 //! all; a client verifies the whole file before it sends the first.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use super::{CHAINS, PAGE, address, end, follow, head, page};
 use crate::actors::records::identities::STORE_ID;
 use crate::actors::world::World;
 use crate::control::handlers::{caller, to_json};
-use crate::control::protocol::answers::{CvImported, CvLine};
+use crate::control::protocol::answers::{CvForgotten, CvImported, CvLine};
 use crate::control::protocol::{BATCH_MAX, ControlError, args};
 use crate::control::server::{Caller, Items};
 use crate::domain::asker::{Asker, AskerKind};
@@ -177,7 +177,7 @@ fn store(
     lines: &[Line],
 ) -> Result<CvImported, StoreError> {
     let city = &header.city;
-    let is_new = admit(txn, own, header)?;
+    let known_city = admit(txn, own, header)?;
     let of = ChainOf::City(city.clone());
     let mut heads = BTreeMap::new();
     let mut after = String::new();
@@ -187,7 +187,8 @@ fn store(
         after.clone_from(last);
         heads.extend(page);
     }
-    let mut checked = Checked::after(&header.id, heads);
+    let bytes = known_city.as_ref().map_or(0, |city| city.bytes);
+    let mut checked = Checked::after(&header.id, heads, bytes);
     let (mut added, mut known) = (Vec::new(), 0);
     for line in lines {
         let seq = line.entry.seq;
@@ -209,7 +210,7 @@ fn store(
             added.push(line);
         }
     }
-    if !is_new && added.is_empty() {
+    if known_city.is_some() && added.is_empty() {
         return Ok(CvImported {
             city: city.clone(),
             added: 0,
@@ -220,6 +221,7 @@ fn store(
         name: city.clone(),
         id: header.id.clone(),
         imported_at: txn.now(),
+        bytes,
     })?;
     for line in &added {
         txn.add_foreign_entry(city, line)?;
@@ -234,8 +236,38 @@ fn store(
     })
 }
 
-/// Checks that the city is another one, and that name and id belong together. Returns true for one without chains here.
-fn admit(txn: &mut dyn Txn, own: &str, header: &Header) -> Result<bool, StoreError> {
+/// Deletes the chains of another city. They may be imported again.
+pub(super) async fn forget(
+    world: &World,
+    caller: &Caller,
+    city: String,
+) -> Result<Value, ControlError> {
+    let asker = caller::asker(world, caller).await;
+    if asker.kind() != AskerKind::Person {
+        return Err(ControlError::forbidden(
+            "chains of other cities are forgotten by a person",
+        ));
+    }
+    let name = city.clone();
+    let forgotten = world.store.run(move |txn| {
+        let Some(entries) = txn.forget_foreign_city(&name)? else {
+            return Ok(None);
+        };
+        let data = json!({ "city": name, "entries": entries });
+        txn.record(&NewEvent::new(EventType::CvForgotten, &name, &asker).with(data))?;
+        Ok(Some(entries))
+    });
+    let Some(entries) = forgotten.await? else {
+        let message = format!("no chains of a city named {city:?} were imported");
+        return Err(
+            ControlError::not_found(message).hint("`hd cv` lists the chains with their cities")
+        );
+    };
+    to_json(&CvForgotten { city, entries })
+}
+
+/// Checks that the city is another one, and that name and id belong together. Returns the city if it has chains here.
+fn admit(txn: &mut dyn Txn, own: &str, header: &Header) -> Result<Option<ForeignCity>, StoreError> {
     let conflict = |why: String| Err(StoreError::Conflict(why));
     let (city, id) = (&header.city, &header.id);
     if txn.get(STORE_ID)?.as_ref() == Some(id) {
@@ -265,11 +297,12 @@ fn admit(txn: &mut dyn Txn, own: &str, header: &Header) -> Result<bool, StoreErr
             "the chains of this city were imported as {name}; `hd cv import --as {name}` adds to them"
         ));
     }
-    let is_new = !cities.iter().any(|other| other.name == *city);
-    if is_new && cities.len() >= CITIES_MAX {
+    let is_full = cities.len() >= CITIES_MAX;
+    let known = cities.into_iter().find(|other| other.name == *city);
+    if known.is_none() && is_full {
         return conflict(format!(
-            "the chains of {CITIES_MAX} other cities are kept at most"
+            "the chains of {CITIES_MAX} other cities are kept at most; `hd cv forget CITY` deletes those of one"
         ));
     }
-    Ok(is_new)
+    Ok(known)
 }

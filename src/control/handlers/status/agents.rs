@@ -10,7 +10,7 @@ use crate::control::protocol::answers::{Agent, AgentState, Pool, Today};
 use crate::control::snapshot::Snapshot;
 use crate::domain::attention::Attention;
 use crate::domain::condition::Condition;
-use crate::domain::ids::{AgentName, ChildId};
+use crate::domain::ids::{AgentName, ChildId, RelicId};
 use crate::domain::usage::ledger::Sum;
 
 /// Returns every agent of the configuration, members of pools one by one, and agents that are no longer configured and
@@ -19,6 +19,7 @@ pub(in crate::control::handlers) fn agents(
     world: &World,
     views: &[ChildView],
     orders: &OperatorOrders,
+    hooks: &BTreeMap<AgentName, RelicId>,
     used: &BTreeMap<String, Sum>,
 ) -> Vec<Agent> {
     let city = &world.city;
@@ -47,7 +48,9 @@ pub(in crate::control::handlers) fn agents(
     }
     let rows = rows.into_iter().map(|(name, view)| {
         let used = used.get(name.as_str()).copied().unwrap_or_default();
-        row(world, orders, (name, pool(name)), view, &used)
+        let mut row = row(world, orders, (name, pool(name)), view, &used);
+        row.hook = hooks.get(name).cloned();
+        row
     });
     rows.collect()
 }
@@ -95,6 +98,7 @@ fn row(
         // Restarted with its new configuration once no client is attached and no question open.
         deferred: view.is_some_and(|view| view.drifted),
         pool,
+        hook: None,
         usage: Today { today: used.into() },
     }
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{PATROL, ask, ask_as};
+use crate::control::handlers::status;
 use crate::control::protocol::{ControlError, ErrorKind};
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
+use crate::control::snapshot::Published;
 use crate::domain::city::{Pool, RestartType, Rights};
 use crate::domain::event::EventType;
 use crate::domain::ids::{RelicId, SessionId};
@@ -63,6 +65,34 @@ pub(super) async fn assigned(city: &TestCity, title: &str, to: &str) -> RelicId 
     let args = json!({ "relic": relic, "assignee": to });
     ask(city, "relic.edit", args).await.unwrap();
     relic
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_of_agents_and_members_are_shown_by_status_and_the_list_of_agents() {
+    let city = pool(2).start().await;
+    let shared = assigned(&city, "shared", "worker").await;
+    let plan = assigned(&city, "plan", "mayor").await;
+    hooked(&city, "worker-2").await;
+    hooked(&city, "mayor").await;
+    let listed = ask(&city, "agent.list", json!({})).await.unwrap();
+    let published = Published::default();
+    let status = status::status(&published, &city.world, Duration::ZERO).await;
+    let status: Value = serde_json::from_str(&status.unwrap()).unwrap();
+    for agents in [&listed, &status["agents"]] {
+        let rows = agents.as_array().unwrap().iter();
+        let rows: Vec<_> = rows
+            .map(|it| (it["name"].clone(), it["hook"].clone()))
+            .collect();
+        let expected = [
+            (json!("mayor"), json!(plan)),
+            (json!("worker-1"), Value::Null),
+            (json!("worker-2"), json!(shared)),
+        ];
+        assert_eq!(rows, expected);
+    }
+    own(&city, "worker-2", "done", json!({})).await.unwrap();
+    let listed = ask(&city, "agent.list", json!({})).await.unwrap();
+    assert_eq!(listed[2]["hook"], Value::Null);
 }
 
 #[tokio::test(start_paused = true)]

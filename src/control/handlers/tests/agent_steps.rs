@@ -102,6 +102,47 @@ async fn fresh_session_that_did_not_begin_is_started_by_the_repeated_call() {
     close(&city, &relic, 3).await.unwrap();
 }
 
+/// Returns the note that `hd rally` prints to `worker-1`.
+async fn told(city: &TestCity) -> Value {
+    let told = own(city, "worker-1", "rally", json!({})).await.unwrap();
+    told["note"].clone()
+}
+
+/// The note of a step is for the session that begins the next one. A later handoff without a message leaves none.
+#[tokio::test(start_paused = true)]
+async fn handoff_without_a_message_drops_the_note_of_a_step_that_its_session_has_begun() {
+    let city = scenario().start().await;
+    let relic = held(&city).await;
+    let session = city.session(&agent("worker-1"));
+    close(&city, &relic, 1).await.unwrap();
+    close(&city, &relic, 2).await.unwrap();
+    city.pass(SECOND).await;
+    assert!(told(&city).await.as_str().unwrap().contains("halfway"));
+    let before = city.starts(&session);
+    own(&city, "worker-1", "handoff", json!({})).await.unwrap();
+    city.pass(SECOND).await;
+    assert_eq!(city.starts(&session), before + 1);
+    assert_eq!(told(&city).await, Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn handoff_without_a_message_keeps_the_note_of_a_step_that_no_session_has_begun() {
+    let city = scenario().start().await;
+    let relic = held(&city).await;
+    let session = city.session(&agent("worker-1"));
+    close(&city, &relic, 1).await.unwrap();
+    city.parts.sessions.refuse_meta(&session, true);
+    close(&city, &relic, 2).await.unwrap_err();
+    city.parts.sessions.refuse_meta(&session, false);
+    let before = city.starts(&session);
+    own(&city, "worker-1", "handoff", json!({})).await.unwrap();
+    city.pass(SECOND).await;
+    assert_eq!(city.starts(&session), before + 1);
+    let note = told(&city).await;
+    assert!(note.as_str().unwrap().contains("halfway"), "{note}");
+    close(&city, &relic, 3).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn agent_sees_the_steps_of_its_relic_and_completes_it_when_all_are_done() {
     let city = scenario().start().await;

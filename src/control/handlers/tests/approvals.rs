@@ -1,6 +1,7 @@
 //! `hd mq approve`: an approval is of the head that a person was shown.
 
 use super::*;
+use crate::ports::repo::RepoError;
 
 /// A person may mean commits that the raider has not submitted.
 #[tokio::test(start_paused = true)]
@@ -67,4 +68,36 @@ async fn approval_of_a_replaced_head_must_name_it() {
     ask(&city, "mq.approve", named).await.unwrap();
     city.pass(PATROL).await;
     assert!(city.parts.repo.has_landed(&mr.head));
+}
+
+/// An approval of the old head would be one of a branch that has the later commits.
+#[tokio::test(start_paused = true)]
+async fn approval_while_later_commits_are_submitted_is_refused() {
+    let human = |rig: &mut crate::domain::city::Rig| {
+        rig.forge.review_human = true;
+        rig.witness.review_hold = Duration::from_secs(3600);
+    };
+    let city = Scenario::new().rig(human).start().await;
+    let relic = submitted(&city).await;
+    let shown = city.mr(&relic).await.unwrap();
+    let later = city.parts.repo.commit(&shown.raider.name);
+    let away = RepoError::Remote("away".into());
+    city.parts.repo.break_op("push_branch", away);
+    city.completed(&shown.raider).await.unwrap();
+    city.settle().await;
+    let named = json!({ "mr": shown.id, "head": shown.head });
+    for approval in [json!({ "mr": shown.id }), named] {
+        let refused = ask(&city, "mq.approve", approval).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Conflict, "{refused}");
+    }
+    assert!(city.mr(&relic).await.unwrap().awaits_person());
+    city.parts.repo.mend("push_branch");
+    city.pass(PATROL * 2).await;
+    let approve = ask(&city, "mq.approve", json!({ "mr": shown.id }));
+    approve.await.unwrap_err();
+    let named = json!({ "mr": shown.id, "head": later });
+    ask(&city, "mq.approve", named).await.unwrap();
+    city.pass(PATROL).await;
+    assert!(city.parts.repo.has_landed(&later));
+    assert!(!city.parts.repo.has_landed(&shown.head));
 }

@@ -15,7 +15,7 @@ use crate::domain::event::EventType;
 use crate::domain::federation;
 use crate::domain::ids::{HarnessName, RaiderId, RelicId, SessionId};
 use crate::domain::question::Pattern;
-use crate::ports::relics::{ChainOf, Txn};
+use crate::ports::relics::{ChainOf, ForeignCity, Txn};
 use crate::ports::sessions::StartError;
 use crate::testing::world::{Scenario, TestCity};
 
@@ -170,6 +170,41 @@ async fn import_of_what_does_not_verify_or_is_not_another_citys_is_refused() {
     same_id[0]["city"] = json!("nord");
     let refused = ask(&south, "cv.import", batch(&same_id)).await.unwrap_err();
     assert!(refused.message.contains("--as north"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn chains_of_a_city_are_bounded_in_bytes_and_forgotten_by_a_person() {
+    let north = Scenario::new().start().await;
+    record(&north, "claude", "ui", &[Outcome::Merged, Outcome::Merged]).await;
+    let lines = exported(&north).await;
+    let south = Scenario::new().with(|city| city.name = "south".into());
+    let south = south.start().await;
+    let name = lines[0]["city"].as_str().unwrap().to_owned();
+    let full = ForeignCity {
+        name: name.clone(),
+        id: "here".to_owned(),
+        imported_at: south.world.clock.now(),
+        bytes: federation::BYTES_MAX,
+    };
+    south.store(move |txn| txn.put_foreign_city(&full)).await;
+    let refused = ask(&south, "cv.import", batch(&lines)).await.unwrap_err();
+    assert!(refused.message.contains("hd cv forget"), "{refused}");
+    let forget = json!({ "city": name, "yes": true });
+    for who in [
+        CallerRole::OwnCommand(Rights::All),
+        CallerRole::OwnCommand(Rights::Work),
+    ] {
+        let who = Caller::stand_in(4242, who);
+        let refused = ask_as(&south, who, "cv.forget", forget.clone()).await;
+        assert_eq!(refused.unwrap_err().kind, ErrorKind::Forbidden);
+    }
+    let told = ask(&south, "cv.forget", forget.clone()).await.unwrap();
+    assert_eq!(told, json!({ "city": name, "entries": 0 }));
+    assert_eq!(south.events(EventType::CvForgotten).await.len(), 1);
+    let again = ask(&south, "cv.forget", forget).await.unwrap_err();
+    assert_eq!(again.kind, ErrorKind::NotFound);
+    let told = ask(&south, "cv.import", batch(&lines)).await.unwrap();
+    assert_eq!(told["added"], 2);
 }
 
 #[tokio::test(start_paused = true)]

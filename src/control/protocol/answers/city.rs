@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Today;
 use crate::domain::automation::RunState;
-use crate::domain::ids::{AgentName, SessionId};
+use crate::domain::ids::{AgentName, RelicId, SessionId};
 
 /// A standing agent, in `status` and `agent.list`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -51,6 +51,9 @@ pub struct Agent {
     /// The pool that it is a member of.
     #[schemars(with = "Option<String>")]
     pub pool: Option<AgentName>,
+    /// The relic on its hook.
+    #[schemars(with = "Option<String>")]
+    pub hook: Option<RelicId>,
     /// Its use of tokens and money.
     pub usage: Today,
 }
@@ -162,4 +165,10 @@ pub struct Automation {
     pub next: Option<Timestamp>,
     /// Set while it runs.
     pub running: bool,
+    /// Set while its run waits for a place among the commands of its rig or of the city.
+    #[serde(default)]
+    pub waits_for_place: bool,
+    /// The number of events that wait for it: each gets a run of its own. 100 stands for more, too.
+    #[serde(default)]
+    pub waiting_events: usize,
 }

@@ -65,3 +65,12 @@ pub struct CvImported {
     /// The number of entries that were there already.
     pub known: u64,
 }
+
+/// The answer to `cv.forget`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CvForgotten {
+    /// The city.
+    pub city: String,
+    /// The number of its entries that were deleted.
+    pub entries: u64,
+}

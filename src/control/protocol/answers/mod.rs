@@ -27,7 +27,7 @@ pub use self::child::{
 };
 pub use self::city::{Account, Agent, AgentState, Automation, Budget, Pool};
 pub use self::cost::{Cost, CostRow, Today, Usage};
-pub use self::cv::{Chain, Cv, CvImported, CvLine};
+pub use self::cv::{Chain, Cv, CvForgotten, CvImported, CvLine};
 pub use self::drums::{
     Delivery, DeliveryState, Drum, DrumHead, Inbox, RalliedDrum, RalliedDrums, SentDrum,
 };

@@ -5,12 +5,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
     Agent, Answered, Attached, Automation, BegunRun, Cancelled, Charged, Charging, Cost, Cv,
-    CvImported, CvLine, Decided, Deps, Doctor, Done, Drum, DrumHead, EditedRelic, Escalation,
-    Event, HandedOff, HarnessResumed, Hooked, Imported, Inbox, LogText, Metrics, MrDetails, MrRow,
-    Nuke, Ordered, PastRun, Pong, Pruned, PullRequest, Raider, Raised, Rally, ReadyRelic, Relic,
-    Reloaded, Repaired, Reported, Restored, Ritual, RitualRow, Salvage, Screen, SelfReview,
-    SentDrum, Shown, ShownSalvage, Started, Stashes, Status, StepDone, Stopped, Story, Switched,
-    Taken, Totem, Waiting,
+    CvForgotten, CvImported, CvLine, Decided, Deps, Doctor, Done, Drum, DrumHead, EditedRelic,
+    Escalation, Event, HandedOff, HarnessResumed, Hooked, Imported, Inbox, LogText, Metrics,
+    MrDetails, MrRow, Nuke, Ordered, PastRun, Pong, Pruned, PullRequest, Raider, Raised, Rally,
+    ReadyRelic, Relic, Reloaded, Repaired, Reported, Restored, Ritual, RitualRow, Salvage, Screen,
+    SelfReview, SentDrum, Shown, ShownSalvage, Started, Stashes, Status, StepDone, Stopped, Story,
+    Switched, Taken, Totem, Waiting,
 };
 use crate::control::protocol::OpName;
 use crate::domain::work_diff::Diff;
@@ -52,6 +52,7 @@ fn of_city() -> Vec<Answer> {
         of::<Cv>(OpName::Cv),
         of::<CvLine>(OpName::CvExport),
         of::<CvImported>(OpName::CvImport),
+        of::<CvForgotten>(OpName::CvForget),
         of::<HarnessResumed>(OpName::HarnessResume),
         of::<Vec<Automation>>(OpName::AutoList),
         of::<BegunRun>(OpName::AutoRun),

@@ -1,4 +1,4 @@
-//! `cv`, `cv.export`, `cv.import`.
+//! `cv`, `cv.export`, `cv.import`, `cv.forget`.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,18 @@ pub struct CvExport {
     /// Only this identity
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
+}
+
+/// `cv.forget`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct CvForget {
+    /// The city, by its name here
+    pub city: String,
+    /// Consent.
+    #[arg(skip)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub yes: bool,
 }
 
 /// `cv.import`: a batch of entries, which is stored whole or not at all.
