@@ -40,7 +40,7 @@ pub fn held(
 /// The store's.
 pub fn all(txn: &mut dyn Txn) -> Result<BTreeMap<AgentName, RelicId>, StoreError> {
     let mut all = BTreeMap::new();
-    for (name, _) in facts::read_under::<AgentHook>(txn, AgentHook::KEYS)? {
+    for (name, _) in key_values::read_under::<AgentHook>(txn, AgentHook::KEYS)? {
         let Ok(agent) = AgentName::new(name) else {
             continue;
         };
