@@ -51,3 +51,29 @@ pub(in crate::cli) struct CvFile {
     #[arg(long = "as", value_name = "NAME")]
     pub as_name: Option<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use crate::cli::args::Cli;
+
+    /// `hd cv forget CITY` panicked: its argument had the id of `--city`, and another type.
+    #[test]
+    fn no_argument_of_a_verb_has_the_id_of_a_global_flag() {
+        fn ids(command: &clap::Command, found: &mut Vec<String>) {
+            for verb in command.get_subcommands() {
+                let args = verb.get_arguments();
+                found.extend(args.map(|arg| arg.get_id().to_string()));
+                ids(verb, found);
+            }
+        }
+        let command = Cli::command();
+        let mut found = Vec::new();
+        ids(&command, &mut found);
+        for arg in command.get_arguments().filter(|arg| arg.is_global_set()) {
+            let id = arg.get_id().to_string();
+            assert!(!found.contains(&id), "{id}");
+        }
+    }
+}

@@ -237,6 +237,7 @@ fn page_on_identities() {
     page.run(&other, "hd cv import north.jsonl", &[]);
     page.run(&other, "hd cv import north.jsonl --as", &[]);
     page.run(&other, "hd cv north:claude", own);
+    page.run(&other, "hd cv forget north", &[]);
     page.end(&[]);
 }
 

@@ -37,6 +37,8 @@ pub struct CvExport {
 #[serde(deny_unknown_fields)]
 pub struct CvForget {
     /// The city, by its name here
+    // `city` is the id of `--city`.
+    #[arg(id = "forgotten", value_name = "CITY")]
     pub city: String,
     /// Consent.
     #[arg(skip)]
