@@ -6,10 +6,12 @@
 )]
 
 pub(crate) mod beneath;
+pub(crate) mod children;
 pub mod clock;
 pub mod commands;
 pub(crate) mod exclude;
 pub mod git;
+pub mod keeper;
 pub mod mounts;
 pub mod proc;
 pub mod relics_sqlite;

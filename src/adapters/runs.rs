@@ -2,13 +2,20 @@
 //! is ended with all processes that it started, even those that left its process group, and even after the daemon was
 //! killed.
 //!
+//! Between the daemon and the command there is a keeper (`keeper`), the leader of the run. Every process of the run stays
+//! below it: the kernel gives it the orphans, whatever session or environment they have. So ancestry alone finds a run's
+//! processes, and the keeper ends them with the run. Only a program that kills its keeper sets the others free; then
+//! they are found as far as they carry a mark.
+//!
 //! Every process of a run inherits a variable with a token that no other run has. The token is recorded before the
-//! run starts, as the name of an empty file. A record alone never ends a process: the process must carry the token,
-//! or be in the process group of a leader that carries it.
+//! run starts, as the name of an empty file. A record alone never ends a process: the process must carry the token, be
+//! below a process that carries it, or be in the process group of a leader that carries it. A keeper that a killed
+//! daemon left is found by its token, and ended after everything below it.
 //!
 //! The rights of a run's processes on the daemon last as long as the run. Rights come from ancestry alone; a token in
-//! the environment only takes rights away. So does the mark of an errand, for processes without a run: those that git
-//! starts for us (hooks, helpers) and leaves behind, even under an earlier daemon.
+//! the environment only takes rights away. So does the mark of an errand, for processes of no present run: those of a
+//! run of an earlier daemon, unless it had all rights, and those that git starts for us (hooks, helpers) and leaves
+//! behind. The mark counts for everything below a process that carries it.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -22,8 +29,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, getpgid};
 
-use super::beneath;
 use super::proc::{self, Pidfd};
+use super::{beneath, keeper};
 use crate::domain::city::Rights;
 use crate::domain::facts::ProcessId;
 
@@ -117,13 +124,19 @@ impl Run {
         self
     }
 
-    /// Returns the token.
+    /// Returns the variables that its processes carry: the token, and below all rights the mark of an errand, which
+    /// outlives the run and this daemon.
     #[must_use]
-    pub fn token(&self) -> &str {
-        &self.token
+    pub fn marks(&self) -> Vec<(&'static str, OsString)> {
+        let mut marks = vec![(TOKEN, self.token.clone().into())];
+        let rights = under_way().get(&self.token).map(|run| run.rights);
+        if rights != Some(Rights::All) {
+            marks.extend(errand().map(|city| (ERRAND, city.to_owned())));
+        }
+        marks
     }
 
-    /// Sets the leader of the process group: a child that was not reaped yet.
+    /// Sets the leader: the keeper, a child that was not reaped yet.
     ///
     /// # Errors
     /// When the leader cannot be read.
@@ -135,12 +148,20 @@ impl Run {
         Ok(())
     }
 
+    /// Ends the processes of the run, its keeper last.
+    ///
+    /// # Errors
+    /// When a process cannot be ended.
+    pub fn kill(&self) -> io::Result<()> {
+        end_marked(&self.token)
+    }
+
     /// Ends the processes that are left of the run, and forgets it.
     ///
     /// # Errors
     /// When a process cannot be ended.
     pub fn end(&self) -> io::Result<()> {
-        end_marked(&self.token)?;
+        self.kill()?;
         under_way().remove(&self.token);
         match fs::remove_file(&self.record) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -233,33 +254,52 @@ pub fn end_leftovers(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Kills every process that carries the token, and the group of each that leads one, until two looks in a row find
-/// none: a process may fork between being seen and being killed, and has no readable environment while it executes a
-/// program.
+/// Kills every process that carries the token with everything below it, and the group of each that leads one, until two
+/// looks in a row find none: a process may fork between being seen and being killed, and has no readable environment
+/// while it executes a program. Keepers are killed when nothing was seen below them in two looks in a row, because what
+/// is below a killed keeper is below it no longer.
 fn end_marked(token: &str) -> io::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let begun = Instant::now();
     let mut empty_looks = 0;
-    while empty_looks < 2 {
-        let marked = marked(token)?;
-        if marked.is_empty() {
-            empty_looks += 1;
-            continue;
-        }
-        empty_looks = 0;
-        if Instant::now() >= deadline {
-            let pids: Vec<_> = marked.iter().map(|process| process.pid).collect();
+    loop {
+        let Marked { keepers, others } = marked(token)?;
+        let waited = begun.elapsed();
+        if waited >= PATIENCE && !(keepers.is_empty() && others.is_empty()) {
+            let left = keepers.iter().chain(&others);
+            let pids: Vec<_> = left.map(|process| process.pid).collect();
             return Err(io::Error::other(format!(
                 "processes {pids:?} cannot be ended"
             )));
         }
-        for process in marked {
-            if let Some(held) = Pidfd::open(&process)? {
-                end_group(&process);
-                held.signal(rustix::process::Signal::KILL)?;
-                held.wait(deadline.saturating_duration_since(Instant::now()))?;
+        // A process that only looks like a keeper does not hold up the end.
+        let with_keepers = others.is_empty() || waited >= PATIENCE / 2;
+        match (others.is_empty(), empty_looks) {
+            (true, 0) => {
+                empty_looks = 1;
+                continue;
             }
+            (true, _) if keepers.is_empty() => return Ok(()),
+            (true | false, _) => empty_looks = 0,
+        }
+        for process in &others {
+            kill(process, begun + PATIENCE, true)?;
+        }
+        for process in keepers.iter().filter(|_| with_keepers) {
+            kill(process, begun + PATIENCE, false)?;
         }
     }
+}
+
+/// Kills a process, if it lives, and waits for its end.
+fn kill(process: &ProcessId, deadline: Instant, with_group: bool) -> io::Result<()> {
+    let Some(held) = Pidfd::open(process)? else {
+        return Ok(());
+    };
+    if with_group {
+        end_group(process);
+    }
+    held.signal(rustix::process::Signal::KILL)?;
+    held.wait(deadline.saturating_duration_since(Instant::now()))?;
     Ok(())
 }
 
@@ -272,194 +312,45 @@ fn end_group(process: &ProcessId) {
     }
 }
 
-fn marked(token: &str) -> io::Result<Vec<ProcessId>> {
+/// The living processes of a run.
+struct Marked {
+    /// Its keepers: one, unless a process pretends to be another.
+    keepers: Vec<ProcessId>,
+    /// Processes that carry the token or are below one that does.
+    others: Vec<ProcessId>,
+}
+
+fn marked(token: &str) -> io::Result<Marked> {
     let own = std::process::id();
+    let all = proc::all()?;
     let carries = |pid| proc::environment_text(pid, TOKEN).is_some_and(|found| found == token);
-    let mut found = Vec::new();
-    for (pid, stat) in proc::all()? {
-        if pid != own && stat.lives() && carries(pid) {
-            let started = stat.started;
-            found.push(ProcessId { pid, started });
-        }
-    }
-    Ok(found)
+    let lives = all.iter().filter(|(_, stat)| stat.lives());
+    let mut found: Vec<ProcessId> = lives
+        .filter(|(pid, _)| **pid != own && carries(**pid))
+        .map(|(pid, stat)| ProcessId {
+            pid: *pid,
+            started: stat.started,
+        })
+        .collect();
+    let roots = found.iter().map(|process| process.pid).collect();
+    // Without the roots, which are not found below each other.
+    let below = proc::below(&all, roots, |pid| pid == own);
+    let is_below = |process: &ProcessId| {
+        let line = proc::ancestry(process.pid).unwrap_or_default();
+        line.iter().skip(1).any(|above| found.contains(above))
+    };
+    let keepers: Vec<_> = found
+        .iter()
+        .filter(|process| keeper::is_keeper(process.pid) && !is_below(process))
+        .cloned()
+        .collect();
+    found.retain(|process| !keepers.contains(process));
+    found.extend(below);
+    Ok(Marked {
+        keepers,
+        others: found,
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::os::unix::process::CommandExt;
-    use std::process::Stdio;
-
-    use super::*;
-    use crate::adapters::commands::process::{self, Script};
-    use crate::testing::eventually;
-
-    fn read_pid(path: &Path) -> u32 {
-        eventually("a pid is written", || {
-            fs::read_to_string(path).ok()?.trim().parse().ok()
-        })
-    }
-
-    /// Runs the line until `go` is opened, and meanwhile judges the process whose pid the line wrote.
-    fn judged(line: &str, rights: Rights) -> Option<Rights> {
-        let dir = crate::testing::scratch();
-        let (path, go) = (dir.path().to_owned(), dir.path().join("go"));
-        assert!(
-            std::process::Command::new("mkfifo")
-                .arg(&go)
-                .status()
-                .unwrap()
-                .success()
-        );
-        let line = format!("{line}\nread _ <go");
-        let script = move || {
-            let own = Run::begin(&path.join("runs"), rights).unwrap();
-            let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
-            let script = Script {
-                line: &line,
-                dir: &path,
-                env: &env,
-                stdin: Stdio::null(),
-                limit: Duration::from_secs(300),
-                stop: None,
-            };
-            process::run(script, &own, &mut |_| {}).unwrap();
-            own.end().unwrap();
-        };
-        let running = std::thread::spawn(script);
-        let pid = read_pid(&dir.path().join("pid"));
-        let found = rights_of(pid);
-        fs::write(&go, "\n").unwrap();
-        running.join().unwrap();
-        found
-    }
-
-    #[test]
-    fn processes_of_a_run_have_its_rights_and_no_others() {
-        let child = "sleep 300 & echo $! >pid";
-        let bare = "env -i sh -c 'echo $$ >pid; exec sleep 300' &";
-        let stray = "(setsid sh -c 'echo $$ >pid; exec sleep 300' &)";
-        for line in [child, bare, stray] {
-            assert_eq!(judged(line, Rights::Read), Some(Rights::Read), "{line}");
-            assert_eq!(judged(line, Rights::Work), Some(Rights::Work), "{line}");
-        }
-        assert_eq!(judged(child, Rights::All), Some(Rights::All));
-        assert_eq!(judged(stray, Rights::All), None, "a token gives nothing");
-    }
-
-    /// A hook of git may leave a process that has neither its parent nor its group.
-    #[test]
-    fn process_left_behind_by_git_has_read_rights() {
-        use crate::adapters::git::command::Git;
-        let dir = crate::testing::scratch();
-        work_for(dir.path());
-        let pid = dir.path().join("pid");
-        let alias = format!(
-            "alias.bg=!(setsid sh -c 'echo $$ >{}; exec sleep 300' >/dev/null 2>&1 &)",
-            pid.display()
-        );
-        Git::in_dir(dir.path())
-            .args(["-c", &alias, "bg"])
-            .run()
-            .unwrap();
-        let stray = read_pid(&pid);
-        let found = rights_of(stray);
-        nix::sys::signal::kill(Pid::from_raw(stray.cast_signed()), Signal::SIGKILL).unwrap();
-        assert_eq!(found, Some(Rights::Read));
-        let mut another = std::process::Command::new("sh");
-        another.args(["-c", "(setsid sh -c 'echo $$ >own; exec sleep 300' &)"]);
-        another.env(ERRAND, "/another/city").current_dir(dir.path());
-        another.status().unwrap();
-        let other = read_pid(&dir.path().join("own"));
-        let found = rights_of(other);
-        nix::sys::signal::kill(Pid::from_raw(other.cast_signed()), Signal::SIGKILL).unwrap();
-        assert_eq!(found, None, "an errand of another city is nothing here");
-    }
-
-    fn sleeper(token: Option<&str>) -> std::process::Child {
-        let mut sleep = std::process::Command::new("sleep");
-        sleep.arg("300").process_group(0);
-        sleep.envs(token.map(|token| (TOKEN, token)));
-        sleep.spawn().unwrap()
-    }
-
-    /// A record is a file, and agents write files: neither the pid nor the token in one is trusted.
-    #[test]
-    fn forged_record_ends_no_stranger_and_no_run_of_another_directory() {
-        let dir = crate::testing::scratch();
-        let (ours, forged) = (dir.path().join("ours"), dir.path().join("forged"));
-        let run = Run::begin(&ours, Rights::Read).unwrap();
-        let mut stranger = sleeper(None);
-        let mut running = sleeper(Some(run.token()));
-        run.started(running.id()).unwrap();
-        fs::create_dir(&forged).unwrap();
-        for (name, process) in [("1-2-3", &stranger), (run.token(), &running)] {
-            let named = proc::identify(process.id()).unwrap();
-            let record = format!("{} {}", named.pid, named.started);
-            fs::write(forged.join(name), record).unwrap();
-        }
-        end_leftovers(&forged).unwrap();
-        let ended = [&mut stranger, &mut running].map(|child| child.try_wait().unwrap());
-        let left = fs::read_dir(&forged).unwrap().count();
-        run.end().unwrap();
-        let killed = running.wait().unwrap();
-        stranger.kill().unwrap();
-        stranger.wait().unwrap();
-        assert_eq!(ended, [None, None], "stranger and run live");
-        assert_eq!(left, 0, "the forged records are gone");
-        assert!(
-            !killed.success(),
-            "the run itself is ended by its own record"
-        );
-    }
-
-    /// The shell of a run carries its token; its children may not, but stay in the shell's group.
-    #[test]
-    fn group_of_a_leader_with_the_token_is_ended_after_the_daemon_was_killed() {
-        let dir = crate::testing::scratch();
-        let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", "env -i sleep 300 & echo $! >pid; wait"]);
-        shell.current_dir(dir.path()).env(TOKEN, "4-5-6");
-        let mut shell = shell.process_group(0).spawn().unwrap();
-        let child = read_pid(&dir.path().join("pid"));
-        let runs = dir.path().join("runs");
-        fs::create_dir(&runs).unwrap();
-        fs::write(runs.join("4-5-6"), "").unwrap();
-        end_leftovers(&runs).unwrap();
-        shell.wait().unwrap();
-        eventually("its child has ended", || {
-            let ended = !proc::stat(child).unwrap().is_some_and(|stat| stat.lives());
-            ended.then_some(())
-        });
-    }
-
-    #[test]
-    fn other_child_processes_have_read_rights_whatever_token_they_carry() {
-        let dir = crate::testing::scratch();
-        let owners = Run::begin(dir.path(), Rights::All).unwrap();
-        let agents = Run::begin(dir.path(), Rights::Read).unwrap();
-        let mut hook = std::process::Command::new("sh")
-            .args([
-                "-c",
-                "env HD_RUN_TOKEN=$OTHER sleep 300 & echo $! >pid; wait",
-            ])
-            .current_dir(dir.path())
-            .env(TOKEN, agents.token())
-            .env("OTHER", owners.token())
-            .process_group(0)
-            .spawn()
-            .unwrap();
-        let forger = read_pid(&dir.path().join("pid"));
-        let found = (rights_of(hook.id()), rights_of(forger));
-        hook.kill().unwrap();
-        hook.wait().unwrap();
-        for run in [&owners, &agents] {
-            run.end().unwrap();
-        }
-        assert_eq!(found, (Some(Rights::Read), Some(Rights::Read)));
-        assert_eq!(rights_of(std::process::id()), None, "we are no errand");
-        let gone = Some(Rights::Read);
-        assert_eq!(rights_of(hook.id()), gone, "nobody knows what it was");
-    }
-}
+mod tests;

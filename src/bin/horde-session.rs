@@ -1,9 +1,10 @@
-//! `horde-session hold DIR`: the holder of one session, started by the supervisor. A program of its own, because each session has
-//! one, and it links only what it needs.
+//! `horde-session hold DIR`: the holder of one session, started by the supervisor. `horde-session keep LINE`: the keeper of one
+//! command that the supervisor runs. A program of its own, because there are many, and it links only what it needs.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use horde_supervisor::adapters::keeper::{KEEP, keep_main};
 use horde_supervisor::adapters::sessions::holder::{PROGRAM, hold_main, hold_pane_main};
 use horde_supervisor::startup;
 
@@ -13,13 +14,14 @@ fn main() -> ExitCode {
     match args.split_first() {
         Some((first, rest)) if first == "hold" => hold_main(rest),
         Some((first, rest)) if first == "hold-pane" => hold_pane_main(rest),
+        Some((first, rest)) if first == KEEP => keep_main(rest),
         Some((first, _)) if first == "--version" => {
             println!("{PROGRAM} {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
         _ => {
             eprintln!(
-                "{PROGRAM} is started by horde-supervisor and holds the terminal of one agent"
+                "{PROGRAM} is started by horde-supervisor and holds the terminal of one agent, or keeps one command"
             );
             ExitCode::from(2)
         }

@@ -1,11 +1,13 @@
 //! `horde-supervisor <CITY>`: the daemon. With `hold` (or, in a tmux pane, `hold-pane`) as its
-//! first argument it is a session's holder instead; that is decided before any thread exists.
+//! first argument it is a session's holder instead, and with `keep` the keeper of a command; that is decided before any thread
+//! exists.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use horde_supervisor::adapters::keeper::{KEEP, keep_main};
 use horde_supervisor::adapters::sessions::holder::{hold_main, hold_pane_main};
 use horde_supervisor::telemetry::{self, Format};
 use horde_supervisor::{daemon, faults, startup};
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
     match raw.split_first() {
         Some((first, rest)) if first == "hold" => return hold_main(rest),
         Some((first, rest)) if first == "hold-pane" => return hold_pane_main(rest),
+        Some((first, rest)) if first == KEEP => return keep_main(rest),
         _ => {}
     }
     let args = Args::parse();

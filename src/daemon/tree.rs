@@ -27,7 +27,7 @@ use crate::adapters::git::{GitRepo, GitRig};
 use crate::adapters::relics_sqlite::{Expectation, SqliteRelics, mark};
 use crate::adapters::sessions::{LocalSessions, holder};
 use crate::adapters::task_files::DiskTaskFiles;
-use crate::adapters::{proc, secret};
+use crate::adapters::{keeper, proc, secret};
 use crate::domain::city::{City, Rig, tmux_server};
 use crate::domain::ids::RigName;
 use crate::faults;
@@ -122,6 +122,7 @@ fn has_committed(world: &World, sandbox: &Path, name: &str, bytes: Option<&[u8]>
 fn sessions(city: &City, exe: &Path) -> Result<LocalSessions, DaemonError> {
     let server = tmux_server(&city.root, &city.session.tmux_socket);
     let exe = holder::program(exe);
+    keeper::keep_with(exe.clone());
     let dir = city.state_dir().join("sessions");
     let sessions = LocalSessions::new(dir.clone(), exe, &server);
     let sessions = sessions.map_err(failed_at(&dir, "cannot be prepared"))?;

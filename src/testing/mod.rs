@@ -14,6 +14,7 @@ pub mod hang;
 pub mod json_schema;
 #[cfg(test)]
 pub mod jumpy_clock;
+mod keeper;
 pub mod poll;
 pub mod program;
 pub mod records;

@@ -1,19 +1,18 @@
-//! The process of a command: started in a session of its own, watched by events, ended with its whole group.
+//! The process of a command: started below a keeper, watched by events, ended with everything below it.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, PipeReader, Read};
 use std::os::fd::OwnedFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::adapters::runs::{self, Run};
+use crate::adapters::keeper::{self, Report};
+use crate::adapters::runs::Run;
 
 /// A command to run.
 #[derive(Debug)]
@@ -22,7 +21,7 @@ pub struct Script<'a> {
     pub line: &'a str,
     /// The working directory.
     pub dir: &'a Path,
-    /// The complete environment.
+    /// The complete environment, without the marks of the run.
     pub env: &'a BTreeMap<String, String>,
     /// The standard input.
     pub stdin: Stdio,
@@ -32,8 +31,6 @@ pub struct Script<'a> {
     pub stop: Option<&'a OwnedFd>,
 }
 
-/// The time between TERM and KILL.
-const GRACE: Duration = Duration::from_secs(3);
 /// The time that output is awaited after its last writer should be gone.
 const DRAIN: Duration = Duration::from_secs(1);
 
@@ -62,69 +59,82 @@ pub enum Cut {
     Stopped,
 }
 
-/// Runs the command until it ends, reaches its timeout or is to stop. When this returns, its process group is gone;
-/// processes that left the group are found by the token.
+/// Runs the command below a keeper until it ends, reaches its timeout or is to stop. When this returns without an error,
+/// nothing below the keeper is left.
 ///
 /// # Errors
-/// When the command cannot be watched; it is ended then.
+/// When the command cannot be watched or ended.
 pub fn run(script: Script<'_>, own: &Run, output: &mut dyn FnMut(&[u8])) -> std::io::Result<End> {
     let (mut reader, writer) = std::io::pipe()?;
-    rustix::io::ioctl_fionbio(&reader, true)?;
+    let (mut report, reported) = std::io::pipe()?;
+    for pipe in [&reader, &report] {
+        rustix::io::ioctl_fionbio(pipe, true)?;
+    }
     let (limit, stop) = (script.limit, script.stop);
-    let mut child = {
-        let mut command = command(script, own.token());
-        command.stdout(writer.try_clone()?).stderr(writer);
-        match command.spawn() {
+    let mut keeper = {
+        let mut keeper = keeper::of(script.line);
+        keeper
+            .current_dir(script.dir)
+            .env_clear()
+            .envs(script.env)
+            .envs(own.marks());
+        keeper.stdin(script.stdin).stdout(writer).stderr(reported);
+        match keeper.spawn() {
             Ok(child) => child,
             Err(error) => return Ok(End::NotStarted(error.to_string())),
         }
-        // The command is dropped here, and with it our writing ends of the pipe.
+        // The command is dropped here, and with it our writing ends of the pipes.
     };
-    let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
     let watched = own
-        .started(child.id())
-        .and_then(|()| watch(&child, group, &mut reader, limit, stop, output));
-    // Usually the group is empty already. The child is not reaped yet, so its number cannot be reused.
-    let _gone = killpg(group, Signal::SIGKILL);
-    let status = child.wait()?;
-    let cut = watched?;
-    drain(&mut reader, output)?;
-    Ok(End::Ended {
-        code: status.code(),
-        signal: status.signal(),
-        cut,
-    })
-}
-
-fn command(script: Script<'_>, token: &str) -> Command {
-    let mut command = Command::new("/bin/sh");
-    command
-        .args(["-c", script.line])
-        .current_dir(script.dir)
-        .env_clear()
-        .envs(script.env)
-        .env(runs::TOKEN, token)
-        .stdin(script.stdin);
-    // SAFETY: setsid is async-signal-safe, and nothing else runs between fork and exec.
-    unsafe {
-        command.pre_exec(|| {
-            rustix::process::setsid()?;
-            Ok(())
-        });
+        .started(keeper.id())
+        .and_then(|()| watch(&keeper, &mut reader, limit, stop, output));
+    if !matches!(watched, Ok((_, true))) {
+        // The keeper is ended last: what it leaves would be nobody's.
+        own.kill()?;
     }
-    command
+    let status = keeper.wait()?;
+    let (cut, _) = watched?;
+    drain(&mut reader, output)?;
+    Ok(ended(&rest(&mut report)?, status, cut))
 }
 
-/// Pumps output until the child has ended (it is not reaped here). Returns the reason for an early end.
+/// Returns the end of the command by the report of its keeper, or else by the end of the keeper itself.
+fn ended(report: &[u8], keeper: ExitStatus, cut: Option<Cut>) -> End {
+    let (code, signal) = match Report::read(report) {
+        Some(Report::NotStarted(why)) => return End::NotStarted(why),
+        Some(Report::Code(code)) => (Some(code), None),
+        Some(Report::Signal(signal)) => (None, Some(signal)),
+        None if keeper.signal().is_some() => (None, keeper.signal()),
+        None => {
+            let said = String::from_utf8_lossy(report);
+            let why = format!("its keeper failed: {keeper}: {}", said.trim());
+            return End::NotStarted(why);
+        }
+    };
+    End::Ended { code, signal, cut }
+}
+
+/// Reads a report. A pipe keeps what was written to it, so nothing is awaited.
+fn rest(report: &mut PipeReader) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match report.read_to_end(&mut bytes) {
+        // A process that another thread is just starting may still have the other end.
+        Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+        Ok(_) | Err(_) => Ok(bytes),
+    }
+}
+
+/// Pumps output until the keeper has ended (it is not reaped here). Returns the reason for an early end, and whether
+/// the keeper has ended.
 fn watch(
-    child: &Child,
-    group: Pid,
+    keeper: &Child,
     reader: &mut PipeReader,
     limit: Duration,
     stop: Option<&OwnedFd>,
     output: &mut dyn FnMut(&[u8]),
-) -> std::io::Result<Option<Cut>> {
-    let pidfd = pidfd_open(rustix::process::Pid::from_child(child), PidfdFlags::empty())?;
+) -> std::io::Result<(Option<Cut>, bool)> {
+    let pid = rustix::process::Pid::from_child(keeper);
+    let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
     let mut deadline = Instant::now() + limit;
     let mut cut = None;
     let mut open = true;
@@ -135,18 +145,18 @@ fn watch(
             open = pump(reader, output)?;
         }
         if ready.ended {
-            return Ok(cut);
+            return Ok((cut, true));
         }
         let late = Instant::now() >= deadline;
         match cut {
-            Some(_) if late => return Ok(cut),
+            Some(_) if late => return Ok((cut, false)),
             None if ready.stop => cut = Some(Cut::Stopped),
             None if late => cut = Some(Cut::TimedOut),
             Some(_) | None => continue,
         }
-        deadline = Instant::now() + GRACE;
-        // The group may have ended in this moment.
-        let _gone = killpg(group, Signal::SIGTERM);
+        deadline = Instant::now() + keeper::PATIENCE;
+        // It ends the command, with a grace period.
+        pidfd_send_signal(&pidfd, Signal::TERM)?;
     }
 }
 
@@ -209,7 +219,7 @@ fn pump(reader: &mut PipeReader, output: &mut dyn FnMut(&[u8])) -> std::io::Resu
     }
 }
 
-/// Reads the rest. A process that escaped may hold the pipe, so there is a deadline.
+/// Reads the rest. If the keeper was killed, a process that escaped may hold the pipe, so there is a deadline.
 fn drain(reader: &mut PipeReader, output: &mut dyn FnMut(&[u8])) -> std::io::Result<()> {
     let deadline = Instant::now() + DRAIN;
     loop {

@@ -1,25 +1,21 @@
-//! Runs one set-up command in a fresh sandbox: own process group, a timeout, its output in a file that is read from
-//! the end. Processes that the command leaves behind are ended with it.
+//! Runs one set-up command in a fresh sandbox, with a timeout. Processes that the command leaves behind are ended with
+//! it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::process::CommandExt;
+use std::io;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
-
-use crate::adapters::proc::{self, Pidfd};
-use crate::adapters::runs::{self, Run};
+use crate::adapters::commands::process::{self, End, Script};
+use crate::adapters::commands::tail::Tail;
+use crate::adapters::runs::Run;
 use crate::domain::city::Rights;
 
 /// The timeout. Installing dependencies takes a while; a command that waits for input would never end.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 /// The number of bytes at the end of a failed command's output that are shown.
-const TAIL: u64 = 2_000;
+const TAIL: usize = 2_000;
 
 /// Runs the command to its end, recorded in the directory `runs`.
 ///
@@ -42,58 +38,28 @@ fn run_within(
     limit: Duration,
 ) -> Result<(), String> {
     let wrong = |error: io::Error| error.to_string();
-    // A file, not a pipe: a process left in the background cannot hold up the end.
-    let mut output = tempfile::tempfile().map_err(wrong)?;
+    let mut tail = Tail::new(TAIL);
     let run = Run::begin(runs, Rights::Read).map_err(wrong)?;
-    let mut shell = Command::new("sh");
-    shell.args(["-c", command]).current_dir(dir);
-    shell.env_clear().envs(env).env(runs::TOKEN, run.token());
-    let ended = attend(shell, &output, &run, limit);
-    // Also after a success: processes left in the background do not stay in the sandbox.
-    run.end().map_err(wrong)?;
-    let how = match ended.map_err(wrong)? {
-        Some(status) if status.success() => return Ok(()),
-        Some(status) => status.to_string(),
-        None => format!("it took longer than {limit:?}"),
+    let script = Script {
+        line: command,
+        dir,
+        env,
+        stdin: Stdio::null(),
+        limit,
+        stop: None,
     };
-    Err(format!("{how}\n{}", tail(&mut output).map_err(wrong)?))
-}
-
-/// Waits for the end and returns the status; none when the timeout was reached.
-fn attend(
-    mut shell: Command,
-    output: &File,
-    run: &Run,
-    limit: Duration,
-) -> io::Result<Option<ExitStatus>> {
-    let mut child = shell
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output.try_clone()?)
-        .process_group(0)
-        .spawn()?;
-    let in_time = run.started(child.id()).and_then(|()| wait(&child, limit));
-    // The child is not reaped yet, so its number cannot be reused.
-    let group = Pid::from_raw(child.id().cast_signed());
-    let _none_left = killpg(group, Signal::SIGKILL);
-    let status = child.wait()?;
-    Ok(in_time?.then_some(status))
-}
-
-/// Returns true if the child ended within the limit.
-fn wait(child: &Child, limit: Duration) -> io::Result<bool> {
-    match Pidfd::open(&proc::identify(child.id())?)? {
-        Some(process) => process.wait(limit),
-        None => Ok(true),
-    }
-}
-
-fn tail(output: &mut File) -> io::Result<String> {
-    let length = output.metadata()?.len();
-    output.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
-    let mut bytes = Vec::new();
-    output.take(TAIL).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let end = process::run(script, &run, &mut |bytes| tail.add(bytes));
+    run.end().map_err(wrong)?;
+    let how = match end.map_err(wrong)? {
+        End::NotStarted(why) => return Err(why),
+        End::Ended { cut: Some(_), .. } => format!("it took longer than {limit:?}"),
+        End::Ended { code: Some(0), .. } => return Ok(()),
+        End::Ended {
+            code: Some(code), ..
+        } => format!("exit status: {code}"),
+        End::Ended { signal, .. } => format!("signal: {}", signal.unwrap_or_default()),
+    };
+    Err(format!("{how}\n{}", tail.text()))
 }
 
 #[cfg(test)]
@@ -101,6 +67,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
+    use crate::adapters::proc;
 
     fn path() -> BTreeMap<String, String> {
         BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())])

@@ -66,6 +66,7 @@ mod shown;
 mod snapshot;
 mod stall;
 mod stop;
+mod strays;
 mod survive;
 mod terminals;
 mod tmux;

@@ -1,4 +1,4 @@
-//! The program of a session's holder: `horde-session`, which is installed beside the supervisor and links only what it needs.
+//! The program of holders and keepers: `horde-session`, which is installed beside the supervisor and links only what it needs.
 
 use std::fs::File;
 use std::os::fd::IntoRawFd as _;
@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 
 use super::PROGRAM;
 
-/// Returns a path of the holder's program that can be executed as long as this process lives, even if an upgrade has replaced or
-/// removed its file: a holder of another version may not understand its arguments. Returns this very program, which can hold a
-/// session, too, where the other one is missing or of another version.
+/// Returns a path of this program that can be executed as long as this process lives, even if an upgrade has replaced or
+/// removed its file: a holder of another version may not understand its arguments. Returns this very program, which can do
+/// the same, where the other one is missing or of another version.
 #[must_use]
 pub fn program(own: &Path) -> PathBuf {
     let own_image = format!("/proc/{}/exe", std::process::id());

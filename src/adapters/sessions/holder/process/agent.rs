@@ -11,9 +11,9 @@ use nix::libc;
 
 use super::cgroup::Cgroup;
 use super::terminal::Terminal;
-use crate::adapters::proc;
 use crate::adapters::sessions::files::TOKEN_VARIABLE;
 use crate::adapters::sessions::launch::{Launch, Reply, candidates};
+use crate::adapters::{children, proc};
 use crate::domain::facts::ProcessId;
 
 /// The `libc` crate has no such constant of a fitting type.
@@ -220,7 +220,7 @@ fn child(prepared: &Prepared, terminal: &Terminal, lock: RawFd, failure: RawFd) 
             libc::CLOSE_RANGE_CLOEXEC,
         );
         libc::umask(0o022);
-        reset_signals();
+        children::reset_signals();
         if let Some(limit) = &prepared.open_files {
             libc::setrlimit(libc::RLIMIT_NOFILE, limit);
         }
@@ -255,28 +255,6 @@ unsafe fn execute(prepared: &Prepared) {
         }
     }
     nix::errno::Errno::set_raw(telling);
-}
-
-/// Resets all signals to default dispositions and an empty mask, whatever the holder uses or was started with.
-unsafe fn reset_signals() {
-    // By system call, because the C library reserves 32 and 33, even if a parent left them ignored. All zeros is the
-    // default action in every layout of the kernel's structure.
-    let default = [0_u64; 8];
-    let set_size = 8_usize;
-    // SAFETY: the kernel reads at most the 64 bytes given; zeroed is a valid empty set.
-    unsafe {
-        for signal in 1..=64 {
-            libc::syscall(
-                libc::SYS_rt_sigaction,
-                signal,
-                default.as_ptr(),
-                std::ptr::null_mut::<u64>(),
-                set_size,
-            );
-        }
-        let none: libc::sigset_t = std::mem::zeroed();
-        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-    }
 }
 
 unsafe fn fail(pipe: RawFd, stage: u8) -> ! {

@@ -12,16 +12,13 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::children::{self, Dead};
 use super::terminal::Terminal;
 use super::{Holder, cgroup, complain};
-use crate::adapters::proc::{self, Pidfd};
+use crate::adapters::children::{self, Dead, Emptied};
 use crate::adapters::sessions::files;
 use crate::domain::facts::SessionExit;
 use crate::domain::holder_wire::{Answer, Ended};
 
-/// The time after which a process that survives KILL counts as stuck in the kernel.
-const UNKILLABLE: Duration = Duration::from_secs(5);
 /// The limit of reads of the last output, so that a survivor that floods the terminal does not delay the end.
 const LAST_READS: usize = 1024;
 /// The time within which a program ends after the input that ends it: some ask twice, and save the conversation.
@@ -89,7 +86,11 @@ impl Holder {
     pub(super) fn end(mut self) -> ExitCode {
         let at = jiff::Timestamp::now();
         self.read_terminal(LAST_READS);
-        let (agent, stragglers, undead) = self.end_everything();
+        let Emptied {
+            first: agent,
+            others: stragglers,
+            undead,
+        } = self.end_everything();
         self.read_terminal(LAST_READS);
         if let Terminal::Pane(pane) = &self.terminal {
             pane.read_rest(|bytes| self.log.append(bytes));
@@ -143,55 +144,14 @@ impl Holder {
         }
     }
 
-    /// Kills and reaps until the kernel reports no children. Returns the agent's end, the number of others that were
-    /// ended, and the number of those that could not be.
-    fn end_everything(&self) -> (Option<Dead>, u32, u32) {
+    /// Ends the agent and all other processes below this one.
+    fn end_everything(&self) -> Emptied {
         // While the agent is unreaped, its group's number cannot be reused.
         let _nobody_left = self.signal_group(Signal::SIGKILL);
         if let Some(path) = &self.state.cgroup {
             cgroup::kill(path);
         }
-        let (mut agent, mut others) = (None, 0);
-        let deadline = Instant::now() + UNKILLABLE;
-        loop {
-            match children::reap() {
-                Ok(Some(dead)) if dead.pid == self.state.agent.pid => agent = Some(dead),
-                Ok(Some(_)) => others += 1,
-                Ok(None) => {
-                    let left = proc::descendants(std::process::id()).unwrap_or_default();
-                    if Instant::now() >= deadline {
-                        // At least one: there are children, even if they are invisible.
-                        let undead = u32::try_from(left.len().max(1)).unwrap_or(u32::MAX);
-                        return (agent, others, undead);
-                    }
-                    for process in left {
-                        if let Ok(Some(pidfd)) = Pidfd::open(&process) {
-                            // A process that ended before the signal needs none.
-                            let _gone = pidfd.signal(rustix::process::Signal::KILL);
-                        }
-                    }
-                    self.wait_for_a_child();
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                // No children: nothing of the session lives.
-                Err(_) => return (agent, others, 0),
-            }
-        }
-    }
-
-    /// Waits for the next child's end, or a moment: a process that forked while it was killed may have left a child
-    /// whose existence no end announces.
-    fn wait_for_a_child(&self) {
-        let moment = rustix::time::Timespec {
-            tv_sec: 0,
-            tv_nsec: 20_000_000,
-        };
-        // The caller looks again after any result.
-        let _woken = poll(
-            &mut [PollFd::new(&self.signals, PollFlags::IN)],
-            Some(&moment),
-        );
-        while let Ok(Some(_)) = self.signals.read_signal() {}
+        children::end_all(self.state.agent.pid, &self.signals)
     }
 
     fn announce(self, ended: &Ended) -> Terminal {

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::children;
 use super::peer::Peer;
 use super::{Holder, complain};
+use crate::adapters::children;
 use crate::adapters::sessions::files;
 use crate::domain::holder_wire::Answer;
 

@@ -14,7 +14,6 @@
 mod agent;
 mod boot;
 mod cgroup;
-mod children;
 mod ending;
 mod events;
 mod input;
