@@ -106,7 +106,7 @@ fn what_a_killed_daemon_left_below_a_keeper_has_read_rights_and_is_ended() {
     assert!(!lives(stray) && !lives(keeper));
 }
 
-/// What a killed keeper sets free is found by its token, and ended with the run.
+/// Processes that a killed keeper sets free are found by their token, and ended with the run.
 #[test]
 fn run_whose_keeper_is_killed_has_failed_and_is_ended_by_its_token() {
     let dir = crate::testing::scratch();
