@@ -7,6 +7,7 @@
 //! ```
 
 mod child_processes;
+mod displaced;
 mod files;
 mod ground;
 mod identity;
@@ -15,23 +16,25 @@ mod keeper;
 mod lock;
 mod manager;
 mod memory;
+mod seat;
+mod signals;
 mod tree;
 
 use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ractor::{Actor, ActorRef};
-use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::ground::Ground;
 use self::keeper::{OwnFiles, keep};
 use self::manager::Manager;
+use self::signals::Signals;
 use crate::actors::ask;
-use crate::actors::mail::ConfigMsg;
 use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::{ChildView, RootMail, StopEnd, StopMode};
 use crate::actors::root::{RootActor, RootMsg, Survivors};
@@ -70,6 +73,12 @@ pub enum DaemonError {
         /// The pid as that supervisor reports it; for display only.
         pid: String,
     },
+    /// Another supervisor holds the path or the id of the city, and not its directory.
+    #[error("{0}")]
+    Occupied(String),
+    /// The city's directory was removed or replaced while the supervisor ran.
+    #[error("{0}")]
+    Displaced(String),
     /// Anything else.
     #[error("{0}")]
     Failed(String),
@@ -79,8 +88,8 @@ impl DaemonError {
     fn exit(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Config(_) => CONFIG_INVALID,
-            Self::Held { .. } => HELD_BY_ANOTHER,
-            Self::Failed(_) => FAILED,
+            Self::Held { .. } | Self::Occupied(_) => HELD_BY_ANOTHER,
+            Self::Displaced(_) | Self::Failed(_) => FAILED,
         })
     }
 }
@@ -135,9 +144,7 @@ pub fn run(path: &Path, store: Store) -> ExitCode {
         Err(error) => {
             match &error {
                 DaemonError::Config(text) => telemetry::print(&shown::lines(text)),
-                DaemonError::Held { .. } | DaemonError::Failed(_) => {
-                    tracing::error!(%error, "supervisor failed and exits");
-                }
+                _ => tracing::error!(%error, "supervisor failed and exits"),
             }
             error.exit()
         }
@@ -181,6 +188,12 @@ fn supervise(path: &Path, store: Store) -> Result<(), DaemonError> {
         ground: Arc::clone(&ground),
     };
     let result = runtime.block_on(live(start));
+    if matches!(result, Err(DaemonError::Displaced(_))) {
+        // A store that is closed removes its log by path: that of the directory which is there now. The locks are held
+        // until the process has ended.
+        let _never_dropped = (ManuallyDrop::new(runtime), ManuallyDrop::new(ground));
+        return result;
+    }
     let left = child_processes::end(runtime);
     drop(ground);
     match left.is_empty() {
@@ -200,8 +213,17 @@ struct Start {
     ground: Arc<Ground>,
 }
 
-/// Runs from building the adapters to the final answer.
+/// Runs until it is stopped, or until the city's directory is not at its path any more.
 async fn live(start: Start) -> Result<(), DaemonError> {
+    let (ground, built) = (Arc::clone(&start.ground), OnceLock::new());
+    tokio::select! {
+        result = work(start, &built) => result,
+        why = displaced::noticed(ground) => Err(displaced::end(&built, why).await),
+    }
+}
+
+/// Runs from building the adapters, which are noted in `built`, to the final answer.
+async fn work(start: Start, built: &OnceLock<Arc<World>>) -> Result<(), DaemonError> {
     let mut signals = Signals::new().map_err(failed("signals cannot be handled"))?;
     let ground = Arc::clone(&start.ground);
     let socket = socket_of(&start.city);
@@ -209,13 +231,13 @@ async fn live(start: Start) -> Result<(), DaemonError> {
     let bound = bind(&socket)?;
     let manager = Arc::new(Manager::new());
     let args = tokio::select! {
-        built = tree::build(start, socket, Arc::clone(&manager)) => built?,
+        args = tree::build(start, socket, Arc::clone(&manager)) => args?,
         () = signals.stop(None) => {
             manager.stopping();
             return Ok(());
         }
     };
-    let world = Arc::clone(&args.world);
+    let world = Arc::clone(built.get_or_init(|| Arc::clone(&args.world)));
     let left = Arc::clone(&args.left);
     let (root, ended) = RootActor::spawn(None, RootActor, args)
         .await
@@ -375,50 +397,6 @@ async fn until_stopped(
     match end.left.is_empty() {
         true => Ok(()),
         false => Err(DaemonError::Failed(end.says())),
-    }
-}
-
-/// TERM and INT stop the process; HUP and USR1 must not end it.
-struct Signals {
-    term: unix::Signal,
-    int: unix::Signal,
-    hup: unix::Signal,
-    usr1: unix::Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            term: unix::signal(SignalKind::terminate())?,
-            int: unix::signal(SignalKind::interrupt())?,
-            hup: unix::signal(SignalKind::hangup())?,
-            usr1: unix::signal(SignalKind::user_defined1())?,
-        })
-    }
-
-    /// Returns at the next stop signal. HUP reloads the configuration, where a world exists.
-    async fn stop(&mut self, world: Option<&World>) {
-        loop {
-            tokio::select! {
-                _ = self.term.recv() => return,
-                _ = self.int.recv() => return,
-                _ = self.hup.recv() => {
-                    if let Some(world) = world {
-                        world.directory.tell_config(ConfigMsg::Hangup);
-                    }
-                }
-                _ = self.usr1.recv() => reopen_log(),
-            }
-        }
-    }
-}
-
-/// Reopens the log file by its name, because the old file was rotated away.
-fn reopen_log() {
-    match telemetry::reopen() {
-        Ok(Some(path)) => tracing::info!(path = %path.display(), "log file reopened after SIGUSR1"),
-        Ok(None) => tracing::info!("SIGUSR1 ignored: the log is not a file"),
-        Err(error) => tracing::error!(%error, "log file not reopened; the old one stays in use"),
     }
 }
 

@@ -4,7 +4,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use crate::config;
-use crate::domain::city::socket_path;
+use crate::control::client::seat::{Occupant, occupant};
+use crate::domain::city::{seat, socket_path};
 
 use super::environment;
 use super::error::{CliError, Doing};
@@ -22,6 +23,16 @@ impl City {
     /// Returns the path of the log of a supervisor in the background.
     pub fn log(&self) -> PathBuf {
         self.root.join(".horde/supervisor.log")
+    }
+
+    /// Returns the pid of the supervisor that holds the city's path, whatever directory it was started on.
+    pub fn seated(&self) -> Option<u32> {
+        let root = self.root.canonicalize().ok()?;
+        let uid = rustix::process::geteuid().as_raw();
+        match occupant(&seat(root.as_os_str().as_encoded_bytes(), uid)) {
+            Occupant::Ours(pid) => Some(pid),
+            Occupant::Nobody | Occupant::Other(_) => None,
+        }
     }
 }
 

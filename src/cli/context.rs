@@ -64,6 +64,16 @@ impl Context {
             if let (Some(hint), true) = (&mut error.hint, ours && log.is_file()) {
                 hint.push_str(&format!("; its log is {}", log.display()));
             }
+            if let (Some(pid), true) = (city.seated(), ours) {
+                error.message.push_str(&format!(
+                    "; but a supervisor (pid {pid}) runs for this path: it is starting or ending, or the city's \
+                    directory was moved, removed or replaced while it ran"
+                ));
+                error.hint = Some(format!(
+                    "where the directory was replaced, it ends its sessions and itself within seconds: try again \
+                    then. If it does not end, `kill {pid}` ends it"
+                ));
+            }
             error.into()
         })
     }

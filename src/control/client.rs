@@ -17,6 +17,7 @@ use self::owner::Foreign;
 use super::protocol::{Body, ControlError, Op, OpName, Pace, Request, Response, args};
 
 mod owner;
+pub mod seat;
 
 /// The longest answer line; a city would need some hundred thousand raiders for it.
 const ANSWER_MAX: u64 = 256 * 1024 * 1024;

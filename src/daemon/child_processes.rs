@@ -25,11 +25,7 @@ const TURN: Duration = Duration::from_millis(50);
     reason = "other processes are waited for, in real time"
 )]
 pub(super) fn end(runtime: Runtime) -> Vec<u32> {
-    // Orphans of a child of ours become our children.
-    let own = rustix::process::getpid();
-    if let Err(error) = rustix::process::set_child_subreaper(Some(own)) {
-        tracing::warn!(%error, "the supervisor could not be made the subreaper of its processes; orphans of blocking work may outlive it");
-    }
+    adopt_orphans();
     let begun = Instant::now();
     let (done, waits) = mpsc::channel::<()>();
     let ending = thread::spawn(move || {
@@ -50,12 +46,36 @@ pub(super) fn end(runtime: Runtime) -> Vec<u32> {
     left.into_iter().map(|process| process.pid).collect()
 }
 
-/// Signals every process below this one except for holders and their agents. Returns whether there was any.
+/// Kills the processes of blocking work at once, because the directories that they work in are not the city's any more.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "other processes are waited for, in real time"
+)]
+pub(super) fn kill() {
+    adopt_orphans();
+    let last = Instant::now() + GRACE;
+    while send(Signal::KILL) && Instant::now() < last {
+        thread::sleep(TURN);
+    }
+}
+
+/// Makes orphans of a child of ours our children.
+fn adopt_orphans() {
+    let own = rustix::process::getpid();
+    if let Err(error) = rustix::process::set_child_subreaper(Some(own)) {
+        tracing::warn!(%error, "the supervisor could not be made the subreaper of its processes; orphans of blocking work may outlive it");
+    }
+}
+
 fn signal(begun: Instant) -> bool {
-    let signal = match begun.elapsed() < GRACE {
+    send(match begun.elapsed() < GRACE {
         true => Signal::TERM,
         false => Signal::KILL,
-    };
+    })
+}
+
+/// Signals every process below this one except for holders and their agents. Returns whether there was any.
+fn send(signal: Signal) -> bool {
     let Ok(own) = proc::descendants_but(std::process::id(), is_holder) else {
         // The processes cannot be listed, so some may be left.
         return true;

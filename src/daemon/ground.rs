@@ -4,7 +4,8 @@
 //!
 //! | What | Found | Done |
 //! |---|---|---|
-//! | city's directory | moved, removed | said: its paths are everywhere |
+//! | city's directory | moved, and no directory is in its place | said: its paths are everywhere |
+//! | city's directory | removed, or another directory is in its place | the supervisor ends (`displaced.rs`) |
 //! | `.horde` | moved | moved back, if no directory is in its place; what else is there changes places with it |
 //! | `.horde` | removed | made again; the store is refused, not begun anew |
 //! | `.horde` | another directory is there | said, and left alone |
@@ -12,7 +13,8 @@
 //! | lock file | removed, another file | made and locked again |
 //! | lock file | something else is there | said, and left alone |
 //!
-//! There are never two supervisors: the lock is on the city's directory itself.
+//! There are never two supervisors: one lock is on the city's directory itself, and the seats (`seat.rs`) hold its path
+//! and its id, whatever directory is there.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
@@ -23,6 +25,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::fs::{Mode, OFlags, RenameFlags};
 
 use super::lock::{self, near};
+use super::seat::{self, Seat};
 use super::{DaemonError, failed_at, identity};
 use crate::domain::ground::{Look, Part};
 use crate::regular;
@@ -39,6 +42,8 @@ pub(super) struct Ground {
     city: PathBuf,
     /// The city's directory, locked.
     root: File,
+    identity: identity::Verified,
+    seats: [Seat; 2],
     held: Mutex<Handles>,
 }
 
@@ -55,10 +60,13 @@ impl Ground {
     pub(super) fn take(city: &Path) -> Result<Self, DaemonError> {
         let root = open_dir(city).map_err(failed_at(city, "cannot be opened"))?;
         lock::directory(&root, city)?;
+        let place = seat::of_path(city)?;
         let path = city.join(STATE);
         let state = private_dir(&root, &path).map_err(failed_at(&path, "cannot be prepared"))?;
         let lock = lock::file(&state, &path)?;
-        identity::verify(city, &path, &root)?;
+        let identity = identity::verify(city, &path, &root)?;
+        let seats = [place, seat::of_id(identity.id(), city)?];
+        identity.record(&path);
         let held = Mutex::new(Handles {
             state,
             lock,
@@ -67,13 +75,49 @@ impl Ground {
         Ok(Self {
             city: city.to_owned(),
             root,
+            identity,
+            seats,
             held,
         })
+    }
+
+    /// Answers those who asked for the holder of the seats.
+    pub(super) fn answer(&self) {
+        for seat in &self.seats {
+            seat.drain();
+        }
+    }
+
+    /// Returns the reason why the path of the city must not be used any more, if there is one: its directory cannot
+    /// come back, or another one is there. A directory that was only moved can come back. If nothing can be seen there,
+    /// nothing is concluded.
+    pub(super) fn displaced(&self) -> Option<String> {
+        let ours = self.root.metadata().ok()?;
+        let city = self.city.display();
+        let moved = match place(&self.root, &ours).ok()? {
+            Some(moved) => format!("was moved to {}", moved.display()),
+            None => "was removed".to_owned(),
+        };
+        let is_other = |now: &Metadata| now.is_dir() && !same(now, &ours);
+        match fs::metadata(&self.city)
+            .ok()
+            .is_some_and(|now| is_other(&now))
+        {
+            true => Some(format!(
+                "the directory of this supervisor's city {moved}, and another directory is at {city}"
+            )),
+            false if ours.nlink() == 0 => Some(format!("the city's directory {city} was removed")),
+            false => None,
+        }
     }
 
     /// Checks all of it, and puts back what can be put back.
     pub(super) fn check(&self) -> Look {
         let mut look = Look::default();
+        if let Some(why) = self.displaced() {
+            look.leave(Part::City, &self.city, why, "this supervisor ends");
+            return look;
+        }
         // No code panics while it holds the lock.
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = self.look_at_city(&mut look) {
@@ -122,23 +166,15 @@ impl Ground {
         if now.is_some_and(|now| same(&now, &ours)) {
             return Ok(());
         }
-        let (says, hint) = match place(&self.root, &ours)? {
-            Some(moved) => {
-                let moved = moved.display();
-                let back = format!(
-                    "move it back; or end this supervisor with `hd --city {moved} stop` and start \
-                     another one there"
-                );
-                (format!("the city's directory was moved to {moved}"), back)
-            }
-            None => {
-                let hint = "end this supervisor (SIGTERM): its city no longer exists";
-                (
-                    "the city's directory was removed".to_owned(),
-                    hint.to_owned(),
-                )
-            }
+        let Some(moved) = place(&self.root, &ours)? else {
+            // It was removed since the beginning of this check; the supervisor ends.
+            return Ok(());
         };
+        let moved = moved.display();
+        let says = format!("the city's directory was moved to {moved}");
+        let hint = format!(
+            "move it back; or end this supervisor with `hd --city {moved} stop` and start another one there"
+        );
         look.leave(Part::City, &self.city, says, hint);
         Ok(())
     }
@@ -188,9 +224,7 @@ impl Ground {
             Some(lock) => lock,
             None => return Ok(false),
         };
-        if let Err(error) = identity::verify(&self.city, path, &self.root) {
-            tracing::warn!(%error, "could not check and record the city's place after .horde was made again");
-        }
+        self.identity.write(path);
         look.mend(Part::State, path, "it was removed, and was recreated");
         Ok(true)
     }

@@ -55,12 +55,18 @@ impl Identity {
     }
 }
 
-/// Records the place of this city. `root` is its directory, locked; `city` the path of it, and `state` that of
-/// `.horde`.
+/// A city that is no copy: its record as found, and as it is to be.
+pub(super) struct Verified {
+    found: Option<Identity>,
+    now: Identity,
+}
+
+/// Verifies that this city is no copy of another one. `root` is its directory, locked; `city` the path of it, and
+/// `state` that of `.horde`. Changes nothing.
 ///
 /// # Errors
 /// The city is a copy of a city that still exists; or the record cannot be read.
-pub(super) fn verify(city: &Path, state: &Path, root: &File) -> Result<(), DaemonError> {
+pub(super) fn verify(city: &Path, state: &Path, root: &File) -> Result<Verified, DaemonError> {
     let file = state.join(FILE);
     let here = root.metadata();
     let here = here.map_err(failed_at(city, "cannot be read"))?;
@@ -83,18 +89,35 @@ pub(super) fn verify(city: &Path, state: &Path, root: &File) -> Result<(), Daemo
         inode: here.ino(),
         path: city.to_owned(),
     };
-    if found.as_ref() == Some(&now) {
-        return Ok(());
+    Ok(Verified { found, now })
+}
+
+impl Verified {
+    /// Returns the id of the city.
+    pub(super) fn id(&self) -> &str {
+        &self.now.id
     }
-    if let Some(found) = &found {
-        let was = found.path.display();
-        tracing::info!(city = %city.display(), %was, "the city was moved, or restored from a backup; recording its new place");
+
+    /// Records the place of the city, if it is not recorded.
+    pub(super) fn record(&self, state: &Path) {
+        if self.found.as_ref() == Some(&self.now) {
+            return;
+        }
+        if let Some(found) = &self.found {
+            let (city, was) = (self.now.path.display(), found.path.display());
+            tracing::info!(%city, %was, "the city was moved, or restored from a backup; recording its new place");
+        }
+        self.write(state);
     }
-    if let Err(error) = beneath::replace_durably(state, Path::new(FILE), &now.record()) {
-        // A full disk must not keep the supervisor from its running sessions.
-        tracing::warn!(file = %file.display(), %error, "could not record the city's place; a copy of the city may go undetected");
+
+    /// Writes the record of a `.horde` that was made again: the city keeps its id.
+    pub(super) fn write(&self, state: &Path) {
+        if let Err(error) = beneath::replace_durably(state, Path::new(FILE), &self.now.record()) {
+            // A full disk must not keep the supervisor from its running sessions.
+            let file = state.join(FILE);
+            tracing::warn!(file = %file.display(), %error, "could not record the city's place; a copy of the city may go undetected");
+        }
     }
-    Ok(())
 }
 
 /// Reads the record in a state directory. None if it is missing or garbled.
@@ -193,6 +216,7 @@ mod tests {
     fn settled(city: &Path) -> Result<(), String> {
         let root = File::open(city).unwrap();
         let settled = verify(city, &city.join(".horde"), &root);
+        let settled = settled.map(|verified| verified.record(&city.join(".horde")));
         settled.map_err(|error| error.to_string())
     }
 

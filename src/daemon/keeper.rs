@@ -53,6 +53,7 @@ async fn report(world: &Arc<World>, mut look: Look) {
     }
     // Entries of the trash may no longer be in use.
     effects::empty_trash(world);
+    effects::look_at_repositories(world).await;
     let held = effects::prepare_held(world);
     for (rig, why) in effects::unseen_rigs(world) {
         if held.iter().any(|(held, _)| *held == rig) {

@@ -53,7 +53,7 @@ pub(super) async fn build(
     let sessions = sessions(city, &exe)?;
     let tasks = DiskTaskFiles::new(city.outbox_dir(), city.trash_dir(), city.set_up_dir())
         .map_err(|e| failed("task files", &e))?;
-    let open = store_opener(city, &clock, start.store);
+    let open = store_opener(city, &clock, &start);
     // A damaged store is reported at once, before anything is started on top of it.
     open().map_err(|error| match error {
         StoreError::Unavailable(_) => DaemonError::Failed(format!("{error}; {NO_ROOM}")),
@@ -133,8 +133,9 @@ fn sessions(city: &City, exe: &Path) -> Result<LocalSessions, DaemonError> {
     Ok(sessions)
 }
 
-fn store_opener(city: &City, clock: &Arc<dyn Clock>, known: Store) -> store::Open {
+fn store_opener(city: &City, clock: &Arc<dyn Clock>, start: &Start) -> store::Open {
     let (path, clock) = (city.state_dir().join("relics.db"), Arc::clone(clock));
+    let (known, ground) = (start.store, Arc::clone(&start.ground));
     let worked_on = city.rigs.iter().map(|rig| city.raiders_dir(&rig.name));
     let worked_on: Vec<PathBuf> = worked_on.collect();
     // Only the first time: a store that is lost later must be noticed.
@@ -146,6 +147,10 @@ fn store_opener(city: &City, clock: &Arc<dyn Clock>, known: Store) -> store::Ope
         let any = any.swap(false, Ordering::Relaxed);
         let at_start = starts.swap(false, Ordering::Relaxed);
         let is_first = !was_opened.load(Ordering::Relaxed);
+        // The store at this path is another city's, or a backup that no supervisor has taken yet.
+        if let Some(why) = ground.displaced() {
+            return Err(StoreError::Unavailable(why));
+        }
         let known = match any || is_first && is_fresh(&path, &worked_on) {
             true => Expectation::Any,
             false => Expectation::Marked,
@@ -157,6 +162,8 @@ fn store_opener(city: &City, clock: &Arc<dyn Clock>, known: Store) -> store::Ope
             error => error,
         })?;
         was_opened.store(true, Ordering::Relaxed);
+        let ground = Arc::clone(&ground);
+        let store = store.guarded(Box::new(move || ground.displaced()));
         Ok(Box::new(store) as Box<dyn Relics>)
     })
 }

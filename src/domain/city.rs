@@ -9,7 +9,7 @@ mod routes;
 mod socket_path;
 
 pub use self::harness::{Harness, OnCompact, PromptMode};
-pub use self::socket_path::{SOCKET_PATH_MAX, socket_path, tmux_server};
+pub use self::socket_path::{SOCKET_PATH_MAX, seat, socket_path, tmux_server};
 pub use super::agents::{Agent, AgentPrompt, Group, Pool, RestartType, Rights, Strategy};
 use super::automation::{Automation, AutomationId};
 use super::budget::Budget;

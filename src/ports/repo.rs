@@ -42,8 +42,17 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`]: the rig cannot be worked on, and why.
     fn prepare(&self) -> Result<(), RepoError>;
 
-    /// Returns the reason why the repository cannot be used: it was never prepared, and the last attempt failed.
+    /// Returns the reason why the repository cannot be used: it was never prepared, and the last attempt failed; or
+    /// [`Repo::ready`] found it missing since. Does not block.
     fn held(&self) -> Option<String>;
+
+    /// Verifies, before work, that the repository can be used and is still there.
+    ///
+    /// # Errors
+    /// [`RepoError::Held`]: it cannot, until it is prepared again.
+    fn ready(&self) -> Result<(), RepoError> {
+        self.held().map_or(Ok(()), |why| Err(RepoError::Held(why)))
+    }
 
     /// Returns the repairs of its repositories since the last call, each as a whole sentence without a full stop.
     fn take_mended(&self) -> Vec<String> {

@@ -311,6 +311,13 @@ pub trait Sessions: Send + Sync {
     /// Announces that the supervisor stops: descriptors that only serve to watch are closed, for the stops need some.
     fn stopping(&self) {}
 
+    /// Ends every session that was started or adopted here, by the handles of its processes alone: no file and no path
+    /// is used, because another directory may be in the place of the sessions'. Returns those that could not be ended,
+    /// each with the reason.
+    fn end_known(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Removes the terminal logs of sessions that ended before that time, and returns the number of sessions that had
     /// one. Logs of running, lost or unknown sessions stay.
     ///

@@ -53,9 +53,9 @@ pub async fn repo_for<T: Send + 'static>(
         return Err(RepoError::NotFound(format!("rig {rig}")));
     };
     let broken = || RepoError::Failed("an operation on the repository panicked".into());
-    let ready = move || match repo.held() {
-        Some(why) => Err(RepoError::Held(why)),
-        None => work(&*repo),
+    let ready = move || {
+        repo.ready()?;
+        work(&*repo)
     };
     let done = budgeted(world, Owner::Rig(rig.clone()), kind, ready).await;
     done.map_err(|spent| RepoError::Unseen(spent.to_string()))?
@@ -100,6 +100,23 @@ pub fn unseen_rigs(world: &World) -> Vec<(RigName, String)> {
     let unseen =
         rigs.filter_map(|rig| Some((rig.name.clone(), world.thread_budgets.unseen(&rig.name)?)));
     unseen.collect()
+}
+
+/// The time that a patrol waits for the look at the repository of a rig.
+const LOOK_LIMIT: Duration = Duration::from_secs(10);
+
+/// Looks whether each rig's repository is still there; a rig whose repository is gone is held from then on. A rig that
+/// does not answer has its own report.
+pub async fn look_at_repositories(world: &Arc<World>) {
+    let mut looks = tokio::task::JoinSet::new();
+    for rig in world.repos.keys() {
+        let (world, rig) = (Arc::clone(world), rig.clone());
+        looks.spawn(async move {
+            let look = repo_for(&world, &rig, WorkKind::Files, |_| Ok(()));
+            let _late_or_held = tokio::time::timeout(LOOK_LIMIT, look).await;
+        });
+    }
+    looks.join_all().await;
 }
 
 /// Retries the preparation of held rigs, each in one thread at a time. Returns these rigs, with the reason.

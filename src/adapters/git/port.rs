@@ -6,9 +6,9 @@ use jiff::Timestamp;
 
 use super::rig::{GitRepo, locked};
 use super::{
-    branches, checkout, commit_checks, default_branch, diff, discard, existing_branch, facts,
-    fetch, gate, ignored, land, merge, pinned_stashes, pins, prepare, progress, provenance, remote,
-    repair, retired, salvage, sandbox, sandbox_fault, stash, stash_watch, upkeep,
+    branches, checkout, commit_checks, custody, default_branch, diff, discard, existing_branch,
+    facts, fetch, gate, ignored, land, merge, pinned_stashes, pins, prepare, progress, provenance,
+    remote, repair, retired, salvage, sandbox, sandbox_fault, stash, stash_watch, upkeep,
 };
 use crate::domain::default_branch::Change;
 use crate::domain::doctor::BranchFacts;
@@ -35,6 +35,10 @@ impl Repo for GitRepo {
 
     fn held(&self) -> Option<String> {
         self.unprepared()
+    }
+
+    fn ready(&self) -> Result<(), RepoError> {
+        custody::check(self)
     }
 
     fn take_mended(&self) -> Vec<String> {

@@ -10,7 +10,7 @@ use super::command::Git;
 use super::fetch::{fetch_all, network, remote_head};
 use super::rig::{GitRepo, locked};
 use super::settings::{self, Checkout};
-use super::{checkout, discard, gate, injected_files, moved, share, share_integrity};
+use super::{checkout, custody, discard, gate, injected_files, moved, share, share_integrity};
 use crate::adapters::mounts;
 use crate::domain::city::RigSource;
 use crate::domain::doctor::local;
@@ -34,6 +34,7 @@ pub(super) fn version() -> Result<String, RepoError> {
 /// Makes or refreshes both repositories.
 pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     let _alone = locked(&repo.state.preparing);
+    custody::expect(repo)?;
     local::git_version(&version()?).map_err(RepoError::Failed)?;
     let persons = match repo.source() {
         RigSource::Path(path) => Some(inspect(path)?),
@@ -65,12 +66,13 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
         if share::borrows(repo) {
             let lost = repo.repo_dir().display();
             repo.mended(format!(
-                "the supervisor's own repository of the rig, {lost}, was removed, \
-            and was recreated from its remote: its salvages are lost"
+                "the supervisor's own repository of the rig, {lost}, was lost, \
+            and was made again from its remote, as a person wanted: its salvages are lost"
             ));
         }
         write_whole(&repo.repo_dir().join(LENT), b"")?;
     }
+    custody::remember(repo)?;
     share::lend(repo)?;
     moved::follow(repo)?;
     // A fetch may take long, and nothing else must wait for it.

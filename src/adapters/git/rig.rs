@@ -110,7 +110,7 @@ enum Prepared {
     NotTried,
     /// The first attempt is under way.
     Begun,
-    /// The reason why the last attempt failed; none succeeded.
+    /// The reason why the last attempt failed, and none succeeded; or why it cannot be used since.
     Failed(String),
     Once,
 }
@@ -300,6 +300,16 @@ impl GitRepo {
             (Err(_), Prepared::Once) => {}
             (Err(why), _) => *now = Prepared::Failed(why.to_string()),
         }
+    }
+
+    /// Returns true if the repository was prepared, and was not found missing since.
+    pub(super) fn is_prepared(&self) -> bool {
+        matches!(*locked(&self.state.prepared), Prepared::Once)
+    }
+
+    /// Records that a prepared repository cannot be used any more, until it is prepared again.
+    pub(super) fn set_unprepared(&self, why: String) {
+        *locked(&self.state.prepared) = Prepared::Failed(why);
     }
 
     /// Returns the reason why the repository is not prepared, if that was tried.

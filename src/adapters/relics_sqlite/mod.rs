@@ -53,6 +53,7 @@ use crate::ports::relics::{Committed, Durability, Job, Relics, StoreError};
 use crate::regular;
 
 pub use mark::Expectation;
+pub use store_files::Guard;
 use store_files::StoreFiles;
 use txn::SqliteTxn;
 
@@ -113,6 +114,15 @@ impl SqliteRelics {
         let mark = mark::verify(&store.conn, known, path).map_err(at)?;
         store.place = Some(StoreFiles::new(path, mark).map_err(at)?);
         Ok(store)
+    }
+
+    /// Refuses every write for as long as `guard` gives a reason: the path of the store leads elsewhere then.
+    #[must_use]
+    pub fn guarded(mut self, guard: Guard) -> Self {
+        if let Some(place) = &mut self.place {
+            place.set_guard(guard);
+        }
+        self
     }
 
     /// Makes an empty store in memory, with the same code as for a file.

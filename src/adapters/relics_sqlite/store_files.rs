@@ -34,7 +34,11 @@ pub(super) struct StoreFiles {
     marked: Instant,
     /// The path of the saved content, once the file was gone.
     saved: Option<PathBuf>,
+    guard: Option<Guard>,
 }
+
+/// Returns the reason why the path of the store must not be used now, if there is one.
+pub type Guard = Box<dyn Fn() -> Option<String> + Send>;
 
 /// The state of the files.
 enum FileState {
@@ -57,12 +61,22 @@ impl StoreFiles {
             mark,
             marked: Instant::now(),
             saved: None,
+            guard: None,
         })
     }
 
-    fn inspect(&mut self) -> FileState {
+    pub(super) fn set_guard(&mut self, guard: Guard) {
+        self.guard = Some(guard);
+    }
+
+    /// Returns the store's path below its open directory, wherever that was moved.
+    fn near(&self) -> PathBuf {
         let link = format!("/proc/self/fd/{}", self.dir.as_raw_fd());
-        let near = Path::new(&link).join(self.path.file_name().unwrap_or_default());
+        Path::new(&link).join(self.path.file_name().unwrap_or_default())
+    }
+
+    fn inspect(&mut self) -> FileState {
+        let near = self.near();
         // If the directory was removed, another one may have been made in its place.
         match id(&near).or_else(|| id(&self.path)) {
             None => return FileState::Removed,
@@ -85,6 +99,11 @@ impl StoreFiles {
     /// [`StoreError::Unavailable`] while the store is missing; [`StoreError::Failed`] when the store must be opened
     /// again: its content is then compared with the mark.
     pub(super) fn check(&mut self, conn: &Connection) -> Result<(), StoreError> {
+        if let Some(why) = self.guard.as_ref().and_then(|guard| guard()) {
+            // The files of that name are another city's.
+            conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+            return Err(StoreError::Unavailable(why));
+        }
         let why = match self.inspect() {
             FileState::InPlace => return Ok(()),
             FileState::Removed => {
@@ -132,7 +151,7 @@ impl StoreFiles {
             return;
         }
         self.marked = Instant::now();
-        if let Err(error) = self.mark.at(seq).write(&self.path) {
+        if let Err(error) = self.mark.at(seq).write(&self.near()) {
             // An older mark only demands less.
             tracing::debug!(%error, "the mark of the store could not be updated; the old one is kept");
         }

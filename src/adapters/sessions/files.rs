@@ -149,7 +149,19 @@ impl<T> RecordRead<T> {
     }
 }
 
-/// Makes the directory of a session, 0700.
+/// Makes the directory of a session, 0700, in that of all sessions. That one is never made here: it is missing because
+/// the city was moved or removed, and a directory at its path would be in the way of the original.
+///
+/// # Errors
+/// When the file system refuses, or there is no directory of sessions.
+pub fn make_own_dir(dir: &Path) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
+/// Makes a directory and those above it, 0700.
 ///
 /// # Errors
 /// When the file system refuses.

@@ -116,6 +116,18 @@ impl Members {
         self.known().states.keys().cloned().collect()
     }
 
+    /// Returns the records of these sessions, as they were started or adopted.
+    #[must_use]
+    pub fn states(&self) -> Vec<SessionRecord> {
+        self.known().states.values().cloned().collect()
+    }
+
+    /// Returns true while a session is being started.
+    #[must_use]
+    pub fn is_starting(&self) -> bool {
+        !self.known().starting.is_empty()
+    }
+
     /// Removes a session.
     pub fn remove(&self, id: &SessionId) {
         self.known().remove(id);

@@ -7,6 +7,7 @@
 //! to their sockets ([`client`]) and observes their ends ([`monitor`]). It holds no state that a new daemon could not
 //! find again.
 
+mod by_handle;
 mod changes;
 mod client;
 mod few_descriptors;
@@ -345,7 +346,7 @@ impl LocalSessions {
 /// Writes the record of a running session again. First moves its directory back if it was moved.
 fn mend(dir: &Path, known: &SessionRecord) {
     let written = sessions_dir::put_back(dir, known.holder.pid)
-        .and_then(|()| files::make_dir(dir))
+        .and_then(|()| files::make_own_dir(dir))
         .and_then(|()| files::write(dir, files::STATE, known));
     match written {
         Ok(()) => {

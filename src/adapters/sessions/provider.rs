@@ -13,7 +13,9 @@ use super::holder::log_tail;
 use super::launch::candidates;
 use super::observe::ObservedSession;
 use super::tmux;
-use super::{Client, LocalSessions, failed, fault, logs, provider, remains, sessions_dir, started};
+use super::{
+    Client, LocalSessions, by_handle, failed, fault, logs, provider, remains, sessions_dir, started,
+};
 use jiff::Timestamp;
 
 use crate::adapters::proc;
@@ -52,7 +54,7 @@ impl Sessions for LocalSessions {
         }
         let dir = self.dir(&spec.id);
         sessions_dir::set_aside(&dir).map_err(provider)?;
-        files::make_dir(&dir).map_err(provider)?;
+        files::make_own_dir(&dir).map_err(provider)?;
         self.clear(&spec.id, &dir)?;
         let before = self.observe(&spec.id).and_then(|sight| sight.state);
         let state = self.launch(spec, &dir)?;
@@ -311,6 +313,10 @@ impl Sessions for LocalSessions {
 
     fn stopping(&self) {
         self.changes.let_go();
+    }
+
+    fn end_known(&self) -> Vec<String> {
+        by_handle::end_all(&self.members)
     }
 
     fn prune_logs(&self, ended_before: Timestamp) -> Result<usize, SessionError> {

@@ -217,7 +217,9 @@ impl Background {
         match code {
             Some(2) => CliError::usage(format!("the configuration is invalid\n{said}"))
                 .hint("`hd config check` shows all errors"),
-            Some(HELD_BY_ANOTHER) => CliError::failed("another supervisor holds this city"),
+            Some(HELD_BY_ANOTHER) => {
+                CliError::failed(format!("another supervisor holds this city\n{said}"))
+            }
             _ => CliError::failed(format!("the supervisor ended at once\n{said}"))
                 .hint(format!("see {}", self.log.display())),
         }

@@ -102,12 +102,18 @@ fn queue_of<'a>(queue: impl IntoIterator<Item = &'a MrRow>, style: Style) -> Str
 }
 
 pub(in crate::cli) fn salvages(salvages: &[Salvage], style: Style) -> String {
-    let columns: [Column<Salvage>; 6] = [
+    let state = |it: &Salvage| match it.present {
+        Some(true) => "kept".to_owned(),
+        Some(false) => "LOST".to_owned(),
+        None => "unknown".to_owned(),
+    };
+    let columns: [Column<Salvage>; 7] = [
         ("ID", |it| cell(&it.id)),
         ("RIG", |it| cell(&it.rig)),
         ("RELIC", |it| cell(&it.relic)),
         ("CREATED", |it| cell(&it.created)),
         ("BYTES", |it| cell(&it.bytes)),
+        ("STATE", state),
         ("REASON", |it| cell(&it.reason)),
     ];
     list(salvages, &columns, "nothing was salvaged", style)

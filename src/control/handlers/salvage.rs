@@ -1,5 +1,8 @@
 //! `salvage.*`: the salvaged contents of removed sandboxes.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::{names, to_json};
@@ -12,7 +15,7 @@ use crate::control::protocol::ControlError;
 use crate::control::protocol::answers::{Kept, Pruned, Restored, Salvage, ShownSalvage, Stashes};
 use crate::control::protocol::args::{InRig, SalvagePrune, SalvageRestore};
 use crate::domain::asker::Asker;
-use crate::domain::ids::Oid;
+use crate::domain::ids::{Oid, RigName};
 use crate::ports::relics::SalvageEntry;
 
 pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlError> {
@@ -20,7 +23,33 @@ pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlErr
     let entries = world.store.run(|txn| txn.salvages()).await?;
     let wanted = |entry: &SalvageEntry| rig.as_ref().is_none_or(|rig| &entry.rig == rig);
     let wanted = entries.into_iter().filter(wanted);
-    to_json(&wanted.map(Salvage::from).collect::<Vec<_>>())
+    let mut rows: Vec<Salvage> = wanted.map(Salvage::from).collect();
+    let rigs: BTreeSet<RigName> = rows.iter().map(|row| row.rig.clone()).collect();
+    for rig in rigs {
+        let mut rows: Vec<_> = rows.iter_mut().filter(|row| row.rig == rig).collect();
+        let first = rows.iter().filter_map(|row| row.refs.first().cloned());
+        let names: Vec<String> = first.collect();
+        let Some(found) = tips(world, &rig, names).await else {
+            continue;
+        };
+        for row in &mut rows {
+            row.present = row.refs.first().map(|name| found.contains(name));
+        }
+    }
+    to_json(&rows)
+}
+
+/// The time that a list waits for the repository of a rig.
+const LOOK_LIMIT: Duration = Duration::from_secs(10);
+
+/// Returns those of these refs that the supervisor's repository of a rig has. None when it cannot be read now.
+async fn tips(world: &World, rig: &RigName, names: Vec<String>) -> Option<BTreeSet<String>> {
+    let tips = effects::repo(world, rig, move |repo| repo.tips(&names));
+    let tips = tokio::time::timeout(LOOK_LIMIT, tips).await.ok()?;
+    let tips = tips.inspect_err(|error| {
+        tracing::debug!(%rig, %error, "the salvages of a rig cannot be looked at; whether they are there is unknown");
+    });
+    Some(tips.ok()?.into_iter().map(|(name, _)| name).collect())
 }
 
 impl From<SalvageEntry> for Salvage {
@@ -37,6 +66,7 @@ impl From<SalvageEntry> for Salvage {
             bytes: entry.bytes,
             ignored: entry.ignored,
             work: entry.work,
+            present: None,
         }
     }
 }

@@ -44,7 +44,18 @@ pub fn tmux_server(root: &Path, configured: &str) -> String {
     configured.to_owned()
 }
 
+/// Returns the name of a seat, an abstract socket by which the supervisor of this user holds a city. `key` is the
+/// canonical path of the city, or its id.
+#[must_use]
+pub fn seat(key: &[u8], uid: u32) -> String {
+    format!("horde-supervisor/{uid}/{}", hash(key))
+}
+
 fn path_hash(root: &Path) -> String {
-    let digest = Sha256::digest(root.as_os_str().as_encoded_bytes());
+    hash(root.as_os_str().as_encoded_bytes())
+}
+
+fn hash(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
     digest[..8].iter().map(|b| format!("{b:02x}")).collect()
 }

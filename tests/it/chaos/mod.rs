@@ -32,8 +32,10 @@
 //! | C17 | a second daemon; a reused pid | a_second_supervisor_ends_at_once_and_leaves_the_first_alone, a_zombie_does_not_live_and_a_reused_pid_is_another_process, foreign_process_with_a_reused_pid_is_neither_adopted_nor_ended, caller_whose_pid_is_given_to_another_process_only_looks |
 //! | C18 | orders in every state, at the same time | every_order_is_answered_in_every_state, each_wanted_child_runs_once_after_any_edits_and_failures, stop_in_a_storm_leaves_no_process |
 //! | C19 | lock, socket, `.horde`, the city itself removed, moved or replaced at runtime | removed_lock_and_socket_are_made_again_and_no_second_supervisor_runs, file_in_the_place_of_the_socket_is_reported_and_left_alone, removed_state_doubles_no_agent_and_its_store_is_not_begun_anew_silently, state_that_is_moved_away_is_moved_back, city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody |
+//! | C19 | the city's directory replaced by a backup, a copy or a new one, or removed, and a supervisor started there | backup_that_replaces_a_running_city_waits_for_the_end_of_its_supervisor, copy_that_takes_the_place_of_a_moved_running_city_waits_for_the_end_of_its_supervisor, city_made_afresh_in_the_place_of_a_running_one_waits_for_the_end_of_its_supervisor, copy_of_a_city_that_was_moved_while_it_runs_is_refused, something_new_in_the_place_of_a_moved_city_ends_its_supervisor, city_that_is_removed_ends_its_supervisor_and_its_sessions |
 //! | C19 | a link as `.horde`, something else in the place of the socket, at the start | link_as_state_directory_is_refused_and_its_target_keeps_its_mode, without_a_socket_no_session_is_started |
 //! | C19 | a copy of the city is started, a backup takes its place | copy_of_a_city_is_refused_and_ends_no_agent_and_a_backup_in_its_place_starts |
+//! | C19 | the supervisor's own repositories moved away or removed | repository_that_vanishes_holds_its_rig_calls_a_person_and_heals_when_it_is_back, repository_that_was_made_once_is_made_anew_only_for_a_person |
 //! | C19 | the relic store deleted under it, lost, or older than it was | lost_store_is_refused_until_a_person_decides, store_that_lost_its_newest_commits_is_told_from_the_one_that_was |
 //! | C20 | a session's directory or record removed, garbled, forged | session_whose_record_is_lost_or_garbled_is_taken_over_and_never_doubled, record_that_is_garbled_while_it_runs_is_written_again_by_a_patrol, stranger_that_a_record_names_is_left_alone |
 //! | C19 | `.horde`, the directory of the sessions or that of one session replaced by a file, FIFO or link | state_directory_that_is_replaced_is_put_back_and_nothing_goes_through_a_link, directory_of_the_sessions_that_is_replaced_is_put_back, directory_of_a_session_that_is_replaced_is_put_back, death_is_answered_whatever_replaced_the_directory_of_the_session |
@@ -69,6 +71,7 @@ macro_rules! on_tmux_too {
 
 mod clients;
 mod disk;
+mod displaced;
 mod frozen;
 mod ground;
 mod hindered;

@@ -57,3 +57,57 @@ fn rig_that_cannot_be_made_ready_is_held_and_the_others_start() {
     charge().json();
     city.wait_status(&waits, "closed");
 }
+
+/// Nothing said so: `hd salvage list` named work that was gone, restore and `hd done` failed with words of git, and
+/// the next start made an empty repository.
+#[test]
+fn repository_that_vanishes_holds_its_rig_calls_a_person_and_heals_when_it_is_back() {
+    let plan = Plan::new().set("daemon", "patrol_interval", r#""1s""#);
+    let mut city = plan.start();
+    city.work("save", &["echo unsaved >file.txt", "sign ready", "forever"]);
+    city.wait_sign("ready");
+    let nuke = ["raider", "nuke", "Toast", "--salvage", "--yes"];
+    city.hd(&nuke).json();
+    let salvage = |city: &City| city.hd(&["salvage", "list"]).json()[0].clone();
+    let id = salvage(&city)["id"].as_str().unwrap().to_owned();
+    assert_eq!(salvage(&city)["present"], true);
+    let custody = city.root().join(".horde/custody");
+    let away = city.root().join("away");
+    fs::rename(&custody, &away).unwrap();
+    let is_said = |city: &City| {
+        let said = wait("status says it", || held(city).pop());
+        let says = said["says"].as_str().unwrap();
+        assert!(
+            says.contains("is missing") && says.contains("Move it back"),
+            "{said}"
+        );
+        assert!(city.hd(&["doctor"]).out.contains(says));
+        let calls = || city.hd(&["escalations"]).json();
+        wait("a person is called", || {
+            (calls() != serde_json::json!([])).then_some(())
+        });
+        let text = city.hd_text(&["salvage", "list"]).out;
+        assert!(text.contains("unknown"), "{text}");
+        let restore = city.hd_text(&["salvage", "restore", &id]);
+        assert!(restore.err.contains("Move it back"), "{restore:?}");
+    };
+    is_said(&city);
+    city.kill();
+    city.start();
+    is_said(&city);
+    assert!(!custody.exists(), "nothing is in the way of the original");
+    fs::rename(&away, &custody).unwrap();
+    let heals = |city: &City| wait("it heals", || held(city).is_empty().then_some(()));
+    heals(&city);
+    assert_eq!(salvage(&city)["present"], true);
+    city.hd(&["salvage", "restore", &id]).json();
+
+    fs::remove_dir_all(&custody).unwrap();
+    is_said(&city);
+    fs::create_dir_all(city.repo()).unwrap();
+    heals(&city);
+    assert_eq!(salvage(&city)["present"], false);
+    assert!(city.hd_text(&["salvage", "list"]).out.contains("LOST"));
+    let done = city.work("one", &["commit one.txt", "hd done"]);
+    city.wait_status(&done, "closed");
+}

@@ -38,6 +38,10 @@ pub struct Salvage {
     pub ignored: Vec<String>,
     /// The work of the attempt, as commits; null where an older version wrote the entry without it.
     pub work: Option<SavedWork>,
+    /// Set in a list when the supervisor's repository of the rig has it; false when it is lost. Null where that was
+    /// not looked at, or cannot be read now.
+    #[serde(default)]
+    pub present: Option<bool>,
 }
 
 /// The answer to `salvage.show`.

@@ -1,0 +1,68 @@
+//! The end of a supervisor whose city's directory was removed, or has another directory in its place. Its paths lead
+//! into nothing, or into a directory that another supervisor is entitled to: nothing is done by path any more. Sessions
+//! are ended by the handles of their processes, and the process exits as if it had crashed, which the store outlives.
+//! A service manager then starts a supervisor on the directory that is there.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::ground::Ground;
+use super::{DaemonError, child_processes};
+use crate::actors::world::World;
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
+use crate::domain::ground::Part;
+
+/// The pause between two looks: each is one `stat`.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Returns the reason as soon as the path of the city must not be used any more.
+pub(super) async fn noticed(ground: Arc<Ground>) -> String {
+    loop {
+        let own = Arc::clone(&ground);
+        // A disk that hangs keeps one thread.
+        let look = tokio::task::spawn_blocking(move || {
+            own.answer();
+            own.displaced()
+        });
+        if let Ok(Some(why)) = look.await {
+            return why;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Ends everything that this supervisor has started. `world` is empty before anything was.
+pub(super) async fn end(world: &OnceLock<Arc<World>>, why: String) -> DaemonError {
+    tracing::error!(
+        why,
+        "the city's directory is not at its path any more; this supervisor ends its sessions and exits"
+    );
+    let Some(world) = world.get().map(World::newest) else {
+        return DaemonError::Displaced(why);
+    };
+    world.stopping.store(true, Ordering::Relaxed);
+    world.starts.close();
+    world.sessions.stopping();
+    let data = json!({ "part": Part::City, "path": world.city.root, "says": why, "hint": "" });
+    let event = NewEvent::new(EventType::GroundLost, &world.city.name, Cause::Internal);
+    world.store.journal(vec![event.with(data)]);
+    let sessions = Arc::clone(&world.sessions);
+    let ending = tokio::task::spawn_blocking(move || {
+        child_processes::kill();
+        let left = sessions.end_known();
+        child_processes::kill();
+        left
+    });
+    DaemonError::Displaced(match ending.await {
+        Ok(left) if left.is_empty() => format!("{why}; its sessions have ended"),
+        Ok(left) => format!(
+            "{why}; these sessions could not be ended: {}",
+            left.join(", ")
+        ),
+        Err(panic) => format!("{why}; its sessions could not be ended: {panic}"),
+    })
+}

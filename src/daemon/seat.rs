@@ -1,0 +1,157 @@
+//! The seats of a city, which its supervisor holds beside its locks: one for the path of the city, one for its id. A
+//! lock belongs to a directory; another directory that is moved to the same path has none. A seat is an abstract
+//! socket: it belongs to this machine until its holder ends, whatever happens to files.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::DaemonError;
+use crate::control::client::seat::{Occupant, occupant};
+use crate::domain::city;
+
+/// The time that a seat may outlive a killed supervisor.
+const MOMENT: Duration = Duration::from_millis(500);
+/// The number of questions that wait for the next look of the holder.
+const BACKLOG: i32 = 128;
+
+/// A seat that is held for as long as this is open.
+pub(super) struct Seat(Option<OwnedFd>);
+
+impl Seat {
+    /// Drops the connections of those who asked for the holder: a full queue would leave the next without an answer.
+    pub(super) fn drain(&self) {
+        let Some(socket) = &self.0 else { return };
+        for _ in 0..=BACKLOG {
+            if rustix::net::accept_with(socket, SocketFlags::CLOEXEC).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Takes the seat of the path of a city, its canonical one.
+pub(super) fn of_path(city: &Path) -> Result<Seat, DaemonError> {
+    take(city.as_os_str().as_encoded_bytes(), city).map_err(|pid| {
+        let city = city.display();
+        DaemonError::Occupied(format!(
+            "another supervisor (pid {pid}) holds this city: it was started when another directory was at {city}, \
+            which was moved, removed or replaced while it ran. It ends its sessions, and then itself, within \
+            seconds; start again then. If it does not, end it with `kill {pid}`"
+        ))
+    })
+}
+
+/// Takes the seat of the id of a city.
+pub(super) fn of_id(id: &str, city: &Path) -> Result<Seat, DaemonError> {
+    take(id.as_bytes(), city).map_err(|pid| {
+        let city = city.display();
+        DaemonError::Occupied(format!(
+            "another supervisor (pid {pid}) holds this city: it was started on another directory, of which {city} \
+            is a copy or a backup. Nothing was started or ended. Stop that supervisor first: `hd stop` with its \
+            directory, or `kill {pid}`"
+        ))
+    })
+}
+
+/// Takes a seat, or returns the pid of the supervisor that has it. Without the seat if it cannot be told who has it:
+/// another user, who can take any name, must not keep this one from a start. The lock of the directory remains.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "other processes are waited for, in real time"
+)]
+fn take(key: &[u8], city: &Path) -> Result<Seat, u32> {
+    let name = city::seat(key, rustix::process::geteuid().as_raw());
+    let deadline = Instant::now() + MOMENT;
+    loop {
+        let why = match bind(&name) {
+            Ok(socket) => return Ok(Seat(Some(socket))),
+            Err(Errno::ADDRINUSE) => match occupant(&name) {
+                // A child that a killed supervisor was starting has its seat until its `exec`.
+                Occupant::Ours(_) | Occupant::Nobody if Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(10));
+                    continue;
+                }
+                Occupant::Ours(pid) => return Err(pid),
+                Occupant::Nobody => "a process has taken its name, and does not answer".to_owned(),
+                Occupant::Other(who) => format!("{who} has taken its name"),
+            },
+            Err(error) => io::Error::from(error).to_string(),
+        };
+        tracing::warn!(city = %city.display(), %why, "the socket that keeps a second supervisor from this city's path cannot be used; only the lock of its directory does");
+        return Ok(Seat(None));
+    }
+}
+
+fn bind(name: &str) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use super::*;
+
+    fn refused(taken: Result<Seat, DaemonError>) -> String {
+        match taken {
+            Err(DaemonError::Occupied(said)) => said,
+            _ => panic!("it was taken"),
+        }
+    }
+
+    #[test]
+    fn seat_is_held_until_its_holder_is_gone_and_names_it() {
+        let dir = crate::testing::scratch();
+        let held = of_path(dir.path()).unwrap();
+        let own = format!("(pid {})", std::process::id());
+        for _ in 0..3 {
+            assert!(refused(of_path(dir.path())).contains(&own));
+            held.drain();
+        }
+        let _another = of_path(&dir.path().join("other")).unwrap();
+        drop(held);
+        of_path(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn id_is_held_wherever_its_city_is() {
+        let dir = crate::testing::scratch();
+        let id = dir.path().display().to_string();
+        let _held = of_id(&id, Path::new("/a")).unwrap();
+        assert!(refused(of_id(&id, Path::new("/b"))).contains("/b is a copy"));
+    }
+
+    /// Any user can take any name.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test needs a process")]
+    fn name_that_another_user_has_taken_keeps_nobody_from_a_start() {
+        let dir = crate::testing::scratch();
+        let key = dir.path().as_os_str().as_encoded_bytes();
+        let name = city::seat(key, rustix::process::geteuid().as_raw());
+        let socket = bind(&name).unwrap();
+        let again = socket.try_clone().unwrap();
+        let mut process = Command::new("true");
+        process.uid(4242);
+        // SAFETY: to listen is one system call.
+        unsafe { process.pre_exec(move || Ok(rustix::net::listen(&again, 8)?)) };
+        if process.status().is_err() {
+            eprintln!("not root: a process of another user could not be tried");
+            return;
+        }
+        assert!(matches!(occupant(&name), Occupant::Other(_)));
+        assert!(of_path(dir.path()).unwrap().0.is_none());
+        drop(socket);
+    }
+}

@@ -1,0 +1,175 @@
+//! The directory of a city is removed, moved or replaced while its supervisor runs: there are never two supervisors, and
+//! never two copies of an agent, whichever directory the next one is started on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::{crowd, named, runs_as};
+use crate::support::live::{City, until, wait};
+use crate::support::processes;
+
+/// The way in which another directory takes the place of the city's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// `cp -a C B; rm -rf C; mv B C`.
+    Removed,
+    /// `cp -a C B; mv C A; mv B C`.
+    Moved,
+    /// As the first, but the copy has neither the state of the city nor that of its rigs.
+    Afresh,
+}
+
+fn city() -> City {
+    crowd(1).set("daemon", "patrol_interval", r#""1s""#).start()
+}
+
+fn copied(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").args([from, to]).status();
+    assert!(copied.unwrap().success());
+}
+
+/// Replaces the directory. Returns the new path of the original, if it still exists.
+fn replace(city: &City, way: Way) -> Option<PathBuf> {
+    let root = city.root();
+    let (copy, away) = (root.with_extension("copy"), root.with_extension("away"));
+    copied(root, &copy);
+    if way == Way::Afresh {
+        for state in [".horde", "horde"] {
+            let _there = fs::remove_dir_all(copy.join(state));
+        }
+    }
+    match way {
+        Way::Moved => fs::rename(root, &away).unwrap(),
+        Way::Removed | Way::Afresh => {
+            until("it is removed", || fs::remove_dir_all(root).is_ok());
+        }
+    }
+    fs::rename(&copy, root).unwrap();
+    (way == Way::Moved).then_some(away)
+}
+
+/// Starts a supervisor that must refuse to run, and returns its exit code and words.
+fn refused(city: &City, root: &Path) -> (Option<i32>, String) {
+    let mut second = city.program("horde-supervisor");
+    let Output { status, stderr, .. } = second.arg(root).current_dir(root).output().unwrap();
+    (status.code(), String::from_utf8_lossy(&stderr).into_owned())
+}
+
+/// Waits until the only agent runs, and returns its process.
+fn runs(city: &City) -> u32 {
+    let pid = wait("the agent runs", || {
+        let agents = city.ask("agent.list", json!({})).ok()?;
+        let agent = agents.as_array()?.first()?.clone();
+        (agent["state"] == "running").then(|| agent["pid"].as_u64())?
+    });
+    u32::try_from(pid).unwrap()
+}
+
+fn replaced(way: Way) {
+    let mut city = city();
+    let agent = runs_as(&city, "a0", 1);
+    let old = city.pid();
+    // It cannot have ended before the second one starts.
+    processes::signal(old, Signal::SIGSTOP);
+    let away = replace(&city, way);
+    let (code, said) = refused(&city, city.root());
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains(&format!("(pid {old})")), "{said}");
+    assert!(said.contains("replaced while it ran"), "{said}");
+    let stop = city.hd_text(&["stop"]);
+    assert!(stop.code != 0, "nothing was stopped: {stop:?}");
+    assert!(stop.err.contains(&format!("(pid {old})")), "{stop:?}");
+    assert!(processes::runs(agent), "nobody ended it");
+    processes::signal(old, Signal::SIGCONT);
+    assert_eq!(city.ended().code(), Some(1), "{way:?}");
+    assert!(named(&city, "sleep").is_empty(), "its sessions ended first");
+    city.start();
+    let again = runs(&city);
+    assert_eq!(named(&city, "sleep"), [again], "one copy");
+    city.stop();
+    assert!(named(&city, "sleep").is_empty(), "stopped is stopped");
+    if let Some(away) = away {
+        fs::remove_dir_all(away).unwrap();
+    }
+}
+
+#[test]
+fn backup_that_replaces_a_running_city_waits_for_the_end_of_its_supervisor() {
+    replaced(Way::Removed);
+}
+
+#[test]
+fn copy_that_takes_the_place_of_a_moved_running_city_waits_for_the_end_of_its_supervisor() {
+    replaced(Way::Moved);
+}
+
+#[test]
+fn city_made_afresh_in_the_place_of_a_running_one_waits_for_the_end_of_its_supervisor() {
+    replaced(Way::Afresh);
+}
+
+/// The id of a city is held, too: its copy has the same one, and its original is not at the recorded place.
+#[test]
+fn copy_of_a_city_that_was_moved_while_it_runs_is_refused() {
+    let city = city();
+    let agent = runs_as(&city, "a0", 1);
+    let root = city.root();
+    let (copy, moved) = (root.with_extension("copy"), root.with_extension("moved"));
+    fs::rename(root, &moved).unwrap();
+    copied(&moved, &copy);
+    for there in [&moved, &copy] {
+        let (code, said) = refused(&city, there);
+        assert_eq!(code, Some(4), "{said}");
+        assert!(said.contains(&format!("(pid {})", city.pid())), "{said}");
+    }
+    assert!(!root.exists(), "nothing is made there");
+    fs::rename(&moved, root).unwrap();
+    fs::remove_dir_all(&copy).unwrap();
+    assert_eq!(runs_as(&city, "a0", 1), agent);
+    assert_eq!(named(&city, "sleep"), [agent]);
+}
+
+/// A directory in the place of a moved city keeps it from being moved back: its supervisor ends, and both can start.
+#[test]
+fn something_new_in_the_place_of_a_moved_city_ends_its_supervisor() {
+    let mut city = city();
+    runs_as(&city, "a0", 1);
+    let root = city.root().to_owned();
+    let moved = root.with_extension("moved");
+    fs::rename(&root, &moved).unwrap();
+    fs::create_dir(&root).unwrap();
+    assert_eq!(city.ended().code(), Some(1));
+    assert!(named(&city, "sleep").is_empty());
+    assert_eq!(
+        fs::read_dir(&root).unwrap().count(),
+        0,
+        "nothing is written there"
+    );
+    fs::remove_dir(&root).unwrap();
+    fs::rename(&moved, &root).unwrap();
+    let log = fs::read_to_string(root.join("supervisor.log")).unwrap();
+    assert!(log.contains("another directory is at"), "{log}");
+    city.start();
+    runs(&city);
+    assert_eq!(named(&city, "sleep").len(), 1);
+}
+
+#[test]
+fn city_that_is_removed_ends_its_supervisor_and_its_sessions() {
+    let mut city = city();
+    runs_as(&city, "a0", 1);
+    let (root, copy) = (city.root().to_owned(), city.root().with_extension("copy"));
+    copied(&root, &copy);
+    until("it is removed", || fs::remove_dir_all(&root).is_ok());
+    assert_eq!(city.ended().code(), Some(1));
+    assert!(named(&city, "sleep").is_empty());
+    assert!(!root.exists(), "nothing is made there");
+    fs::rename(&copy, &root).unwrap();
+    city.start();
+    runs(&city);
+    assert_eq!(named(&city, "sleep").len(), 1);
+}
