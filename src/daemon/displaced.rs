@@ -7,14 +7,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use serde_json::json;
-
 use super::ground::Ground;
 use super::{DaemonError, child_processes};
 use crate::actors::world::World;
-use crate::domain::cause::Cause;
-use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ground::Part;
 
 /// The pause between two looks: each is one `stat`.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -42,14 +37,12 @@ pub(super) async fn end(world: &OnceLock<Arc<World>>, why: String) -> DaemonErro
         "the city's directory is not at its path any more; this supervisor ends its sessions and exits"
     );
     let Some(world) = world.get().map(World::newest) else {
+        child_processes::kill();
         return DaemonError::Displaced(why);
     };
     world.stopping.store(true, Ordering::Relaxed);
     world.starts.close();
     world.sessions.stopping();
-    let data = json!({ "part": Part::City, "path": world.city.root, "says": why, "hint": "" });
-    let event = NewEvent::new(EventType::GroundLost, &world.city.name, Cause::Internal);
-    world.store.journal(vec![event.with(data)]);
     let sessions = Arc::clone(&world.sessions);
     let ending = tokio::task::spawn_blocking(move || {
         child_processes::kill();

@@ -37,47 +37,50 @@ impl Seat {
 
 /// Takes the seat of the path of a city, its canonical one.
 pub(super) fn of_path(city: &Path) -> Result<Seat, DaemonError> {
-    take(city.as_os_str().as_encoded_bytes(), city).map_err(|pid| {
+    take(city.as_os_str().as_encoded_bytes(), city).map_err(|holder| {
         let city = city.display();
         DaemonError::Occupied(format!(
-            "another supervisor (pid {pid}) holds this city: it was started when another directory was at {city}, \
+            "another supervisor ({holder}) holds this city: it was started when another directory was at {city}, \
             which was moved, removed or replaced while it ran. It ends its sessions, and then itself, within \
-            seconds; start again then. If it does not, end it with `kill {pid}`"
+            seconds; start again then. If it does not, end its process"
         ))
     })
 }
 
 /// Takes the seat of the id of a city.
 pub(super) fn of_id(id: &str, city: &Path) -> Result<Seat, DaemonError> {
-    take(id.as_bytes(), city).map_err(|pid| {
+    take(id.as_bytes(), city).map_err(|holder| {
         let city = city.display();
         DaemonError::Occupied(format!(
-            "another supervisor (pid {pid}) holds this city: it was started on another directory, of which {city} \
+            "another supervisor ({holder}) holds this city: it was started on another directory, of which {city} \
             is a copy or a backup. Nothing was started or ended. Stop that supervisor first: `hd stop` with its \
-            directory, or `kill {pid}`"
+            directory, or end its process"
         ))
     })
 }
 
-/// Takes a seat, or returns the pid of the supervisor that has it. Without the seat if it cannot be told who has it:
+/// Takes a seat, or returns the supervisor that has it, in words. Without the seat if it cannot be told who has it:
 /// another user, who can take any name, must not keep this one from a start. The lock of the directory remains.
 #[expect(
     clippy::disallowed_methods,
     reason = "other processes are waited for, in real time"
 )]
-fn take(key: &[u8], city: &Path) -> Result<Seat, u32> {
+fn take(key: &[u8], city: &Path) -> Result<Seat, String> {
     let name = city::seat(key, rustix::process::geteuid().as_raw());
     let deadline = Instant::now() + MOMENT;
     loop {
         let why = match bind(&name) {
             Ok(socket) => return Ok(Seat(Some(socket))),
+            // A child that a killed supervisor was starting has its seat until its `exec`.
+            Err(Errno::ADDRINUSE) if Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(10));
+                continue;
+            }
+            // Asked once: each question stays in the holder's queue until it looks.
             Err(Errno::ADDRINUSE) => match occupant(&name) {
-                // A child that a killed supervisor was starting has its seat until its `exec`.
-                Occupant::Ours(_) | Occupant::Nobody if Instant::now() < deadline => {
-                    thread::sleep(Duration::from_millis(10));
-                    continue;
-                }
-                Occupant::Ours(pid) => return Err(pid),
+                Occupant::Ours(pid) => return Err(format!("pid {pid}")),
+                // A supervisor that is stopped or hangs, after many starts were refused.
+                Occupant::Silent => return Err("it does not answer; its pid is unknown".to_owned()),
                 Occupant::Nobody => "a process has taken its name, and does not answer".to_owned(),
                 Occupant::Other(who) => format!("{who} has taken its name"),
             },
@@ -123,6 +126,20 @@ mod tests {
         let _another = of_path(&dir.path().join("other")).unwrap();
         drop(held);
         of_path(dir.path()).unwrap();
+    }
+
+    /// Each refused start left questions in the queue of a holder that hangs, and was the holder itself once the queue
+    /// was full.
+    #[test]
+    fn seat_of_a_holder_that_answers_nothing_stays_held_however_often_it_is_asked_for() {
+        let dir = crate::testing::scratch();
+        let _held = of_path(dir.path()).unwrap();
+        let name = city::seat(
+            dir.path().as_os_str().as_encoded_bytes(),
+            rustix::process::geteuid().as_raw(),
+        );
+        assert!((0..=2 * BACKLOG).any(|_| occupant(&name) == Occupant::Silent));
+        assert!(refused(of_path(dir.path())).contains("does not answer"));
     }
 
     #[test]

@@ -68,9 +68,12 @@ pub fn waiting_events(
         subject: None,
         limit: most.map_or(PAGE, |most| most.min(PAGE)),
     };
+    // A shown number may be smaller than the real one; a decision reads to the end.
+    let mut pages = if most.is_some() { 4 } else { usize::MAX };
     loop {
         let page = txn.events(&filter)?;
-        let full = page.len() == filter.limit;
+        pages -= 1;
+        let full = page.len() == filter.limit && pages > 0;
         for event in page {
             filter.after = event.seq;
             if !automation_work::is_about_automated_work(txn, automation, &event)? {

@@ -19,6 +19,23 @@ pub enum Landing {
     Landed(RelicId),
     /// It is being pushed to the target by this merge request.
     Lands(RelicId),
+    /// A push of this merge request may have arrived, and is tried again.
+    Unknown(RelicId),
+}
+
+impl Landing {
+    /// Returns the refusal of a request that would stop the landing of this relic.
+    #[must_use]
+    pub fn refusal(&self, relic: &RelicId) -> String {
+        match self {
+            Self::Landed(mr) => format!("{relic} has landed ({mr})"),
+            Self::Lands(mr) => format!("{relic} is being landed at this moment ({mr})"),
+            Self::Unknown(mr) => format!(
+                "{relic} may have landed: the push of {mr} ended without an answer, and is tried \
+                again by itself, or at once by `hd mq retry {mr}`"
+            ),
+        }
+    }
 }
 
 /// Returns the landing of a relic that can no longer be stopped, if there is one.
@@ -28,13 +45,18 @@ pub enum Landing {
 pub fn landing(txn: &mut dyn Txn, relic: &RelicId) -> Result<Option<Landing>, StoreError> {
     let is_closed = txn.relic(relic)?.status == RelicStatus::Closed;
     for mr in txn.mrs_of(relic)? {
-        let MergeRequest { id, state, .. } = mr;
+        let MergeRequest {
+            id, state, hold, ..
+        } = mr;
         // One that is settled is of the time before a relic was reopened.
         if state == MrState::Merged && (is_closed || mr.settled_at.is_none()) {
             return Ok(Some(Landing::Landed(id)));
         }
         if txn.saga_of(SagaKind::Land, id.as_str())?.is_some() {
-            return Ok(Some(Landing::Lands(id)));
+            return Ok(Some(match hold {
+                None => Landing::Lands(id),
+                Some(_) => Landing::Unknown(id),
+            }));
         }
     }
     Ok(None)

@@ -88,12 +88,20 @@ pub async fn turn(world: &World, target: &NukeTarget) {
     const PAUSE: Duration = Duration::from_millis(50);
     const LIMIT: Duration = Duration::from_secs(60);
     let free = async {
-        while world.claims.is_claimed(&fenced(target)) {
+        while world.claims.is_claimed(&fenced(target)) && !is_removing(world, target).await {
             tokio::time::sleep(PAUSE).await;
         }
     };
     // The claim that is still held then refuses.
     let _freed = tokio::time::timeout(LIMIT, free).await;
+}
+
+/// Returns true when the other task removes the sandbox already: nothing is left to ask for.
+async fn is_removing(world: &World, target: &NukeTarget) -> bool {
+    let raider = target.raider.to_string();
+    let open = move |txn: &mut dyn Txn| txn.saga_of(SagaKind::Nuke, &raider);
+    // An unreadable store fails the request itself.
+    world.store.run(open).await.is_ok_and(|saga| saga.is_some())
 }
 
 fn fenced(target: &NukeTarget) -> ClaimKey {

@@ -90,7 +90,12 @@ pub fn run(script: Script<'_>, own: &Run, output: &mut dyn FnMut(&[u8])) -> std:
         .and_then(|()| watch(&keeper, &mut reader, limit, stop, output));
     if !matches!(watched, Ok((_, true))) {
         // The keeper is ended last: what it leaves would be nobody's.
-        own.kill()?;
+        let killed = own.kill();
+        if killed.is_err() {
+            // Reaped if it has ended, so that no zombie stays.
+            let _still_lives = keeper.try_wait();
+        }
+        killed?;
     }
     let status = keeper.wait()?;
     let (cut, _) = watched?;
@@ -100,7 +105,12 @@ pub fn run(script: Script<'_>, own: &Run, output: &mut dyn FnMut(&[u8])) -> std:
 
 /// Returns the end of the command by the report of its keeper, or else by the end of the keeper itself.
 fn ended(report: &[u8], keeper: ExitStatus, cut: Option<Cut>) -> End {
-    let (code, signal) = match Report::read(report) {
+    // A process of the command may have killed its keeper, and may have written in its place.
+    let report_of = || match keeper.signal() {
+        None => Report::read(report),
+        Some(_) => None,
+    };
+    let (code, signal) = match report_of() {
         Some(Report::NotStarted(why)) => return End::NotStarted(why),
         Some(Report::Code(code)) => (Some(code), None),
         Some(Report::Signal(signal)) => (None, Some(signal)),

@@ -17,6 +17,8 @@ pub enum Occupant {
     Nobody,
     /// A process of this user, by its pid.
     Ours(u32),
+    /// A process that answers nothing: so many have asked that no further question fits into its queue.
+    Silent,
     /// Another process, in words: it may be of any user, and is no supervisor of this city.
     Other(String),
 }
@@ -34,6 +36,7 @@ fn ask(name: &str) -> io::Result<Occupant> {
     let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
     match rustix::net::connect(&socket, &address) {
         Err(Errno::CONNREFUSED) => return Ok(Occupant::Nobody),
+        Err(Errno::AGAIN) => return Ok(Occupant::Silent),
         connected => connected?,
     }
     let peer = owner::peer(&socket)?;

@@ -113,9 +113,11 @@ pub(super) async fn close(
             return Ok(Err(refused));
         }
         // "Closed" would be untrue of work that arrives a moment later.
-        if let Some(Landing::Lands(mr)) = closing::landing(txn, &id)? {
-            let why = format!("{id} is being landed at this moment ({mr})");
-            return Err(StoreError::Conflict(why));
+        let open = relic.status != RelicStatus::Closed;
+        if let Some(landing @ (Landing::Lands(_) | Landing::Unknown(_))) =
+            closing::landing(txn, &id)?.filter(|_| open)
+        {
+            return Err(StoreError::Conflict(landing.refusal(&id)));
         }
         closing::close(txn, relic, args.reason.as_deref(), &asker).map(Ok)
     });

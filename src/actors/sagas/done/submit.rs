@@ -100,10 +100,9 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<MergeReques
     let began = hook.map(|hook| hook.base);
     let began = began.or_else(|| earlier.iter().rfind(went_on)?.began.clone());
     // The pull request of a rejected attempt is that of the branch, which has the later commits now.
-    let pr = earlier.iter().rfind(|mr| {
-        let is_same = mr.branch == plan.branch && mr.target == plan.target;
-        is_same && mr.state != MrState::Merged
-    });
+    let is_same = |mr: &&MergeRequest| mr.branch == plan.branch && mr.target == plan.target;
+    let newest = earlier.iter().rfind(is_same);
+    let pr = newest.filter(|mr| mr.state != MrState::Merged);
     let pr = pr.and_then(|mr| mr.pr.clone());
     let mr = MergeRequest {
         id,

@@ -13,7 +13,7 @@ use super::edit::require_task;
 use super::{guard, nudge_all, to_json};
 use crate::actors::ask;
 use crate::actors::mail::{Cancel, NukeTarget, Nuked, WitnessMsg};
-use crate::actors::sagas::closing::{self, Closed, Landing};
+use crate::actors::sagas::closing::{self, Closed};
 use crate::actors::sagas::nuke::{self, Rehearsed, Would};
 use crate::actors::world::World;
 use crate::control::handlers::{caller, names, raider};
@@ -112,12 +112,10 @@ async fn look(
 
 /// Refuses what has landed, or is on its way to the target.
 fn refuse_landing(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
-    let why = match closing::landing(txn, id)? {
-        None => return Ok(()),
-        Some(Landing::Landed(mr)) => format!("{id} has landed ({mr})"),
-        Some(Landing::Lands(mr)) => format!("{id} is being landed at this moment ({mr})"),
-    };
-    Err(StoreError::Conflict(why))
+    match closing::landing(txn, id)? {
+        None => Ok(()),
+        Some(landing) => Err(StoreError::Conflict(landing.refusal(id))),
+    }
 }
 
 /// Returns the merge requests of a relic that are not over.

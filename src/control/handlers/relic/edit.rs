@@ -1,5 +1,7 @@
 //! `relic.edit`: changes what a relic says.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::guard::{self, Speaker, Verdict};
@@ -25,7 +27,6 @@ pub(in crate::control::handlers) async fn edit(
     let id = names::relic(&args.relic)?;
     args.title = args.title.as_deref().map(names::title).transpose()?;
     names::few_labels(&args.label)?;
-    names::few_labels(&args.unlabel)?;
     let unchanged = RelicEdit {
         relic: args.relic.clone(),
         ..RelicEdit::default()
@@ -50,7 +51,10 @@ pub(in crate::control::handlers) async fn edit(
         }
         let before = relic.clone();
         apply(&mut relic, &args, parent.as_ref());
-        if let Err(refused) = names::few_labels(&relic.labels) {
+        // A relic of an earlier version may have more, and loses them one edit after the other.
+        if relic.labels.len() > before.labels.len()
+            && let Err(refused) = names::few_labels(&relic.labels)
+        {
             return Ok(Err(refused));
         }
         if args.branch.is_some() {
@@ -108,7 +112,8 @@ fn apply(relic: &mut Relic, args: &RelicEdit, parent: Option<&RelicId>) {
     if let Some(priority) = args.priority {
         relic.priority = priority;
     }
-    relic.labels.retain(|label| !args.unlabel.contains(label));
+    let unwanted: BTreeSet<&String> = args.unlabel.iter().collect();
+    relic.labels.retain(|label| !unwanted.contains(label));
     for label in &args.label {
         if !relic.labels.contains(label) {
             relic.labels.push(label.clone());
