@@ -81,7 +81,7 @@ impl Ground {
         })
     }
 
-    /// Answers those who asked for the holder of the seats.
+    /// Closes the connections of processes that asked which process holds the seats.
     pub(super) fn answer(&self) {
         for seat in &self.seats {
             seat.drain();

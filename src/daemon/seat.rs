@@ -24,7 +24,8 @@ const BACKLOG: i32 = 128;
 pub(super) struct Seat(Option<OwnedFd>);
 
 impl Seat {
-    /// Drops the connections of those who asked for the holder: a full queue would leave the next without an answer.
+    /// Closes the connections of processes that asked which process holds the seat. Without this the queue becomes full,
+    /// and the next process that asks learns no pid.
     pub(super) fn drain(&self) {
         let Some(socket) = &self.0 else { return };
         for _ in 0..=BACKLOG {
@@ -59,8 +60,9 @@ pub(super) fn of_id(id: &str, city: &Path) -> Result<Seat, DaemonError> {
     })
 }
 
-/// Takes a seat, or returns the supervisor that has it, in words. Without the seat if it cannot be told who has it:
-/// another user, who can take any name, must not keep this one from a start. The lock of the directory remains.
+/// Takes a seat. The error describes the supervisor that holds it. If a process of another user, or one that cannot be
+/// identified, has taken the name, the supervisor starts without the seat, because any user can take any name; then
+/// only the lock of the directory keeps a second supervisor away.
 #[expect(
     clippy::disallowed_methods,
     reason = "other processes are waited for, in real time"
@@ -81,7 +83,7 @@ fn take(key: &[u8], city: &Path) -> Result<Seat, String> {
                 Occupant::Ours(pid) => return Err(format!("pid {pid}")),
                 // A supervisor that is stopped or hangs, after many starts were refused.
                 Occupant::Silent => return Err("it does not answer; its pid is unknown".to_owned()),
-                Occupant::Nobody => "a process has taken its name, and does not answer".to_owned(),
+                Occupant::Free => "a process has taken its name, and does not answer".to_owned(),
                 Occupant::Other(who) => format!("{who} has taken its name"),
             },
             Err(error) => io::Error::from(error).to_string(),
@@ -153,7 +155,7 @@ mod tests {
     /// Any user can take any name.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test needs a process")]
-    fn name_that_another_user_has_taken_keeps_nobody_from_a_start() {
+    fn name_that_another_user_has_taken_prevents_no_start() {
         let dir = crate::testing::scratch();
         let key = dir.path().as_os_str().as_encoded_bytes();
         let name = city::seat(key, rustix::process::geteuid().as_raw());

@@ -81,8 +81,8 @@ pub async fn fence(world: &World, target: &NukeTarget, salvage: bool) -> Result<
     Ok(claim)
 }
 
-/// Waits while another task holds the claim: the witness judges a sandbox under it and usually keeps that. What the
-/// requester asked for is refused only if that takes long.
+/// Waits, for a minute at most, while another task holds the claim. The witness claims a sandbox also to judge it, and
+/// usually keeps it; a nuke that is requested meanwhile must not be refused for that.
 pub async fn turn(world: &World, target: &NukeTarget) {
     /// Interval between two checks of the claim.
     const PAUSE: Duration = Duration::from_millis(50);

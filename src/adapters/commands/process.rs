@@ -60,7 +60,7 @@ pub enum Cut {
 }
 
 /// Runs the command below a keeper until it ends, reaches its timeout or is to stop. When this returns without an error,
-/// nothing below the keeper is left.
+/// nothing below the keeper is left, except for processes that no signal ends.
 ///
 /// # Errors
 /// When the command cannot be watched or ended.
@@ -89,7 +89,7 @@ pub fn run(script: Script<'_>, own: &Run, output: &mut dyn FnMut(&[u8])) -> std:
         .started(keeper.id())
         .and_then(|()| watch(&keeper, &mut reader, limit, stop, output));
     if !matches!(watched, Ok((_, true))) {
-        // The keeper is ended last: what it leaves would be nobody's.
+        // The keeper is ended last, because processes that outlive it are found by their marks only.
         let killed = own.kill();
         if killed.is_err() {
             // Reaped if it has ended, so that no zombie stays.

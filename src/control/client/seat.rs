@@ -14,7 +14,7 @@ use super::owner;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Occupant {
     /// No process listens.
-    Nobody,
+    Free,
     /// A process of this user, by its pid.
     Ours(u32),
     /// A process that answers nothing: so many have asked that no further question fits into its queue.
@@ -35,7 +35,7 @@ fn ask(name: &str) -> io::Result<Occupant> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
     match rustix::net::connect(&socket, &address) {
-        Err(Errno::CONNREFUSED) => return Ok(Occupant::Nobody),
+        Err(Errno::CONNREFUSED) => return Ok(Occupant::Free),
         Err(Errno::AGAIN) => return Ok(Occupant::Silent),
         connected => connected?,
     }
