@@ -41,7 +41,7 @@ impl Dead {
 /// # Errors
 /// `ECHILD`: there are no children at all.
 pub fn peek() -> io::Result<Option<Dead>> {
-    wait(libc::P_ALL, 0, libc::WNOWAIT)
+    wait(libc::P_ALL, 0, libc::WNOHANG | libc::WNOWAIT)
 }
 
 /// Like [`peek`], and reaps it.
@@ -49,13 +49,27 @@ pub fn peek() -> io::Result<Option<Dead>> {
 /// # Errors
 /// `ECHILD`: there are no children at all.
 pub fn reap() -> io::Result<Option<Dead>> {
-    wait(libc::P_ALL, 0, 0)
+    wait(libc::P_ALL, 0, libc::WNOHANG)
+}
+
+/// Waits for the next end of a child, and reaps it.
+///
+/// # Errors
+/// `ECHILD`: there are no children at all.
+pub fn reap_next() -> io::Result<Dead> {
+    loop {
+        match wait(libc::P_ALL, 0, 0) {
+            Ok(Some(dead)) => return Ok(dead),
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            Ok(None) | Err(_) => {}
+        }
+    }
 }
 
 /// Reaps one child that was seen to have ended.
 pub fn reap_one(pid: u32) {
     // It existed a moment ago and is our child; a failure shows in the next look.
-    let _reaped = wait(libc::P_PID, pid, 0);
+    let _reaped = wait(libc::P_PID, pid, libc::WNOHANG);
 }
 
 /// Returns the signal that stopped this child, if it was stopped since the last look.
@@ -70,7 +84,7 @@ pub fn stopped(pid: u32) -> Option<i32> {
 }
 
 fn wait(which: libc::idtype_t, pid: u32, more: libc::c_int) -> io::Result<Option<Dead>> {
-    let flags = libc::WEXITED | libc::WNOHANG | more;
+    let flags = libc::WEXITED | more;
     // SAFETY: zeroed is a valid `siginfo_t`, and with `WEXITED` the kernel fills in a child's end
     // or leaves the pid 0.
     unsafe {

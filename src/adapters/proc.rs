@@ -4,12 +4,12 @@
 //! time compared afterwards, so that a reused pid is never hit. `kill(pid, 0)` is not used, because it counts zombies
 //! as living.
 
+mod environment;
 mod files;
 mod used;
 mod working_dir;
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,6 +24,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::time::{ClockId, clock_gettime};
 
+pub use self::environment::{environment_text, environment_value};
 pub use self::files::{descriptors, is_among_last, is_scarce, open_files, raise_open_files};
 pub use self::used::{FileId, UsedFiles, mapped_files, used_files};
 pub use self::working_dir::{ProcessDir, place};
@@ -39,10 +40,12 @@ const PROC: &str = "/proc";
 /// The contents of `/proc/<pid>/stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// State letter; `Z` and `X` are dead.
+    /// State letter of the first thread; `Z` and `X` are dead.
     pub state: u8,
     /// Parent.
     pub parent: u32,
+    /// The number of its threads, including a first one that has ended.
+    pub threads: u64,
     /// Start time in clock ticks since boot.
     pub started: u64,
     /// Processor time that it used itself, in clock ticks.
@@ -52,10 +55,11 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Returns false for a zombie or a dead process.
+    /// Returns false for a zombie or a dead process. The state is that of the first thread, which may end before the
+    /// others.
     #[must_use]
     pub fn lives(&self) -> bool {
-        !matches!(self.state, b'Z' | b'X' | b'x')
+        self.threads > 1 || !matches!(self.state, b'Z' | b'X' | b'x')
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -64,15 +68,17 @@ impl Stat {
         let mut fields = rest.split_ascii_whitespace();
         let state = *fields.next()?.as_bytes().first()?;
         let parent = fields.next()?.parse().ok()?;
-        // Fields 14 to 17, then 22.
+        // Fields 14 to 17, 20, then 22.
         let mut ticks = fields.by_ref().skip(9).map(str::parse);
         let mut next = || ticks.next()?.ok();
         let [own, kernel, children, kernel_of_children]: [u64; 4] =
             [next()?, next()?, next()?, next()?];
-        let started = fields.nth(4)?.parse().ok()?;
+        let threads = fields.nth(2)?.parse().ok()?;
+        let started = fields.nth(1)?.parse().ok()?;
         Some(Self {
             state,
             parent,
+            threads,
             started,
             used: own + kernel,
             reaped: children + kernel_of_children,
@@ -428,22 +434,6 @@ fn goes_by(proc: &Path, pid: u32, names: &[String]) -> io::Result<bool> {
         comm.trim_ascii_end() == &name[..name.len().min(COMM)] || bases.any(|base| base == name)
     };
     Ok(names.iter().any(named))
-}
-
-/// Returns the value of a variable in the environment that a process was started with.
-#[must_use]
-pub fn environment_value(pid: u32, name: &str) -> Option<OsString> {
-    let bytes = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    bytes.split(|byte| *byte == 0).find_map(|entry| {
-        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        Some(OsStr::from_bytes(value).to_owned())
-    })
-}
-
-/// Returns the value of a variable as [`environment_value`] does; none if it is no UTF-8.
-#[must_use]
-pub fn environment_text(pid: u32, name: &str) -> Option<String> {
-    environment_value(pid, name)?.into_string().ok()
 }
 
 /// Returns the process's cgroup (version 2), as a path below the mount.

@@ -15,7 +15,8 @@
 //! The rights of a run's processes on the daemon last as long as the run. Rights come from ancestry alone; a token in
 //! the environment only takes rights away. So does the mark of an errand, for processes of no present run: those of a
 //! run of an earlier daemon, unless it had all rights, and those that git starts for us (hooks, helpers) and leaves
-//! behind. The mark counts for everything below a process that carries it.
+//! behind. The mark counts for everything below a process that carries it; of a command of git that is its anchor
+//! (`keeper::anchored`), which stays as long as they do.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};

@@ -1,13 +1,13 @@
 //! `horde-supervisor <CITY>`: the daemon. With `hold` (or, in a tmux pane, `hold-pane`) as its
-//! first argument it is a session's holder instead, and with `keep` the keeper of a command; that is decided before any thread
-//! exists.
+//! first argument it is a session's holder instead, with `keep` the keeper of a command, and with `anchor` the anchor of a
+//! program; that is decided before any thread exists.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use horde_supervisor::adapters::keeper::{KEEP, keep_main};
+use horde_supervisor::adapters::keeper;
 use horde_supervisor::adapters::sessions::holder::{hold_main, hold_pane_main};
 use horde_supervisor::telemetry::{self, Format};
 use horde_supervisor::{daemon, faults, startup};
@@ -49,8 +49,10 @@ fn main() -> ExitCode {
     match raw.split_first() {
         Some((first, rest)) if first == "hold" => return hold_main(rest),
         Some((first, rest)) if first == "hold-pane" => return hold_pane_main(rest),
-        Some((first, rest)) if first == KEEP => return keep_main(rest),
         _ => {}
+    }
+    if let Some(code) = keeper::main_if_asked(&raw) {
+        return code.into();
     }
     let args = Args::parse();
     if args.list_fault_points {

@@ -10,6 +10,8 @@ pub mod fake_runner;
 pub mod fake_sessions;
 pub mod fake_tasks;
 #[cfg(test)]
+pub mod first_thread;
+#[cfg(test)]
 pub mod hang;
 pub mod json_schema;
 #[cfg(test)]

@@ -60,7 +60,7 @@ pub enum Cut {
 }
 
 /// Runs the command below a keeper until it ends, reaches its timeout or is to stop. When this returns without an error,
-/// nothing below the keeper is left, except for processes that no signal ends.
+/// nothing below the keeper is left, except for processes that no signal ends: the log tells of them.
 ///
 /// # Errors
 /// When the command cannot be watched or ended.
@@ -103,25 +103,31 @@ pub fn run(script: Script<'_>, own: &Run, output: &mut dyn FnMut(&[u8])) -> std:
     Ok(ended(&rest(&mut report)?, status, cut))
 }
 
-/// Returns the end of the command by the report of its keeper, or else by the end of the keeper itself.
-fn ended(report: &[u8], keeper: ExitStatus, cut: Option<Cut>) -> End {
-    // A process of the command may have killed its keeper, and may have written in its place.
-    let report_of = || match keeper.signal() {
-        None => Report::read(report),
-        Some(_) => None,
-    };
-    let (code, signal) = match report_of() {
-        Some(Report::NotStarted(why)) => return End::NotStarted(why),
-        Some(Report::Code(code)) => (Some(code), None),
-        Some(Report::Signal(signal)) => (None, Some(signal)),
-        None if keeper.signal().is_some() => (None, keeper.signal()),
-        None => {
-            let said = String::from_utf8_lossy(report);
-            let why = format!("its keeper failed: {keeper}: {}", said.trim());
-            return End::NotStarted(why);
+/// Returns the end of the command, which is that of its keeper. Any process of the user can write to the report's pipe,
+/// or kill the keeper, so neither can make a command succeed.
+fn ended(report_text: &[u8], keeper: ExitStatus, cut: Option<Cut>) -> End {
+    let report = Report::read(report_text);
+    if let Some(Report {
+        left: left @ 1.., ..
+    }) = report
+    {
+        tracing::warn!(
+            processes = left,
+            "a command has ended, but processes that it started do not end by SIGKILL: they wait in the kernel, or belong to another user"
+        );
+    }
+    let (code, signal) = (keeper.code(), keeper.signal());
+    match report {
+        Some(Report {
+            not_started: Some(why),
+            ..
+        }) if code == Some(keeper::NOT_STARTED.into()) => End::NotStarted(why),
+        None if signal.is_none() => {
+            let said = String::from_utf8_lossy(report_text);
+            End::NotStarted(format!("its keeper failed: {keeper}: {}", said.trim()))
         }
-    };
-    End::Ended { code, signal, cut }
+        Some(_) | None => End::Ended { code, signal, cut },
+    }
 }
 
 /// Reads a report. A pipe keeps what was written to it, so nothing is awaited.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::collect::collect;
 use super::locks;
-use crate::adapters::runs;
+use crate::adapters::{keeper, runs};
 use crate::ports::repo::RepoError;
 
 /// Limit of a local command.
@@ -76,6 +76,17 @@ const USERS: &[&str] = &[
     "GIT_CONFIG_GLOBAL",
     "GIT_CONFIG_SYSTEM",
     "GIT_CONFIG_NOSYSTEM",
+];
+
+/// Subcommands that run no other program.
+const READERS: &[&str] = &[
+    "config",
+    "for-each-ref",
+    "ls-files",
+    "rev-parse",
+    "symbolic-ref",
+    "version",
+    "worktree",
 ];
 
 /// The configuration that a command reads in addition to its repository's.
@@ -287,7 +298,10 @@ impl Git {
 
     /// Returns the process to be started, with the environment and the settings of this command, for a conversation with git.
     pub(super) fn command(&self) -> Command {
-        let mut command = Command::new(program());
+        let mut command = match runs::errand() {
+            Some(_) if self.leaves_processes() => keeper::anchored(&program()),
+            _ => Command::new(program()),
+        };
         command
             .args(&self.args[..2])
             .arg("-c")
@@ -328,6 +342,19 @@ impl Git {
             .envs(self.env.iter().map(|(key, value)| (key, value)))
             .process_group(0);
         command
+    }
+
+    /// Returns true if git may run programs that leave processes behind: those of the user's configuration, of the
+    /// user's repository, or of a remote that is a directory.
+    fn leaves_processes(&self) -> bool {
+        let own = self.args.iter().skip(2 + 2 * FIXED.len());
+        let mut words = own.filter_map(|arg| arg.to_str()).peekable();
+        // `-c setting` stands before the subcommand.
+        while words.next_if(|word| *word == "-c").is_some() {
+            words.next();
+        }
+        let runs_none = words.next().is_some_and(|word| READERS.contains(&word));
+        matches!(self.besides, Besides::User) && !runs_none
     }
 
     fn once(&self) -> Result<Output, RepoError> {

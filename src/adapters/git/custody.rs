@@ -1,11 +1,12 @@
 //! The presence of ours, which holds all salvages and the work in the queue. Once made, it is never made anew by itself:
 //! a directory that was moved away can be moved back, and its successor would be in the way.
 
-use std::fs;
-use std::io::ErrorKind;
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::admin::{At, write_whole};
+use super::admin::{At, read_if_there, write_whole};
 use super::rig::GitRepo;
 use super::share;
 use crate::ports::repo::RepoError;
@@ -13,10 +14,14 @@ use crate::ports::repo::RepoError;
 /// The directory beside that of all custody, with a file for each repository that was made.
 const KNOWN: &str = "custody.known";
 
-/// Verifies that ours is there before work on it, if it was prepared. If it is not, the rig is held from then on.
+/// The file of ours with an id, which the file in [`KNOWN`] repeats: another repository in its place has another.
+const ID: &str = "horde.id";
+
+/// Verifies ours before work on it, if it was prepared. If it is not whole, the rig is held from then on.
 pub(super) fn check(repo: &GitRepo) -> Result<(), RepoError> {
-    if repo.is_prepared() && is_gone(repo.repo_dir()) {
-        let why = missing(repo);
+    if repo.is_prepared()
+        && let Some(why) = fault(repo)
+    {
         tracing::error!(rig = %repo.name(), why, "the rig is held until its repository is back");
         repo.set_unprepared(why);
     }
@@ -24,21 +29,32 @@ pub(super) fn check(repo: &GitRepo) -> Result<(), RepoError> {
         .map_or(Ok(()), |why| Err(RepoError::Held(why)))
 }
 
-/// Verifies, before ours is prepared, that it is there if it ever was. An empty directory in its place is the word of
-/// a person that it is lost.
+/// Verifies, before ours is prepared, that it is there and whole if it ever was made. An empty directory in its place is
+/// the word of a person that it is lost.
 pub(super) fn expect(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = repo.repo_dir();
     let was_made = || share::borrows(repo) || known(repo).exists();
-    if is_gone(dir) && !is_empty(dir) && was_made() {
-        return Err(RepoError::Failed(missing(repo)));
+    if is_empty(dir) || !was_made() {
+        return Ok(());
     }
-    Ok(())
+    match fault(repo) {
+        None => Ok(()),
+        // Nothing depends on the branch that it names.
+        Some(_) if !has_head(dir) && part_fault(repo, &PARTS[1..]).is_none() && !is_gone(dir) => {
+            repo.mended(format!(
+                "HEAD of {} was damaged, and is written anew",
+                dir.display()
+            ));
+            write_whole(&dir.join("HEAD"), b"ref: refs/heads/main\n")
+        }
+        Some(why) => Err(RepoError::Failed(why)),
+    }
 }
 
 /// Remembers that ours was made.
 pub(super) fn remember(repo: &GitRepo) -> Result<(), RepoError> {
     let file = known(repo);
-    if file.exists() {
+    if read_if_there(&file)?.is_some_and(|id| !id.is_empty()) {
         return Ok(());
     }
     let dir = file.parent().unwrap_or(&file);
@@ -47,7 +63,17 @@ pub(super) fn remember(repo: &GitRepo) -> Result<(), RepoError> {
         made => made,
     }
     .at("cannot make", dir)?;
-    write_whole(&file, b"")
+    let own = repo.repo_dir().join(ID);
+    let id = match read_if_there(&own)? {
+        Some(id) => id,
+        None => {
+            let now = jiff::Timestamp::now().as_nanosecond();
+            let id = format!("{now}-{}", std::process::id()).into_bytes();
+            write_whole(&own, &id)?;
+            id
+        }
+    };
+    write_whole(&file, &id)
 }
 
 fn known(repo: &GitRepo) -> PathBuf {
@@ -56,13 +82,88 @@ fn known(repo: &GitRepo) -> PathBuf {
     all.join(dir.file_name().unwrap_or_default())
 }
 
+/// Returns the reason why ours cannot be used. A disk that does not answer gives none.
+fn fault(repo: &GitRepo) -> Option<String> {
+    let dir = repo.repo_dir();
+    match is_gone(dir) {
+        true => Some(missing(repo)),
+        false => part_fault(repo, &PARTS),
+    }
+}
+
+/// A part of ours, and its check.
+type Part = (&'static str, fn(&GitRepo) -> bool);
+
+/// The parts of ours, HEAD first.
+const PARTS: [Part; 5] = [
+    ("its HEAD", |repo| has_head(repo.repo_dir())),
+    ("its refs", |repo| {
+        !is_no(&repo.repo_dir().join("refs"), Metadata::is_dir)
+    }),
+    ("its config", |repo| {
+        let file = repo.repo_dir().join("config");
+        !is_no(&file, Metadata::is_file)
+            && fs::read(file).map_or(true, |text| text.starts_with(b"[core]"))
+    }),
+    ("its objects", |repo| {
+        has_objects(&repo.repo_dir().join("objects"))
+    }),
+    ("the original (this is another repository)", |repo| {
+        let read = |file: &Path| fs::read(file).ok().filter(|id| !id.is_empty());
+        let known = read(&known(repo));
+        known.is_none() || known == read(&repo.repo_dir().join(ID))
+    }),
+];
+
+fn part_fault(repo: &GitRepo, parts: &[Part]) -> Option<String> {
+    let (part, _) = parts.iter().find(|(_, is_right)| !is_right(repo))?;
+    let dir = repo.repo_dir().display();
+    Some(format!(
+        "the supervisor's own repository of the rig, {dir}, is damaged: {part} is missing or garbled, and the work that it \
+        holds may be unreachable. Move it back, or restore {dir} from a backup; or, if it is lost, move {dir} away and run \
+        `mkdir -p {dir}`, and a new one is made there without its salvages"
+    ))
+}
+
 /// Returns true if there is no repository, nor a part of one that git can complete. A disk that does not answer has it.
 fn is_gone(dir: &Path) -> bool {
-    ["HEAD", "objects"].iter().all(|part| {
+    let is_missing = |part: &str| {
         let found = fs::symlink_metadata(dir.join(part));
-        let gone = [ErrorKind::NotFound, ErrorKind::NotADirectory];
-        found.is_err_and(|error| gone.contains(&error.kind()))
-    })
+        found.is_err_and(|error| is_absent(&error))
+    };
+    ["HEAD", "objects"].into_iter().all(is_missing)
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind())
+}
+
+/// Returns true if there is nothing at a path, or nothing of this kind.
+fn is_no(path: &Path, kind: fn(&Metadata) -> bool) -> bool {
+    match fs::metadata(path) {
+        Ok(found) => !kind(&found),
+        Err(error) => is_absent(&error),
+    }
+}
+
+fn has_head(dir: &Path) -> bool {
+    let head = dir.join("HEAD");
+    let is_name = |text: Vec<u8>| text.starts_with(b"ref: refs/");
+    !is_no(&head, Metadata::is_file) && fs::read(head).map_or(true, is_name)
+}
+
+/// Returns true if there is any object: each repository of a rig has commits.
+fn has_objects(dir: &Path) -> bool {
+    let has_any = |dir: &Path| fs::read_dir(dir).map_or(true, |mut files| files.next().is_some());
+    let is_loose = |name: &OsStr| name.len() == 2;
+    match fs::read_dir(dir) {
+        Ok(mut entries) => entries.any(|entry| {
+            let Ok(entry) = entry else { return true };
+            let name = entry.file_name();
+            (is_loose(&name) || name == "pack") && has_any(&entry.path())
+        }),
+        Err(error) => !is_absent(&error),
+    }
 }
 
 fn is_empty(dir: &Path) -> bool {
@@ -80,6 +181,7 @@ fn missing(repo: &GitRepo) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use crate::adapters::git::testing::Rigged;
     use crate::ports::repo::{Repo, RepoError};
@@ -103,6 +205,70 @@ mod tests {
         fs::rename(&away, custody).unwrap();
         rig.repo.prepare().unwrap();
         rig.repo.ready().unwrap();
+    }
+
+    #[test]
+    fn repository_that_lost_a_part_or_is_another_one_holds_its_rig_until_it_is_whole() {
+        let rig = Rigged::new();
+        rig.repo.prepare().unwrap();
+        let ours = rig.repo.repo_dir().to_owned();
+        let away = ours.with_extension("away");
+        let emptied = |dir: &Path| {
+            fs::rename(dir, &away).unwrap();
+            fs::create_dir_all(dir.join("pack")).unwrap();
+            fs::create_dir_all(dir.join("0a")).unwrap();
+        };
+        let other = |dir: &Path| {
+            fs::rename(dir, &away).unwrap();
+            rig.in_origin(&["clone", "-q", "--bare", ".", dir.to_str().unwrap()]);
+        };
+        let moved = |part: &Path| fs::rename(part, &away).unwrap();
+        let garbled = |part: &Path| {
+            moved(part);
+            fs::write(part, "garbage").unwrap();
+        };
+        let linked = |dir: &Path| {
+            other(dir);
+            let target = dir.with_extension("other");
+            fs::rename(dir, &target).unwrap();
+            std::os::unix::fs::symlink(target, dir).unwrap();
+        };
+        let ways: [(&str, &dyn Fn(&Path)); 7] = [
+            ("objects", &moved),
+            ("refs", &moved),
+            ("config", &garbled),
+            ("config", &moved),
+            ("objects", &emptied),
+            ("", &other),
+            ("", &linked),
+        ];
+        for (part, damage) in ways {
+            let part = ours.join(part);
+            let part = part.components().as_path();
+            rig.repo.ready().unwrap();
+            damage(part);
+            let held = rig.repo.ready().unwrap_err();
+            assert!(
+                matches!(&held, RepoError::Held(why) if why.contains("is damaged")),
+                "{held}"
+            );
+            rig.repo.prepare().unwrap_err();
+            assert!(rig.repo.held().is_some());
+            let is_dir = fs::symlink_metadata(part).is_ok_and(|found| found.is_dir());
+            match is_dir {
+                true => fs::remove_dir_all(part).unwrap(),
+                false => drop(fs::remove_file(part)),
+            }
+            fs::rename(&away, part).unwrap();
+            rig.repo.prepare().unwrap();
+        }
+        for text in [None, Some("garbage")] {
+            fs::remove_file(ours.join("HEAD")).unwrap();
+            text.map(|text| fs::write(ours.join("HEAD"), text).unwrap());
+            rig.repo.ready().unwrap_err();
+            rig.repo.prepare().unwrap();
+            rig.repo.ready().unwrap();
+        }
     }
 
     /// An agent can take the list of lenders away, and a person all that the agents had.

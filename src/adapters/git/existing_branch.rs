@@ -57,10 +57,13 @@ fn at_remote(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, RepoError> {
         // Without a remote, the branches of raiders are kept in ours.
         Err(RepoError::NotFound(_)) if !repo.pushes() => remote::remote_head(repo, branch),
         Err(RepoError::NotFound(_)) => {
-            repo.git()
-                .args(["update-ref", "--no-deref", "-d", &tracking])
-                .run()?;
-            share::withdraw(repo, &tracking);
+            // git fails to delete a missing ref with the name of a directory of refs.
+            if repo.resolve(&tracking)?.is_some() {
+                repo.git()
+                    .args(["update-ref", "--no-deref", "-d", &tracking])
+                    .run()?;
+                share::withdraw(repo, &tracking);
+            }
             Ok(None)
         }
         Err(error) => Err(error),

@@ -49,12 +49,23 @@ pub(super) fn fetch(
 ) -> Result<(), RepoError> {
     let _turn = name_locks::take(repo.repo_dir(), &format!("{remote}/{branch}"));
     let name = format!("refs/remotes/{remote}/{branch}");
-    let git = repo
-        .git()
-        .args(["fetch", "--quiet", "--no-write-fetch-head", "--no-tags"])
-        .args(["--no-recurse-submodules", "--no-auto-maintenance", from])
-        .arg(format!("+refs/heads/{branch}:{name}"));
-    match network(git, from, &format!("fetch of {branch}")) {
+    let get = || {
+        let git = repo
+            .git()
+            .args(["fetch", "--quiet", "--no-write-fetch-head", "--no-tags"])
+            .args(["--no-recurse-submodules", "--no-auto-maintenance", from])
+            .arg(format!("+refs/heads/{branch}:{name}"));
+        network(git, from, &format!("fetch of {branch}"))
+    };
+    let fetched = match get() {
+        Err(RepoError::Remote(why))
+            if why.contains("cannot lock ref") && drop_outdated(repo, &name)? =>
+        {
+            get()
+        }
+        fetched => fetched,
+    };
+    match fetched {
         Ok(_) => {
             if let Some(tip) = repo.resolve(&name)? {
                 share::publish(repo, &name, &tip);
@@ -67,6 +78,27 @@ pub(super) fn fetch(
         }
         Err(error) => Err(error),
     }
+}
+
+/// Deletes the refs that leave no room for this one: `topic` beside `topic/x`. The remote has this one now, so it has
+/// them no more. Returns true if there were any.
+fn drop_outdated(repo: &GitRepo, name: &str) -> Result<bool, RepoError> {
+    let is_in_the_way = |other: &String| {
+        let is_below = |one: &str, above: &str| {
+            one.strip_prefix(above)
+                .is_some_and(|rest| rest.starts_with('/'))
+        };
+        is_below(name, other) || is_below(other, name)
+    };
+    let refs = repo.refs()?.into_iter().map(|(_, name)| name);
+    let outdated: Vec<String> = refs.filter(is_in_the_way).collect();
+    for other in &outdated {
+        repo.git()
+            .args(["update-ref", "--no-deref", "-d", other])
+            .run()?;
+        share::withdraw(repo, other);
+    }
+    Ok(!outdated.is_empty())
 }
 
 /// Returns the current commit of the remote's branch.

@@ -260,13 +260,14 @@ pub(super) fn is_stale(lock: &Path) -> bool {
         .any(|age| *age > LOCK_MAX_AGE)
 }
 
-/// Renames a file out of the way, if it exists. Deletes nothing.
-pub(super) fn set_aside(file: &Path) -> Result<(), RepoError> {
+/// Renames a file out of the way, if it exists, and returns its new place. Deletes nothing.
+pub(super) fn set_aside(file: &Path) -> Result<Option<PathBuf>, RepoError> {
     if fs::symlink_metadata(file).is_err() {
-        return Ok(());
+        return Ok(None);
     }
     let dir = file.parent().unwrap_or(Path::new("."));
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let aside = free_name(dir, &format!("{name}.aside"));
-    fs::rename(file, &aside).at("cannot move", file)
+    fs::rename(file, &aside).at("cannot move", file)?;
+    Ok(Some(aside))
 }

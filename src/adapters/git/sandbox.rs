@@ -56,7 +56,7 @@ pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> 
 }
 
 /// Renames what stands in the sandbox's place and is no directory: a link, a file or a FIFO that an agent may have put
-/// there. No work is in it, and the relic would wait for a person.
+/// there, and for which the relic would wait for a person. A link may also be a person's, so it is said where it went.
 fn clear_place(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
     let place = &spec.path;
     let is_ours = place.parent() == Some(repo.raiders_dir());
@@ -64,12 +64,14 @@ fn clear_place(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
     if !is_ours || !stands {
         return Ok(());
     }
-    repair::set_aside(place)?;
-    repo.mended(format!(
-        "{} was no directory, and is renamed to make room for the sandbox of {}",
-        place.display(),
-        spec.raider
-    ));
+    if let Some(aside) = repair::set_aside(place)? {
+        repo.mended(format!(
+            "{} was no directory, and is renamed to {} to make room for the sandbox of {}",
+            place.display(),
+            aside.display(),
+            spec.raider
+        ));
+    }
     Ok(())
 }
 

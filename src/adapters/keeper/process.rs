@@ -1,7 +1,7 @@
 //! The keeper process: `horde-session keep <command line>`. It has one thread, and sleeps while the command runs.
 //!
 //! ```text
-//! block signals, subreaper ─▶ start the shell ──ends──────────────────────▶ KILL all below ─▶ report ─▶ end
+//! block signals, subreaper ─▶ start the shell ──ends──────────────────────▶ KILL all below ─▶ report ─▶ end as it ended
 //!                                   └─TERM─▶ TERM to its group ─ends, or─▶┘
 //!                                                                grace over
 //! ```
@@ -14,7 +14,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal, killpg};
@@ -22,7 +22,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::Report;
+use super::{NOT_STARTED, Report, end_as};
 use crate::adapters::children::{self, Dead, Emptied, UNKILLABLE};
 
 /// The time between TERM and KILL.
@@ -33,21 +33,44 @@ pub const PATIENCE: Duration = GRACE
     .saturating_add(UNKILLABLE)
     .saturating_add(Duration::from_secs(2));
 
-/// Runs a keeper to its end. Call this before the process has any other thread; `args` are those after `keep`.
-#[must_use]
-pub fn keep_main(args: &[OsString]) -> ExitCode {
+/// Runs a keeper to its end. Call this before the process has any other thread; `args` are those after `keep`. Returns its exit code.
+pub(super) fn keep_main(args: &[OsString]) -> u8 {
     let [line] = args else {
         eprintln!("usage: horde-session keep <command line> (started by the supervisor)");
-        return ExitCode::from(2);
+        return 2;
     };
-    let report = keep(line).unwrap_or_else(|error| Report::NotStarted(error.to_string()));
-    let report = serde_json::to_string(&report).expect("plain data always serialises");
+    let (report, end) = match keep(line) {
+        Ok((first, left)) => (
+            Report {
+                not_started: None,
+                left,
+            },
+            first,
+        ),
+        Err(error) => {
+            let not_started = Some(error.to_string());
+            (
+                Report {
+                    not_started,
+                    left: 0,
+                },
+                None,
+            )
+        }
+    };
+    let text = serde_json::to_string(&report).expect("plain data always serialises");
     // A daemon that died meanwhile does not read it.
-    let _nobody_listens = writeln!(io::stderr(), "{report}");
-    ExitCode::SUCCESS
+    let _unread = writeln!(io::stderr(), "{text}");
+    match (report.not_started, end) {
+        (Some(_), _) => NOT_STARTED,
+        (None, Some(dead)) => end_as(dead.code, dead.signal),
+        // The command was killed, and is stuck in the kernel.
+        (None, None) => end_as(None, Some(Signal::SIGKILL as i32)),
+    }
 }
 
-fn keep(line: &OsStr) -> io::Result<Report> {
+/// Returns the end of the command, none if it cannot be ended, and the number of processes that are left.
+fn keep(line: &OsStr) -> io::Result<(Option<Dead>, u32)> {
     // Otherwise its name is that of the link that it was started by.
     let _only_for_lists = nix::sys::prctl::set_name(c"horde-keep");
     let signals = own_signals()?;
@@ -72,15 +95,8 @@ fn keep(line: &OsStr) -> io::Result<Report> {
     attend(shell, &signals);
     // The shell is not reaped yet, so its group's number cannot be reused. The group may be empty.
     let _gone = killpg(group(shell), Signal::SIGKILL);
-    let Emptied { first, .. } = children::end_all(shell, &signals);
-    Ok(match first {
-        Some(Dead {
-            code: Some(code), ..
-        }) => Report::Code(code),
-        Some(Dead { signal, .. }) => Report::Signal(signal.unwrap_or(Signal::SIGKILL as i32)),
-        // It was killed, and is stuck in the kernel.
-        None => Report::Signal(Signal::SIGKILL as i32),
-    })
+    let Emptied { first, undead, .. } = children::end_all(shell, &signals);
+    Ok((first, undead))
 }
 
 /// Blocks all signals: a signal to the daemon's terminal or a closed pipe ends no keeper. Receives the ends of children
@@ -95,7 +111,7 @@ fn own_signals() -> io::Result<SignalFd> {
 }
 
 /// Closes the command's input and output, and leaves its directory.
-fn let_go() {
+pub(super) fn let_go() {
     // Each call can only fail for lack of a descriptor number; then both stay open until the keeper ends.
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         let _in = rustix::stdio::dup2_stdin(&null);

@@ -3,17 +3,20 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::adapters::commands::process::{self, Cut, End, Script};
 use crate::adapters::proc;
 use crate::adapters::runs::Run;
 use crate::domain::city::Rights;
-use crate::testing::eventually;
+use crate::testing::{eventually, first_thread};
 
 const LONG: Duration = Duration::from_secs(300);
 
@@ -116,6 +119,17 @@ fn nothing_is_left_after_the_end_of_the_command() {
     assert_ended(dir.path());
 }
 
+/// The kernel shows such a process as a zombie.
+#[test]
+fn process_whose_first_thread_has_ended_is_not_left() {
+    let dir = crate::testing::scratch();
+    let line = first_thread::line();
+    let line = format!("(setsid {line} &); until [ -e pid ]; do sleep 0.01; done; exit 3");
+    let (end, _) = run_in(dir.path(), &line, LONG, None);
+    assert!(matches!(end, End::Ended { code: Some(3), .. }), "{end:?}");
+    assert_ended(dir.path());
+}
+
 #[test]
 fn nothing_is_left_after_a_stop() {
     let dir = crate::testing::scratch();
@@ -160,4 +174,69 @@ fn nothing_is_left_after_the_time_limit() {
         }
     }
     assert_ended(dir.path());
+}
+
+/// Runs a shell with this line below an anchor.
+fn anchored(dir: &Path, line: &str) -> std::process::Output {
+    let mut anchor = super::anchored(Path::new("/bin/sh"));
+    anchor.args(["-c", line]).current_dir(dir).process_group(0);
+    anchor.output().unwrap()
+}
+
+#[test]
+fn anchored_program_ends_for_its_starter_as_it_ended() {
+    let dir = crate::testing::scratch();
+    let run = |line: &str| anchored(dir.path(), line);
+    for (line, code, signal) in [
+        ("exit 0", Some(0), None),
+        ("exit 128", Some(128), None),
+        ("kill -9 $$", None, Some(9)),
+        ("kill -PIPE $$", None, Some(13)),
+        ("kill -TERM $$", None, Some(15)),
+        ("kill -40 $$", None, Some(40)),
+        // Its anchor: the program must not go on without one.
+        ("kill -9 $PPID; sleep 300", None, Some(9)),
+    ] {
+        let status = run(line).status;
+        assert_eq!((status.code(), status.signal()), (code, signal), "{line}");
+    }
+    let output = run("echo out; echo err >&2; pwd; grep -E '^Sig(Blk|Ign)' /proc/self/status");
+    assert_eq!(output.stderr, b"err\n");
+    let told = String::from_utf8(output.stdout).unwrap();
+    let none = "0000000000000000";
+    let plain = format!("SigBlk:\t{none}\nSigIgn:\t{none}\n");
+    assert_eq!(told, format!("out\n{}\n{plain}", dir.path().display()));
+    let mut none = super::anchored(&dir.path().join("none"));
+    let output = none.process_group(0).output().unwrap();
+    assert_eq!(output.status.code(), Some(127));
+    let why = String::from_utf8(output.stderr).unwrap();
+    assert!(why.contains("No such file"), "{why}");
+}
+
+/// The timeout of a command kills the group that it leads.
+#[test]
+fn anchored_program_ends_with_the_group_of_its_starter_and_leaves_its_anchor() {
+    let dir = crate::testing::scratch();
+    let mut front = super::anchored(Path::new("/bin/sh"));
+    let line = format!("echo $$ >program; {STRAY}; exec sleep 300");
+    front.args(["-c", &line]).current_dir(dir.path());
+    let mut front = front.process_group(0).spawn().unwrap();
+    let left = eventually("the stray", || stray(dir.path()));
+    killpg(Pid::from_raw(front.id().cast_signed()), Signal::SIGKILL).unwrap();
+    front.wait().unwrap();
+    let program = fs::read_to_string(dir.path().join("program")).unwrap();
+    let program: u32 = program.trim().parse().unwrap();
+    let lives = |pid| proc::stat(pid).unwrap().is_some_and(|stat| stat.lives());
+    let ended = |pid| eventually("its end", || (!lives(pid)).then_some(()));
+    ended(program);
+    let anchor = eventually("its adoption", || anchor_of(left));
+    nix::sys::signal::kill(Pid::from_raw(left.cast_signed()), Signal::SIGKILL).unwrap();
+    ended(anchor);
+}
+
+/// Returns the parent of the process if it is an anchor.
+fn anchor_of(pid: u32) -> Option<u32> {
+    let parent = proc::stat(pid).unwrap()?.parent;
+    let name = fs::read_to_string(format!("/proc/{parent}/comm")).ok()?;
+    (name.trim() == "horde-anchor").then_some(parent)
 }

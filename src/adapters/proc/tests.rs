@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::*;
+use crate::testing::{eventually, first_thread};
 
 #[test]
 fn a_program_name_may_contain_anything() {
-    let text = "7 (a) b (c) S 3 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 99 0";
+    let text = "7 (a) b (c) S 3 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 2 21 99 0";
     let stat = Stat::parse(text).unwrap();
     assert_eq!((stat.state, stat.parent, stat.started), (b'S', 3, 99));
+    assert_eq!(stat.threads, 2);
     assert_eq!((stat.used, stat.reaped), (14 + 15, 16 + 17));
 }
 
@@ -31,6 +33,28 @@ fn a_zombie_does_not_live_and_a_reused_pid_is_another_process() {
     me.started += 1;
     assert!(!lives(&me).unwrap());
     assert!(Pidfd::open(&me).unwrap().is_none());
+}
+
+#[test]
+fn a_process_lives_and_is_ended_while_any_of_its_threads_runs() {
+    let dir = crate::testing::scratch();
+    let mut command = first_thread::command(dir.path());
+    let mut child = command.env("HD_TEST_MARK", "here").spawn().unwrap();
+    eventually("its first thread has ended", || {
+        dir.path().join("pid").exists().then_some(())
+    });
+    let process = identify(child.id()).unwrap();
+    assert_eq!(stat(process.pid).unwrap().unwrap().state, b'Z');
+    assert!(lives(&process).unwrap());
+    let own = descendants(std::process::id()).unwrap();
+    assert!(own.contains(&process));
+    let mark = environment_text(process.pid, "HD_TEST_MARK");
+    assert_eq!(mark.as_deref(), Some("here"));
+    let pidfd = Pidfd::open(&process).unwrap().expect("it lives");
+    pidfd.signal(Signal::KILL).unwrap();
+    assert!(pidfd.wait(Duration::from_secs(30)).unwrap());
+    assert!(!lives(&process).unwrap());
+    child.wait().unwrap();
 }
 
 #[test]

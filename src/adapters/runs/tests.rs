@@ -134,33 +134,45 @@ fn run_whose_keeper_is_killed_has_failed_and_is_ended_by_its_token() {
     assert!(!lives(read_pid(&dir.path().join("pid"))));
 }
 
-/// A hook of git may leave a process that has neither its parent nor its group.
+/// A hook of git may leave a process that has neither its parent, its group nor its environment.
 #[test]
 fn process_left_behind_by_git_has_read_rights() {
     use crate::adapters::git::command::Git;
     let dir = crate::testing::scratch();
     work_for(dir.path());
-    let pid = dir.path().join("pid");
-    let alias = format!(
-        "alias.bg=!(setsid sh -c 'echo $$ >{}; exec sleep 300' >/dev/null 2>&1 &)",
-        pid.display()
-    );
-    Git::in_dir(dir.path())
-        .args(["-c", &alias, "bg"])
-        .run()
-        .unwrap();
-    let stray = read_pid(&pid);
-    let found = rights_of(stray);
-    nix::sys::signal::kill(Pid::from_raw(stray.cast_signed()), Signal::SIGKILL).unwrap();
-    assert_eq!(found, Some(Rights::Read));
+    for line in ["(setsid sh -c 'echo $$ >pid; exec sleep 300' &)", STRAY] {
+        let alias = format!(
+            "alias.bg=!cd {} && {line} >/dev/null 2>&1",
+            dir.path().display()
+        );
+        let git = Git::in_dir(dir.path()).as_user();
+        git.args(["-c", &alias, "bg"]).run().unwrap();
+        let stray = read_pid(&dir.path().join("pid"));
+        let is_ours = |above: &ProcessId| above.pid == std::process::id();
+        let left = || {
+            let line = proc::ancestry(stray).unwrap();
+            (!line.iter().any(is_ours)).then_some(())
+        };
+        eventually("it is left behind", left);
+        let found = rights_of(stray);
+        nix::sys::signal::kill(Pid::from_raw(stray.cast_signed()), Signal::SIGKILL).unwrap();
+        assert_eq!(found, Some(Rights::Read), "{line}");
+        fs::remove_file(dir.path().join("pid")).unwrap();
+    }
+}
+
+#[test]
+fn errand_of_another_city_is_nothing_here() {
+    let dir = crate::testing::scratch();
+    work_for(dir.path());
     let mut another = Command::new("sh");
-    another.args(["-c", "(setsid sh -c 'echo $$ >own; exec sleep 300' &)"]);
+    another.args(["-c", "(setsid sh -c 'echo $$ >pid; exec sleep 300' &)"]);
     another.env(ERRAND, "/another/city").current_dir(dir.path());
     another.status().unwrap();
-    let other = read_pid(&dir.path().join("own"));
+    let other = read_pid(&dir.path().join("pid"));
     let found = rights_of(other);
     nix::sys::signal::kill(Pid::from_raw(other.cast_signed()), Signal::SIGKILL).unwrap();
-    assert_eq!(found, None, "an errand of another city is nothing here");
+    assert_eq!(found, None);
 }
 
 fn sleeper(token: Option<&str>) -> std::process::Child {

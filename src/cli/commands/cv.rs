@@ -1,15 +1,13 @@
 //! `hd cv`. A file to import is read and verified here, whole; the supervisor verifies it again, and stores it in batches.
 
-use std::io::{self, Read};
-use std::path::Path;
-
 use serde_json::json;
 
 use super::export_file::{self, Existing};
+use super::input_file;
 use crate::cli::answer;
 use crate::cli::args::{Cv, CvFile, CvTo, CvVerb};
 use crate::cli::context::Context;
-use crate::cli::error::{CliError, Doing};
+use crate::cli::error::CliError;
 use crate::cli::output;
 use crate::cli::render::cv as render;
 use crate::control::client::Flow;
@@ -17,7 +15,6 @@ use crate::control::protocol::answers::CvImported;
 use crate::control::protocol::args::{CvForget, CvImport};
 use crate::control::protocol::{BATCH_MAX, LINE_MAX, Op};
 use crate::domain::federation::{self, FILE_MAX, Header, Line};
-use crate::regular::{self, Links};
 
 /// The bytes of a request's entries.
 const REQUEST: usize = LINE_MAX / 2;
@@ -53,28 +50,6 @@ fn export(args: CvTo, context: &mut Context) -> Result<(), CliError> {
     context.print(&told, render::exported)
 }
 
-/// Returns the text of a file of bounded size; `-` is standard input.
-fn contents(path: &Path) -> Result<String, CliError> {
-    let shown = path.display().to_string();
-    let mut text = String::new();
-    let read = match path.as_os_str() == "-" {
-        true => io::stdin()
-            .lock()
-            .take(FILE_MAX + 1)
-            .read_to_string(&mut text),
-        false => regular::open(path, Links::Follow)
-            .doing(&shown)?
-            .take(FILE_MAX + 1)
-            .read_to_string(&mut text),
-    };
-    read.doing(&shown)?;
-    if text.len() as u64 > FILE_MAX {
-        let message = format!("{shown} has more than {FILE_MAX} bytes");
-        return Err(CliError::usage(message).hint("nothing was imported"));
-    }
-    Ok(text)
-}
-
 /// Deletes the chains of another city.
 fn forget(mut args: CvForget, context: &mut Context) -> Result<(), CliError> {
     context.consent(&format!(
@@ -87,7 +62,7 @@ fn forget(mut args: CvForget, context: &mut Context) -> Result<(), CliError> {
 
 /// Verifies a file, then has it stored. Nothing is stored when an entry is faulty.
 fn import(args: &CvFile, context: &mut Context) -> Result<(), CliError> {
-    let text = contents(&args.file)?;
+    let text = input_file::text(&args.file, FILE_MAX)?;
     let faulty = |why: String| {
         let message = format!("{}: {why}", args.file.display());
         CliError::usage(message).hint("nothing was imported")

@@ -16,6 +16,7 @@ mod harness;
 mod help;
 mod hook_event;
 mod init;
+mod input_file;
 mod raider;
 mod relic;
 mod rig;

@@ -2,8 +2,7 @@
 
 mod transfer;
 
-use std::io;
-use std::path;
+use std::path::{self, Path};
 
 use crate::cli::args::{DepVerb, RelicEditing, RelicVerb};
 use crate::cli::context::Context;
@@ -94,7 +93,7 @@ pub(super) fn text_or_stdin(text: String) -> Result<String, CliError> {
     if text != "-" {
         return Ok(text);
     }
-    io::read_to_string(io::stdin().lock()).doing("standard input")
+    transfer::contents(Path::new(&text))
 }
 
 /// Returns the path relative to this working directory as an absolute one: the supervisor has another.

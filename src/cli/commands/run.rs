@@ -1,10 +1,9 @@
 //! `hd run`: makes a relic of each task and charges it; on a terminal it follows the relics until they have landed, or
 //! wait for a person.
 
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::path::Path;
 
+use super::input_file;
 use crate::cli::args::Run;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -41,15 +40,7 @@ pub(super) fn run(mut args: Run, context: &mut Context) -> Result<(), CliError> 
 /// Reads the tasks of a file.
 fn listed(file: &Path) -> Result<Vec<Task>, CliError> {
     let shown = file.display();
-    let text = match file == Path::new("-") {
-        true => io::read_to_string(io::stdin().take(TASKS_MAX + 1)),
-        false => File::open(file).and_then(|file| io::read_to_string(file.take(TASKS_MAX + 1))),
-    };
-    let text = text.map_err(|error| CliError::failed(format!("{shown}: {error}")))?;
-    if text.len() as u64 > TASKS_MAX {
-        let why = format!("{shown} is longer than {TASKS_MAX} bytes; run its parts one by one");
-        return Err(CliError::usage(why));
-    }
+    let text = input_file::text(file, TASKS_MAX)?;
     let tasks = Task::read_lines(&text);
     match tasks.map_err(|why| CliError::usage(format!("{shown}: {why}")))? {
         none if none.is_empty() => Err(CliError::usage(format!("{shown} has no task"))),

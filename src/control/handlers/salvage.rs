@@ -27,13 +27,12 @@ pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlErr
     let rigs: BTreeSet<RigName> = rows.iter().map(|row| row.rig.clone()).collect();
     for rig in rigs {
         let mut rows: Vec<_> = rows.iter_mut().filter(|row| row.rig == rig).collect();
-        let first = rows.iter().filter_map(|row| row.refs.first().cloned());
-        let names: Vec<String> = first.collect();
+        let names: Vec<String> = rows.iter().flat_map(|row| row.refs.clone()).collect();
         let Some(found) = tips(world, &rig, names).await else {
             continue;
         };
         for row in &mut rows {
-            row.present = row.refs.first().map(|name| found.contains(name));
+            row.present = Some(row.refs.iter().all(|name| found.contains(name)));
         }
     }
     to_json(&rows)

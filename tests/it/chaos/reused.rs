@@ -33,6 +33,19 @@ fn stranger(pid: u32) -> Child {
     child.unwrap()
 }
 
+/// Sends the parent of a process SIGCHLD once more. A busy tmux server loses one at times and then keeps the zombie of
+/// a pane, and with it the pid, until its next child ends.
+fn remind_parent(child: u32) {
+    let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+    let parent = stat
+        .rsplit(") ")
+        .next()
+        .and_then(|rest| rest.split(' ').nth(1)?.parse().ok());
+    if let Some(parent) = parent {
+        processes::signal(parent, Signal::SIGCHLD);
+    }
+}
+
 /// In a pid namespace of its own a test can choose the next pid.
 #[test]
 #[ignore = "long tier: chaos"]
@@ -48,6 +61,7 @@ fn foreign_process_with_a_reused_pid_is_neither_adopted_nor_ended() {
     ours.into_iter().for_each(kill);
     until("they are gone", || {
         let there = |pid: &u32| fs::exists(format!("/proc/{pid}")).unwrap();
+        ours.into_iter().filter(there).for_each(remind_parent);
         !ours.iter().any(there)
     });
     let strangers = ours.map(stranger);

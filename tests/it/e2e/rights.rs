@@ -235,7 +235,8 @@ fn another_raiders_done_is_not_taken_from_the_outbox() {
     );
 }
 
-/// A hook of git also runs agents' programs, and may leave a process without parent and group.
+/// A hook of git also runs agents' programs, and may leave a process without parent, group and environment. It is
+/// known after the supervisor that ran the hook was killed, too.
 #[test]
 fn process_left_behind_by_a_git_hook_has_read_rights() {
     let mut city = City::made(&Plan::new());
@@ -250,7 +251,7 @@ fn process_left_behind_by_a_git_hook_has_read_rights() {
     // Each push runs the hook; a single stray is enough.
     let hook = format!(
         "#!/bin/sh\nmkdir {signs}/once 2>/dev/null || exit 0\n\
-         (setsid sh -c '{stray}' >/dev/null 2>&1 </dev/null &)\n"
+         (setsid env -i /bin/sh -c 'PATH=/usr/bin:/bin; {stray}' >/dev/null 2>&1 </dev/null &)\n"
     );
     let path = city.root().join("horde-checkout/.git/hooks/pre-push");
     write(city.root(), "horde-checkout/.git/hooks/pre-push", &hook);
@@ -258,6 +259,8 @@ fn process_left_behind_by_a_git_hook_has_read_rights() {
     city.start();
     let relic = city.work("change", &["commit a.txt", "hd done"]);
     city.wait_status(&relic, "closed");
+    city.kill();
+    city.start();
     city.sign("landed");
     let error = city.wait_tried("stray").error(1);
     assert_eq!(error["kind"], "forbidden", "{error}");

@@ -3,32 +3,31 @@
 use super::commit::{Commit, Ident};
 
 /// Returns the message with the trailers at its end, joined to existing trailers. Trailers that exist already, word
-/// for word, are not repeated.
+/// for word, are not repeated but moved to the end: the last of a key counts, and an agent wrote the message.
 pub(super) fn with_trailers(message: &[u8], trailers: &[String]) -> Vec<u8> {
-    let mut text = message.trim_ascii_end().to_vec();
-    let last = last_paragraph(&text);
-    let (has_some, present) = match last {
-        Some(paragraph) if is_trailers(paragraph) => (
-            true,
-            paragraph
-                .split(|byte| *byte == b'\n')
-                .map(<[u8]>::to_vec)
-                .collect(),
-        ),
-        _ => (false, Vec::new()),
-    };
-    let missing: Vec<String> = trailers
+    let wanted = trailers
         .iter()
-        .map(|trailer| one_line(trailer))
-        .filter(|trailer| !trailer.is_empty() && !present.contains(&trailer.clone().into_bytes()))
-        .collect();
-    if missing.is_empty() {
+        .map(|trailer| one_line(trailer).into_bytes());
+    let wanted: Vec<Vec<u8>> = wanted.filter(|trailer| !trailer.is_empty()).collect();
+    let text = message.trim_ascii_end();
+    let present = last_paragraph(text).filter(|paragraph| is_trailers(paragraph));
+    let mut lines: Vec<&[u8]> = Vec::new();
+    lines.extend(
+        present
+            .iter()
+            .flat_map(|paragraph| paragraph.split(|byte| *byte == b'\n')),
+    );
+    if lines.ends_with(&wanted.iter().map(Vec::as_slice).collect::<Vec<_>>()) {
         return message.to_vec();
     }
+    lines.retain(|line| !wanted.iter().any(|trailer| trailer == line));
+    lines.extend(wanted.iter().map(Vec::as_slice));
+    let body = text[..text.len() - present.map_or(0, <[u8]>::len)].trim_ascii_end();
+    let mut text = body.to_vec();
     if !text.is_empty() {
-        text.extend_from_slice(if has_some { b"\n" } else { b"\n\n" });
+        text.extend_from_slice(b"\n\n");
     }
-    text.extend_from_slice(missing.join("\n").as_bytes());
+    text.extend_from_slice(&lines.join(&b'\n'));
     text.push(b'\n');
     text
 }
@@ -164,6 +163,10 @@ mod tests {
             "s\n\nSigned-off-by: A <a@x>\nK: v\nL: w\n"
         );
         assert_eq!(trailers("s\n\nK: v\n", &["K: v"]), "s\n\nK: v\n");
+        assert_eq!(
+            trailers("s\n\nK: v\nK: forged\nX: y\n", &["K: v", "L: w"]),
+            "s\n\nK: forged\nX: y\nK: v\nL: w\n"
+        );
         assert_eq!(trailers("s", &[]), "s");
     }
 

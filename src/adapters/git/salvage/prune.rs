@@ -1,22 +1,23 @@
 //! Removes a salvage: deletes its refs, each by compare-and-swap, all in one git transaction. The objects stay until
 //! git's garbage collection is run by hand.
 
+use std::collections::HashMap;
+
 use super::super::rig::GitRepo;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// Returns the objects of these refs; leaves out missing refs.
+/// Returns the objects of these refs; leaves out missing refs. All refs are listed once, however many are asked for.
 pub(in super::super) fn tips(
     repo: &GitRepo,
     names: &[String],
 ) -> Result<Vec<(String, Oid)>, RepoError> {
-    let mut tips = Vec::new();
-    for name in names {
-        if let Some(tip) = repo.resolve(name)? {
-            tips.push((name.clone(), tip));
-        }
-    }
-    Ok(tips)
+    let refs = repo.refs()?.into_iter().map(|(id, name)| (name, id));
+    let known: HashMap<String, Oid> = refs.collect();
+    let tips = names
+        .iter()
+        .filter_map(|name| Some((name.clone(), known.get(name)?.clone())));
+    Ok(tips.collect())
 }
 
 /// Deletes these refs if they still have these values.

@@ -32,6 +32,28 @@ fn branch_of_the_remote_is_fetched_and_a_missing_one_lists_the_others() {
     );
 }
 
+/// `topic` and `topic/x` exclude each other in a repository.
+#[test]
+fn branch_is_found_whatever_branches_were_above_or_below_it() {
+    let rig = Rigged::new();
+    let head = rig.commit(&rig.base, &[("a", "a\n")]);
+    rig.foreign_push("topic/x", &head);
+    let at = |branch: &str| existing_branch::find(&rig.repo, branch).unwrap().remote;
+    assert_eq!(at("topic/x"), Some(head.clone()));
+    assert_eq!(at("topic"), None);
+    assert_eq!(at("topic/x/y"), None);
+    for (gone, there) in [
+        ("topic/x", "topic"),
+        ("topic", "topic/x/y"),
+        ("topic/x/y", "topic/x"),
+    ] {
+        rig.in_origin(&["branch", "-q", "-D", gone]);
+        rig.foreign_push(there, &head);
+        assert_eq!(at(there), Some(head.clone()), "{there} instead of {gone}");
+        assert_eq!(at(gone), None);
+    }
+}
+
 #[test]
 fn branch_that_a_person_has_checked_out_is_found_with_its_place() {
     let rig = Rigged::local();

@@ -2,17 +2,16 @@
 //! batches.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::super::export_file::{self, Existing};
+use super::super::input_file;
 use crate::cli::answer;
 use crate::cli::args::{RelicFile, RelicTo};
 use crate::cli::context::Context;
-use crate::cli::error::{CliError, Doing};
+use crate::cli::error::CliError;
 use crate::cli::output;
 use crate::cli::render::outcome_lines;
 use crate::control::client::{Client, Flow};
@@ -25,6 +24,8 @@ use crate::domain::relic::Source;
 
 /// The part of a request that is no record.
 const ENVELOPE: usize = 4096;
+/// The largest file that is read, in bytes.
+const CONTENTS_MAX: u64 = 256 * 1024 * 1024;
 
 /// Writes every relic, a line each. A file appears whole or not at all.
 pub(super) fn export(args: RelicTo, context: &mut Context) -> Result<(), CliError> {
@@ -38,13 +39,9 @@ pub(super) fn export(args: RelicTo, context: &mut Context) -> Result<(), CliErro
     context.print(&told, outcome_lines::exported)
 }
 
-/// Returns the text of a file; `-` is standard input.
+/// Returns the text of a file of relics, or of a body; `-` is standard input.
 pub(super) fn contents(path: &Path) -> Result<String, CliError> {
-    let shown = path.display().to_string();
-    match path.as_os_str() == "-" {
-        true => io::read_to_string(io::stdin().lock()).doing("standard input"),
-        false => fs::read_to_string(path).doing(&shown),
-    }
+    input_file::text(path, CONTENTS_MAX)
 }
 
 /// Reads a file, then has it stored. Nothing is stored when a record is faulty.
