@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::collect::collect;
 use super::locks;
-use crate::adapters::runs;
+use crate::adapters::{runs, standstill};
 use crate::ports::repo::RepoError;
 
 /// Limit of a local command.
@@ -287,6 +287,7 @@ impl Git {
 
     /// Returns the process to be started, with the environment and the settings of this command, for a conversation with git.
     pub(super) fn command(&self) -> Command {
+        standstill::pass();
         let mut command = Command::new(program());
         command
             .args(&self.args[..2])
@@ -346,8 +347,9 @@ impl Git {
         let child = command
             .spawn()
             .map_err(|error| RepoError::Failed(format!("git cannot be run: {error}")))?;
-        let collected = collect(child, bytes, self.limit)
-            .map_err(|error| RepoError::Failed(format!("{what}: {error}")))?;
+        let collected = collect(child, bytes, self.limit);
+        standstill::pass();
+        let collected = collected.map_err(|error| RepoError::Failed(format!("{what}: {error}")))?;
         let Some(status) = collected.status else {
             let limit = self.limit;
             return Err(RepoError::Timeout { what, limit });
