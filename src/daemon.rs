@@ -39,7 +39,7 @@ use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::{ChildView, RootMail, StopEnd, StopMode};
 use crate::actors::root::{RootActor, RootMsg, Survivors};
 use crate::actors::world::World;
-use crate::adapters::runs;
+use crate::adapters::{runs, standstill};
 use crate::config;
 use crate::control::handlers::{Handlers, StopRequest};
 use crate::control::server::{self, Bound};
@@ -47,6 +47,7 @@ use crate::domain::cause::Cause;
 use crate::domain::city::{City, OnTerm, socket_path};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::shown;
+use crate::ports::sessions::Sessions;
 use crate::telemetry;
 
 /// Exit code of a supervisor that ended without an error of its own.
@@ -169,6 +170,8 @@ fn supervise(path: &Path, store: Store) -> Result<(), DaemonError> {
     let shown = config::show_json(&loaded);
     let city = Arc::new(loaded.city);
     let ground = Arc::new(Ground::take(&city.root)?);
+    let own = Arc::downgrade(&ground);
+    standstill::watch(move || own.upgrade().is_some_and(|own| own.displaced().is_some()));
     runs::work_for(&city.state_dir());
     if let Err(error) = config::write_schema(&city.root) {
         tracing::warn!(%error, "could not write the schema of city.toml; editors may not know its newest keys");
@@ -213,9 +216,16 @@ struct Start {
     ground: Arc<Ground>,
 }
 
+/// The parts of a supervisor, from when each of them exists.
+#[derive(Default)]
+struct Built {
+    sessions: OnceLock<Arc<dyn Sessions>>,
+    world: OnceLock<Arc<World>>,
+}
+
 /// Runs until it is stopped, or until the city's directory is not at its path any more.
 async fn live(start: Start) -> Result<(), DaemonError> {
-    let (ground, built) = (Arc::clone(&start.ground), OnceLock::new());
+    let (ground, built) = (Arc::clone(&start.ground), Built::default());
     tokio::select! {
         result = work(start, &built) => result,
         why = displaced::noticed(ground) => Err(displaced::end(&built, why).await),
@@ -223,7 +233,7 @@ async fn live(start: Start) -> Result<(), DaemonError> {
 }
 
 /// Runs from building the adapters, which are noted in `built`, to the final answer.
-async fn work(start: Start, built: &OnceLock<Arc<World>>) -> Result<(), DaemonError> {
+async fn work(start: Start, built: &Built) -> Result<(), DaemonError> {
     let mut signals = Signals::new().map_err(failed("signals cannot be handled"))?;
     let ground = Arc::clone(&start.ground);
     let socket = socket_of(&start.city);
@@ -231,13 +241,13 @@ async fn work(start: Start, built: &OnceLock<Arc<World>>) -> Result<(), DaemonEr
     let bound = bind(&socket)?;
     let manager = Arc::new(Manager::new());
     let args = tokio::select! {
-        args = tree::build(start, socket, Arc::clone(&manager)) => args?,
+        args = tree::build(start, socket, Arc::clone(&manager), built) => args?,
         () = signals.stop(None) => {
             manager.stopping();
             return Ok(());
         }
     };
-    let world = Arc::clone(built.get_or_init(|| Arc::clone(&args.world)));
+    let world = Arc::clone(built.world.get_or_init(|| Arc::clone(&args.world)));
     let left = Arc::clone(&args.left);
     let (root, ended) = RootActor::spawn(None, RootActor, args)
         .await

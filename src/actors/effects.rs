@@ -13,8 +13,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 pub use self::commands::{command, command_noting, end_leftovers, errand_env, pool_size};
 pub use self::rigs::{
-    discard, look_at_repositories, prepare, prepare_held, repo, repo_for, set_up, unseen_rigs,
-    user_email,
+    discard, is_held, look_at_repositories, prepare, prepare_held, repo, repo_for, set_up,
+    unseen_rigs, user_email,
 };
 use super::claims::ClaimKey;
 use super::thread_budgets::Spent;
@@ -37,20 +37,37 @@ pub(super) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.ok()
 }
 
+/// The refusal of blocking work, which was not begun.
+#[derive(Debug, thiserror::Error)]
+enum NotBegun {
+    /// Earlier work hangs.
+    #[error("{0}")]
+    Spent(Spent),
+    /// The paths of the city lead to another directory.
+    #[error("{0}")]
+    Displaced(String),
+}
+
 /// Runs blocking work within the budget of its owner; `None` when it panicked. The thread keeps its place until the
-/// work ends, even if the caller stops waiting.
+/// work ends, even if the caller stops waiting. Refused once the city's directory is not at its path any more.
 async fn budgeted<T: Send + 'static>(
     world: &World,
     owner: Owner,
     kind: WorkKind,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<Option<T>, Spent> {
-    let place = world.thread_budgets.take(&owner, kind).await?;
+) -> Result<Option<T>, NotBegun> {
+    let place = world.thread_budgets.take(&owner, kind).await;
+    let place = place.map_err(NotBegun::Spent)?;
+    let displaced = Arc::clone(&world.displaced);
     let placed = move || {
         let _until_it_ends = place;
-        work()
+        // Asked here: on a disk that hangs this look hangs, too.
+        match displaced() {
+            Some(why) => Err(NotBegun::Displaced(why)),
+            None => Ok(work()),
+        }
     };
-    Ok(blocking(placed).await)
+    blocking(placed).await.transpose()
 }
 
 /// Reads files of no rig and no session. None when that panicked, or earlier reading of such files hangs.
@@ -104,7 +121,7 @@ pub async fn tasks<T: Send + 'static>(
         why,
     };
     let done = budgeted(world, owner, WorkKind::Tasks, move || work(&*tasks)).await;
-    done.map_err(|spent| failed(spent.to_string()))?
+    done.map_err(|refused| failed(refused.to_string()))?
         .ok_or_else(|| failed("an operation on task files panicked".into()))?
 }
 
@@ -114,8 +131,11 @@ pub fn empty_trash(world: &World) {
     let Some(mut claim) = world.claims.claim_or_repeat(ClaimKey::Trash) else {
         return;
     };
-    let tasks = Arc::clone(&world.tasks);
+    let (tasks, displaced) = (Arc::clone(&world.tasks), Arc::clone(&world.displaced));
     let empty = move || loop {
+        if displaced().is_some() {
+            return;
+        }
         or_warn!(
             tasks.empty_trash(),
             "the trash could not be emptied; the next run retries"
@@ -158,7 +178,7 @@ async fn sessions_for<T: Send + 'static>(
     };
     let owner = Owner::Session(id.clone());
     let done = budgeted(world, owner, kind, move || work(&*provider)).await;
-    done.map_err(|spent| failed(spent.to_string()))?
+    done.map_err(|refused| failed(refused.to_string()))?
         .ok_or_else(|| failed("the provider panicked".into()))?
 }
 
@@ -193,9 +213,12 @@ pub async fn start(
     let place = world.thread_budgets.take(&owner, WorkKind::Life).await;
     let place = place.map_err(|spent| StartError::Provider(spent.to_string()))?;
     let (provider, starts) = (Arc::clone(&world.sessions), Arc::clone(&world.starts));
-    let own = turn.clone();
+    let (own, displaced) = (turn.clone(), Arc::clone(&world.displaced));
     let mut work = tokio::task::spawn_blocking(move || {
         let _until_it_ends = place;
+        if let Some(why) = displaced() {
+            return Err(StartError::Provider(why));
+        }
         let started = provider.start(&spec);
         own.end();
         match started {
@@ -302,7 +325,7 @@ pub async fn list(world: &World) -> Result<Vec<SessionFacts>, SessionError> {
     };
     let listed = budgeted(world, Owner::City, WorkKind::List, move || provider.list()).await;
     listed
-        .map_err(|spent| failed(spent.to_string()))?
+        .map_err(|refused| failed(refused.to_string()))?
         .ok_or_else(|| failed("the provider panicked".into()))?
 }
 

@@ -28,6 +28,9 @@ use crate::ports::tasks::TaskFiles;
 /// Aborts the process at a fault point when told to (feature `fault-points`).
 pub type FaultHook = Arc<dyn Fn(FaultPoint) + Send + Sync>;
 
+/// Returns the reason why nothing of the city may be touched by its path any more, if there is one. May block.
+pub type Displaced = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
 /// The world of the actors: the ports, and one configuration. A reload makes a new world on the same ports; work under
 /// way keeps the world that it began with, and takes the newest ([`World::newest`]) before the next piece of work.
 #[derive(Clone)]
@@ -64,6 +67,8 @@ pub struct World {
     pub usage: Arc<dyn Fn() -> Option<Usage> + Send + Sync>,
     /// Crash sweeps.
     pub fault: FaultHook,
+    /// The look at the city's directory, asked before each piece of blocking work.
+    pub displaced: Displaced,
     /// Set while the supervisor stops: failures are not unwound but resumed by the next start.
     pub stopping: Arc<AtomicBool>,
     /// The addresses of actors.

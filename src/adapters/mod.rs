@@ -19,6 +19,7 @@ pub(crate) mod removal;
 pub mod runs;
 pub mod secret;
 pub mod sessions;
+pub mod standstill;
 pub mod task_files;
 pub mod trash;
 pub mod watch;

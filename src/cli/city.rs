@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use crate::config;
-use crate::control::client::seat::{Occupant, occupant};
+use crate::control::client::seat::{Holder, Occupant, occupant};
 use crate::domain::city::{seat, socket_path};
 
 use super::environment;
@@ -25,12 +25,12 @@ impl City {
         self.root.join(".horde/supervisor.log")
     }
 
-    /// Returns the pid of the supervisor that holds the city's path, whatever directory it was started on.
-    pub fn seated(&self) -> Option<u32> {
+    /// Returns the process that holds the city's path, whatever directory it was started on.
+    pub fn seated(&self) -> Option<Holder> {
         let root = self.root.canonicalize().ok()?;
         let uid = rustix::process::geteuid().as_raw();
         match occupant(&seat(root.as_os_str().as_encoded_bytes(), uid)) {
-            Occupant::Ours(pid) => Some(pid),
+            Occupant::Ours(holder) => Some(holder),
             Occupant::Free | Occupant::Silent | Occupant::Other(_) => None,
         }
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::control::client::seat::Holder;
 use crate::control::client::{self, Client, Flow};
 use crate::control::protocol::{Op, OpName};
 use crate::domain::shown;
@@ -64,15 +65,10 @@ impl Context {
             if let (Some(hint), true) = (&mut error.hint, ours && log.is_file()) {
                 hint.push_str(&format!("; its log is {}", log.display()));
             }
-            if let (Some(pid), true) = (city.seated(), ours) {
-                error.message.push_str(&format!(
-                    "; but a supervisor (pid {pid}) runs for this path: it is starting or ending, or the city's \
-                    directory was moved, removed or replaced while it ran"
-                ));
-                error.hint = Some(format!(
-                    "where the directory was replaced, it ends its sessions and itself within seconds: try again \
-                    then. If it does not end, `kill {pid}` ends it"
-                ));
+            if let (Some(holder), true) = (city.seated(), ours) {
+                let (said, hint) = of_seated(&holder);
+                error.message.push_str(&said);
+                error.hint = Some(hint);
             }
             error.into()
         })
@@ -202,5 +198,28 @@ impl Context {
         } else {
             Err(CliError::failed("not done"))
         }
+    }
+}
+
+/// Returns words about the process that holds the path of a city whose socket does not answer, and a hint.
+fn of_seated(Holder { pid, stranger }: &Holder) -> (String, String) {
+    match stranger {
+        None => (
+            format!(
+                "; but a supervisor (pid {pid}) runs for this path: it is starting or ending, or the city's \
+                directory was moved, removed or replaced while it ran"
+            ),
+            format!(
+                "where the directory was replaced, it ends its sessions and itself within seconds: try again \
+                then. If it does not end, `kill {pid}` ends it"
+            ),
+        ),
+        Some(name) => (
+            format!(
+                "; but a process (pid {pid}, {name}) has the socket by which a supervisor holds this path, and is \
+                none by its name"
+            ),
+            format!("no supervisor starts here before it has ended: `kill {pid}` ends it"),
+        ),
     }
 }

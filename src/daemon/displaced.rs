@@ -1,14 +1,22 @@
 //! The end of a supervisor whose city's directory was removed, or has another directory in its place. Its paths lead
-//! into nothing, or into a directory that another supervisor is entitled to: nothing is done by path any more. Sessions
-//! are ended by the handles of their processes, and the process exits as if it had crashed, which the store outlives.
-//! A service manager then starts a supervisor on the directory that is there.
+//! into nothing, or into a directory that another supervisor is entitled to: nothing is done by path any more.
+//!
+//! ```text
+//!  displaced ─┬─► store: refuses                 (`tree::store_opener`)
+//!             ├─► effects: no work begins        (`actors::effects`)
+//!             ├─► work under way: stands still   (`adapters::standstill`), its processes are killed
+//!             └─► sessions: no start begins, all are ended by the handles of their processes ─► exit
+//! ```
+//!
+//! The process exits as if it had crashed, which the store outlives. A service manager then starts a supervisor on the
+//! directory that is there.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::ground::Ground;
-use super::{DaemonError, child_processes};
+use super::{Built, DaemonError, child_processes};
 use crate::actors::world::World;
 
 /// The pause between two looks: each is one `stat`.
@@ -30,25 +38,26 @@ pub(super) async fn noticed(ground: Arc<Ground>) -> String {
     }
 }
 
-/// Ends everything that this supervisor has started. `world` is empty before anything was.
-pub(super) async fn end(world: &OnceLock<Arc<World>>, why: String) -> DaemonError {
+/// Ends everything that this supervisor has started.
+pub(super) async fn end(built: &Built, why: String) -> DaemonError {
     tracing::error!(
         why,
         "the city's directory is not at its path any more; this supervisor ends its sessions and exits"
     );
-    let Some(world) = world.get().map(World::newest) else {
-        child_processes::kill();
-        return DaemonError::Displaced(why);
-    };
-    world.stopping.store(true, Ordering::Relaxed);
-    world.starts.close();
-    world.sessions.stopping();
-    let sessions = Arc::clone(&world.sessions);
+    if let Some(world) = built.world.get().map(World::newest) {
+        world.stopping.store(true, Ordering::Relaxed);
+        world.starts.close();
+    }
+    let sessions = built.sessions.get().cloned();
     let ending = tokio::task::spawn_blocking(move || {
         child_processes::kill();
-        let left = sessions.end_known();
+        let left = sessions.map(|sessions| {
+            sessions.stopping();
+            sessions.end_known()
+        });
+        // A thread that did not yet stand still may have started one.
         child_processes::kill();
-        left
+        left.unwrap_or_default()
     });
     DaemonError::Displaced(match ending.await {
         Ok(left) if left.is_empty() => format!("{why}; its sessions have ended"),

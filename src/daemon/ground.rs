@@ -20,7 +20,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::fs::{Mode, OFlags, RenameFlags};
 
@@ -45,6 +45,8 @@ pub(super) struct Ground {
     identity: identity::Verified,
     seats: [Seat; 2],
     held: Mutex<Handles>,
+    /// The first result of [`Ground::displaced`]: the supervisor ends then, whatever is at the path later.
+    displaced: OnceLock<String>,
 }
 
 struct Handles {
@@ -78,6 +80,7 @@ impl Ground {
             identity,
             seats,
             held,
+            displaced: OnceLock::new(),
         })
     }
 
@@ -90,8 +93,16 @@ impl Ground {
 
     /// Returns the reason why the path of the city must not be used any more, if there is one: its directory cannot
     /// come back, or another one is there. A directory that was only moved can come back. If nothing can be seen there,
-    /// nothing is concluded.
+    /// nothing is concluded. Once there was a reason, it stays.
     pub(super) fn displaced(&self) -> Option<String> {
+        if let Some(why) = self.displaced.get() {
+            return Some(why.clone());
+        }
+        let why = self.is_displaced()?;
+        Some(self.displaced.get_or_init(|| why).clone())
+    }
+
+    fn is_displaced(&self) -> Option<String> {
         let ours = self.root.metadata().ok()?;
         let city = self.city.display();
         let moved = match place(&self.root, &ours).ok()? {

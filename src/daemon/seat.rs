@@ -4,7 +4,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Display, Path};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::DaemonError;
-use crate::control::client::seat::{Occupant, occupant};
+use crate::control::client::seat::{Holder, Occupant, occupant};
 use crate::domain::city;
 
 /// The time that a seat may outlive a killed supervisor.
@@ -38,36 +38,66 @@ impl Seat {
 
 /// Takes the seat of the path of a city, its canonical one.
 pub(super) fn of_path(city: &Path) -> Result<Seat, DaemonError> {
-    take(city.as_os_str().as_encoded_bytes(), city).map_err(|holder| {
-        let city = city.display();
-        DaemonError::Occupied(format!(
-            "another supervisor ({holder}) holds this city: it was started when another directory was at {city}, \
-            which was moved, removed or replaced while it ran. It ends its sessions, and then itself, within \
-            seconds; start again then. If it does not, end its process"
-        ))
+    let key = city.as_os_str().as_encoded_bytes();
+    take(key, city).map_err(|holder| {
+        refusal(holder, city, |pid, city| {
+            format!(
+                "another supervisor (pid {pid}) holds this city: it was started when another directory was at \
+                {city}, which was moved, removed or replaced while it ran. It ends its sessions, and then itself, \
+                within seconds; start again then. If it does not, end its process"
+            )
+        })
     })
 }
 
 /// Takes the seat of the id of a city.
 pub(super) fn of_id(id: &str, city: &Path) -> Result<Seat, DaemonError> {
     take(id.as_bytes(), city).map_err(|holder| {
-        let city = city.display();
-        DaemonError::Occupied(format!(
-            "another supervisor ({holder}) holds this city: it was started on another directory, of which {city} \
-            is a copy or a backup. Nothing was started or ended. Stop that supervisor first: `hd stop` with its \
-            directory, or end its process"
-        ))
+        refusal(holder, city, |pid, city| {
+            format!(
+                "another supervisor (pid {pid}) holds this city: it was started on another directory, of which \
+                {city} is a copy or a backup. Nothing was started or ended. Stop that supervisor first: `hd stop` \
+                with its directory, or end its process"
+            )
+        })
     })
 }
 
-/// Takes a seat. The error describes the supervisor that holds it. If a process of another user, or one that cannot be
-/// identified, has taken the name, the supervisor starts without the seat, because any user can take any name; then
-/// only the lock of the directory keeps a second supervisor away.
+/// Returns the error about a seat that is held. `of_supervisor` explains why a supervisor may hold it.
+fn refusal(
+    holder: Option<Holder>,
+    city: &Path,
+    of_supervisor: impl Fn(u32, Display<'_>) -> String,
+) -> DaemonError {
+    let city = city.display();
+    DaemonError::Occupied(match holder {
+        Some(Holder {
+            pid,
+            stranger: None,
+        }) => of_supervisor(pid, city),
+        Some(Holder {
+            pid,
+            stranger: Some(name),
+        }) => format!(
+            "a process (pid {pid}, {name}) holds the socket by which a supervisor keeps others from {city}, and is no \
+            supervisor by its name. Nothing was started or ended. End that process, and start again"
+        ),
+        None => format!(
+            "a process that does not answer, and whose pid is unknown, holds the socket by which a supervisor keeps \
+            others from {city}: it may be a supervisor that is stopped or hangs. Nothing was started or ended. End \
+            it, and start again"
+        ),
+    })
+}
+
+/// Takes a seat. The error is the process that holds it, as far as it is known. If a process of another user, or one
+/// that cannot be identified, has taken the name, the supervisor starts without the seat, because any user can take any
+/// name; then only the lock of the directory keeps a second supervisor away.
 #[expect(
     clippy::disallowed_methods,
     reason = "other processes are waited for, in real time"
 )]
-fn take(key: &[u8], city: &Path) -> Result<Seat, String> {
+fn take(key: &[u8], city: &Path) -> Result<Seat, Option<Holder>> {
     let name = city::seat(key, rustix::process::geteuid().as_raw());
     let deadline = Instant::now() + MOMENT;
     loop {
@@ -80,9 +110,9 @@ fn take(key: &[u8], city: &Path) -> Result<Seat, String> {
             }
             // Asked once: each question stays in the holder's queue until it looks.
             Err(Errno::ADDRINUSE) => match occupant(&name) {
-                Occupant::Ours(pid) => return Err(format!("pid {pid}")),
+                Occupant::Ours(holder) => return Err(Some(holder)),
                 // A supervisor that is stopped or hangs, after many starts were refused.
-                Occupant::Silent => return Err("it does not answer; its pid is unknown".to_owned()),
+                Occupant::Silent => return Err(None),
                 Occupant::Free => "a process has taken its name, and does not answer".to_owned(),
                 Occupant::Other(who) => format!("{who} has taken its name"),
             },
@@ -120,9 +150,11 @@ mod tests {
     fn seat_is_held_until_its_holder_is_gone_and_names_it() {
         let dir = crate::testing::scratch();
         let held = of_path(dir.path()).unwrap();
-        let own = format!("(pid {})", std::process::id());
+        let own = format!("a process (pid {}, ", std::process::id());
         for _ in 0..3 {
-            assert!(refused(of_path(dir.path())).contains(&own));
+            // The program of this test is no supervisor, as any process of this user that takes the name.
+            let said = refused(of_path(dir.path()));
+            assert!(said.contains(&own) && !said.contains("another"), "{said}");
             held.drain();
         }
         let _another = of_path(&dir.path().join("other")).unwrap();
@@ -131,17 +163,24 @@ mod tests {
     }
 
     /// Each refused start left questions in the queue of a holder that hangs, and was the holder itself once the queue
-    /// was full.
+    /// was full. Then no start, and no `hd stop`, could name the holder.
     #[test]
-    fn seat_of_a_holder_that_answers_nothing_stays_held_however_often_it_is_asked_for() {
+    fn seat_of_a_holder_that_answers_nothing_stays_held_by_its_pid_however_often_it_is_asked_for() {
         let dir = crate::testing::scratch();
         let _held = of_path(dir.path()).unwrap();
         let name = city::seat(
             dir.path().as_os_str().as_encoded_bytes(),
             rustix::process::geteuid().as_raw(),
         );
-        assert!((0..=2 * BACKLOG).any(|_| occupant(&name) == Occupant::Silent));
-        assert!(refused(of_path(dir.path())).contains("does not answer"));
+        for _ in 0..BACKLOG + 3 {
+            let found = occupant(&name);
+            assert!(
+                matches!(&found, Occupant::Ours(holder) if holder.pid == std::process::id()),
+                "{found:?}"
+            );
+        }
+        let own = format!("(pid {}, ", std::process::id());
+        assert!(refused(of_path(dir.path())).contains(&own));
     }
 
     #[test]
@@ -149,7 +188,7 @@ mod tests {
         let dir = crate::testing::scratch();
         let id = dir.path().display().to_string();
         let _held = of_id(&id, Path::new("/a")).unwrap();
-        assert!(refused(of_id(&id, Path::new("/b"))).contains("/b is a copy"));
+        assert!(refused(of_id(&id, Path::new("/b"))).contains("others from /b"));
     }
 
     /// Any user can take any name.

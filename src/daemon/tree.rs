@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use super::files::OnDisk;
 use super::manager::Manager;
-use super::{DaemonError, NO_ROOM, Start, Store, failed_at, infra, own_env};
+use super::{Built, DaemonError, NO_ROOM, Start, Store, failed_at, infra, own_env};
 use crate::actors::claims::{ClaimKey, Claims};
 use crate::actors::conditions;
 use crate::actors::mail::ConfigMsg;
@@ -35,7 +35,7 @@ use crate::ports::clock::Clock;
 use crate::ports::config::ConfigSource;
 use crate::ports::relics::{Relics, StoreError};
 use crate::ports::repo::Repo;
-use crate::ports::sessions::Sessions as _;
+use crate::ports::sessions::Sessions;
 use crate::ports::tasks::TaskEvent;
 
 /// Makes the world, and the specifications of its infrastructure, in order.
@@ -43,6 +43,7 @@ pub(super) async fn build(
     start: Start,
     socket: PathBuf,
     manager: Arc<Manager>,
+    built: &Built,
 ) -> Result<RootArgs, DaemonError> {
     let city = &start.city;
     let failed =
@@ -50,7 +51,9 @@ pub(super) async fn build(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let exe = std::env::current_exe()
         .map_err(|e| failed("the path of this program cannot be found", &e))?;
-    let sessions = sessions(city, &exe)?;
+    let sessions: Arc<dyn Sessions> = Arc::new(sessions(city, &exe)?);
+    // Those of a killed predecessor run already.
+    let _first = built.sessions.set(Arc::clone(&sessions));
     let tasks = DiskTaskFiles::new(city.outbox_dir(), city.trash_dir(), city.set_up_dir())
         .map_err(|e| failed("task files", &e))?;
     let open = store_opener(city, &clock, &start);
@@ -64,12 +67,13 @@ pub(super) async fn build(
     let source: Arc<dyn ConfigSource> = Arc::new(OnDisk::new(start.file));
     let claims = Claims::default();
     let repos = repos(city, &claims).await?;
+    let ground = Arc::clone(&start.ground);
     let tasks = Arc::new(tasks);
     let world = Arc::new(World {
         city: Arc::clone(city),
         shown: Arc::new(start.shown),
         clock,
-        sessions: Arc::new(sessions),
+        sessions,
         repos,
         tasks: Arc::clone(&tasks) as _,
         store: StoreHandle::new(),
@@ -81,6 +85,7 @@ pub(super) async fn build(
         random: Arc::new(random),
         usage: Arc::new(|| proc::own_usage().ok()),
         fault: faults::hook(),
+        displaced: Arc::new(move || ground.displaced()),
         stopping: Arc::default(),
         directory: Arc::default(),
         claims,

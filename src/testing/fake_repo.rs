@@ -58,6 +58,7 @@ struct Inner {
     discarded: Vec<RaiderId>,
     failures: HashMap<&'static str, VecDeque<RepoError>>,
     broken: HashMap<&'static str, RepoError>,
+    held: Option<String>,
     broken_for: HashMap<(&'static str, String), RepoError>,
     outcomes: VecDeque<MergeOutcome>,
     gates: HashMap<String, VecDeque<GateRun>>,
@@ -324,6 +325,11 @@ impl FakeRepo {
     /// Makes every call of this operation fail, until it is mended.
     pub fn break_op(&self, op: &'static str, error: RepoError) {
         self.inner().broken.insert(op, error);
+    }
+
+    /// Holds the rig for this reason, or no longer.
+    pub fn hold(&self, why: Option<&str>) {
+        self.inner().held = why.map(str::to_owned);
     }
 
     /// Makes the operation work again.

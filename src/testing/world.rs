@@ -34,7 +34,7 @@ use crate::actors::root::{InfraSpec, RootActor, RootArgs, Spawn, Survivors};
 use crate::actors::shaman::{ShamanActor, ShamanArgs};
 use crate::actors::thread_budgets::ThreadBudgets;
 use crate::actors::witness::{Memory, WitnessActor, WitnessArgs};
-use crate::actors::world::{FaultHook, World};
+use crate::actors::world::{Displaced, FaultHook, World};
 use crate::adapters::clock::PausedClock;
 use crate::domain::cause::Cause;
 use crate::domain::city::{
@@ -76,6 +76,8 @@ pub struct Scenario {
     pub fault: FaultHook,
     /// A git to use instead of the fake.
     pub repo: Option<Arc<dyn Repo>>,
+    /// The look at the city's directory.
+    pub displaced: Displaced,
 }
 
 /// Returns the only rig of a scenario.
@@ -110,6 +112,7 @@ impl Scenario {
             city: city(),
             fault: Arc::new(|_| {}),
             repo: None,
+            displaced: Arc::new(|| None),
         }
     }
 
@@ -200,6 +203,7 @@ impl Scenario {
             thread_budgets: ThreadBudgets::default(),
             runner: Arc::clone(&parts.runner) as _,
             stopping: Default::default(),
+            displaced: self.displaced,
             secret: fake_tasks::secret(),
         });
         connect(&world);

@@ -139,7 +139,7 @@ pub async fn end_leftovers(
     match tokio::time::timeout(LEFTOVERS, ending).await {
         Ok(Ok(Some(ended))) => ended,
         Ok(Ok(None)) => Err("the runner of commands panicked".to_owned()),
-        Ok(Err(spent)) => Err(spent.to_string()),
+        Ok(Err(refused)) => Err(refused.to_string()),
         Err(_) => Err(format!("they did not end within {LEFTOVERS:?}")),
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Owner, WorkKind, budgeted};
+use super::{NotBegun, Owner, WorkKind, budgeted};
 use crate::actors::claims::ClaimKey;
 use crate::actors::world::World;
 use crate::domain::ids::RigName;
@@ -30,6 +30,13 @@ pub async fn repo<T: Send + 'static>(
     done.await.map_err(|_| late(rig))?
 }
 
+fn not_begun(refused: NotBegun) -> RepoError {
+    match refused {
+        NotBegun::Spent(spent) => RepoError::Unseen(spent.to_string()),
+        NotBegun::Displaced(why) => RepoError::Held(why),
+    }
+}
+
 fn late(rig: &RigName) -> RepoError {
     RepoError::Timeout {
         what: format!("reading the files of rig {rig}"),
@@ -40,7 +47,8 @@ fn late(rig: &RigName) -> RepoError {
 /// Runs work of a kind on a rig's repository.
 ///
 /// # Errors
-/// The work's own error; [`RepoError::Held`] while the rig is held, because its repository cannot be made ready;
+/// The work's own error; [`RepoError::Held`] while the rig is held, because its repository cannot be made ready, or once
+/// the city's directory is not at its path any more;
 /// [`RepoError::Unseen`] while earlier work of this kind hangs; [`RepoError::NotFound`] when the rig is not configured;
 /// [`RepoError::Failed`] when the work panicked.
 pub async fn repo_for<T: Send + 'static>(
@@ -58,8 +66,7 @@ pub async fn repo_for<T: Send + 'static>(
         work(&*repo)
     };
     let done = budgeted(world, Owner::Rig(rig.clone()), kind, ready).await;
-    done.map_err(|spent| RepoError::Unseen(spent.to_string()))?
-        .ok_or_else(broken)?
+    done.map_err(not_begun)?.ok_or_else(broken)?
 }
 
 /// Returns the mail address of the rig's user, also while the rig is held.
@@ -73,10 +80,8 @@ pub async fn user_email(world: &World, rig: &RigName) -> Result<Option<String>, 
     let owner = Owner::Rig(rig.clone());
     let asked = budgeted(world, owner, WorkKind::Files, move || repo.user_email());
     let asked = tokio::time::timeout(FILES_LIMIT, asked).await;
-    Ok(asked
-        .map_err(|_| late(rig))?
-        .map_err(|spent| RepoError::Unseen(spent.to_string()))?
-        .flatten())
+    let asked = asked.map_err(|_| late(rig))?.map_err(not_begun)?;
+    Ok(asked.flatten())
 }
 
 /// The time that a reload waits for a rig.
@@ -102,11 +107,18 @@ pub fn unseen_rigs(world: &World) -> Vec<(RigName, String)> {
     unseen.collect()
 }
 
-/// The time that a patrol waits for the look at the repository of a rig.
+/// Returns true while the rig is held. That has its own report, and is the cause of what fails in the rig meanwhile.
+pub fn is_held(world: &World, rig: &RigName) -> bool {
+    world.repo(rig).is_some_and(|repo| repo.held().is_some())
+}
+
+/// The time that a look at the repository of a rig waits for its turn and its end.
 const LOOK_LIMIT: Duration = Duration::from_secs(10);
+/// The time that a patrol waits for these looks: longer than a disk that answers takes.
+const LOOKS_LIMIT: Duration = Duration::from_secs(1);
 
 /// Looks whether each rig's repository is still there; a rig whose repository is gone is held from then on. A rig that
-/// does not answer has its own report.
+/// does not answer has its own report, and does not delay that of the others: its look goes on beside it.
 pub async fn look_at_repositories(world: &Arc<World>) {
     let mut looks = tokio::task::JoinSet::new();
     for rig in world.repos.keys() {
@@ -116,7 +128,9 @@ pub async fn look_at_repositories(world: &Arc<World>) {
             let _late_or_held = tokio::time::timeout(LOOK_LIMIT, look).await;
         });
     }
-    looks.join_all().await;
+    let all = async { while looks.join_next().await.is_some() {} };
+    let _some_are_late = tokio::time::timeout(LOOKS_LIMIT, all).await;
+    looks.detach_all();
 }
 
 /// Retries the preparation of held rigs, each in one thread at a time. Returns these rigs, with the reason.
@@ -128,7 +142,11 @@ pub fn prepare_held(world: &World) -> Vec<(RigName, String)> {
         // A first fetch may take an hour.
         if let Some(claim) = world.claims.claim(ClaimKey::Prepare(rig.clone())) {
             let (rig, repo) = (rig.clone(), Arc::clone(repo));
+            let displaced = Arc::clone(&world.displaced);
             let _task = tokio::task::spawn_blocking(move || {
+                if displaced().is_some() {
+                    return;
+                }
                 match repo.prepare() {
                     Ok(()) => {
                         tracing::info!(%rig, "the held rig was prepared; its work continues")
@@ -189,6 +207,6 @@ pub async fn set_up(
     match done {
         Ok(Some(done)) => done,
         Ok(None) => Err(failed("a set-up panicked".into())),
-        Err(spent) => Err(failed(spent.to_string())),
+        Err(refused) => Err(failed(refused.to_string())),
     }
 }

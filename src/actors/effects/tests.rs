@@ -1,5 +1,8 @@
 //! Work that hangs, and what goes on beside it.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::*;
@@ -122,4 +125,61 @@ async fn caller_that_cannot_be_read_keeps_no_other_waiting() {
     assert_eq!(hang.entered(), 1, "one thread for a caller");
     assert_eq!(read(8, None).await.unwrap(), Some(8));
     hang.release();
+}
+
+/// The report of the ground came ten seconds late for every rig.
+#[tokio::test(start_paused = true)]
+async fn look_at_a_rig_that_hangs_does_not_delay_the_report_of_the_ground() {
+    let city = Scenario::new().start().await;
+    let hang = Hang::default();
+    let door = hang.door();
+    city.parts.repo.interlude("tips", move || door.enter());
+    let asked: Vec<Asked> = (0..8).map(|_| ask(&city, WorkKind::Files)).collect();
+    city.until("its threads hang", || hang.entered() == 8).await;
+    let world = Arc::clone(&city.world);
+    let look = tokio::spawn(async move { look_at_repositories(&world).await });
+    // It begins to wait.
+    tokio::task::yield_now().await;
+    tokio::time::advance(Duration::from_secs(2)).await;
+    city.until("the patrol goes on", || look.is_finished())
+        .await;
+    hang.release();
+    for done in asked {
+        done.await.unwrap().unwrap();
+    }
+}
+
+/// A killed command made its saga clean up by path, in the directory that was there then.
+#[tokio::test(start_paused = true)]
+async fn nothing_begins_once_the_directory_of_the_city_was_replaced() {
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let gone = Arc::clone(&is_gone);
+    let mut scenario = Scenario::new();
+    scenario.displaced = Arc::new(move || {
+        let is_gone = gone.load(Ordering::Relaxed);
+        is_gone.then(|| "another directory is at /city".to_owned())
+    });
+    let city = scenario.start().await;
+    let charged = city.worker("a").await;
+    let spec = city.parts.sessions.starts().remove(0);
+    let before = (
+        city.parts.repo.calls().len(),
+        city.parts.sessions.starts().len(),
+    );
+    is_gone.store(true, Ordering::Relaxed);
+    let world = &city.world;
+    let held = repo(world, &horde(), |repo| repo.tips(&[]).map(drop)).await;
+    assert!(matches!(&held, Err(RepoError::Held(why)) if why.contains("another directory")));
+    let sandbox = (PathBuf::from("/city/horde/raiders/Toast"), Vec::new());
+    let refused = set_up(world, &horde(), sandbox, BTreeMap::new()).await;
+    assert!(refused.unwrap_err().why.contains("another directory"));
+    tasks(world, Owner::City, |_| Ok(())).await.unwrap_err();
+    facts(world, &charged.session).await.unwrap_err();
+    let late = start(world, spec, Duration::from_secs(60)).await;
+    assert!(matches!(&late, Err(StartError::Provider(why)) if why.contains("another directory")));
+    let after = (
+        city.parts.repo.calls().len(),
+        city.parts.sessions.starts().len(),
+    );
+    assert_eq!(after, before);
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::super::world::World;
 use super::Root;
+use crate::actors::effects;
 use crate::actors::records::escalations::{self, Ends};
 use crate::domain::ids::ChildId;
 use crate::domain::message::{Escalation, Severity};
@@ -19,7 +20,12 @@ impl Root {
     /// Notes the children that a look could not observe, and those whose start was put off for that reason. The
     /// escalation is opened once.
     pub(super) fn note_unseen(&mut self, mut unseen: BTreeMap<ChildId, String>) {
-        let starts = self.slots.iter();
+        // A person was already called for a held rig, whose starts wait for it.
+        let of_held = |id: &ChildId| match id {
+            ChildId::Raider(raider) => effects::is_held(&self.world, &raider.rig),
+            ChildId::Agent(_) => false,
+        };
+        let starts = self.slots.iter().filter(|(id, _)| !of_held(id));
         let starts = starts.filter_map(|(id, slot)| Some((id, slot.child.unseen()?)));
         for (id, why) in starts {
             unseen.entry(id.clone()).or_insert_with(|| why.clone());

@@ -11,6 +11,7 @@ use super::super::refusal::{Refusal, RefusalKind};
 use super::WitnessArgs;
 use super::inbox::{self, Handled};
 use super::look::Piece;
+use crate::actors::effects;
 use crate::actors::records::escalations;
 use crate::domain::ids::RaiderId;
 use crate::domain::message::{self, Escalation};
@@ -109,8 +110,9 @@ pub(super) async fn stopped(args: &WitnessArgs, piece: &Piece, error: Refusal) -
     }
     let lasts = args.memory.retries.failed(piece, world.clock.mono());
     let passes = error.is_passing();
-    // A nuke that keeps failing escalates itself.
-    let says_so = matches!(piece, Piece::Saga(saga) if saga.kind == SagaKind::Nuke);
+    // A nuke that keeps failing escalates itself, and so does a rig that is held.
+    let says_so = matches!(piece, Piece::Saga(saga) if saga.kind == SagaKind::Nuke)
+        || effects::is_held(world, &args.rig);
     if passes && (lasts < LASTING || says_so) {
         return Handled::Soon;
     }

@@ -5,7 +5,7 @@ use super::super::refusal::Refusal;
 use super::inbox::raise;
 use super::{WitnessArgs, wisps};
 use crate::actors::records::escalations;
-use crate::actors::sandboxes;
+use crate::actors::{effects, sandboxes};
 use crate::domain::facts::Probed;
 use crate::domain::message::{self, Escalation};
 use crate::domain::problem::ProblemKind;
@@ -59,12 +59,15 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
     Ok(world.store.run(settled).await?)
 }
 
-/// Calls a person when the rig's sandboxes could not be listed for as long.
+/// Calls a person when the rig's sandboxes could not be listed for as long. A person was already called for a held rig.
 ///
 /// # Errors
 /// The store's.
 pub(super) async fn unlistable(args: &WitnessArgs, why: &Refusal) -> Result<(), Refusal> {
     let world = &args.world;
+    if effects::is_held(world, &args.rig) {
+        return Ok(());
+    }
     let now = world.clock.mono();
     let since = args.memory.retention.record_unlistable(now);
     let grace = world.city.rig(&args.rig).map(|rig| rig.witness.spawn_grace);

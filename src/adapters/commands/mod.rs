@@ -17,6 +17,7 @@ use std::sync::Arc;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::runs::{self, Run};
+use super::standstill;
 use crate::domain::city::Rights;
 use crate::ports::runner::{Command, Ended, Runner, Running};
 use process::{Cut, End, Script};
@@ -71,6 +72,8 @@ impl Runner for Commands {
 }
 
 fn run(command: &Command, stop: Option<&OwnedFd>) -> std::io::Result<Ended> {
+    // Before its record is written.
+    standstill::pass();
     match runs::end_leftovers(&command.record) {
         Err(error) if command.alone => return Err(error),
         Err(error) => {

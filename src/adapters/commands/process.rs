@@ -13,6 +13,7 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::adapters::keeper::{self, Report};
 use crate::adapters::runs::Run;
+use crate::adapters::standstill;
 
 /// A command to run.
 #[derive(Debug)]
@@ -65,6 +66,7 @@ pub enum Cut {
 /// # Errors
 /// When the command cannot be watched or ended.
 pub fn run(script: Script<'_>, own: &Run, output: &mut dyn FnMut(&[u8])) -> std::io::Result<End> {
+    standstill::pass();
     let (mut reader, writer) = std::io::pipe()?;
     let (mut report, reported) = std::io::pipe()?;
     for pipe in [&reader, &report] {
@@ -88,6 +90,7 @@ pub fn run(script: Script<'_>, own: &Run, output: &mut dyn FnMut(&[u8])) -> std:
     let watched = own
         .started(keeper.id())
         .and_then(|()| watch(&keeper, &mut reader, limit, stop, output));
+    standstill::pass();
     if !matches!(watched, Ok((_, true))) {
         // The keeper is ended last, because processes that outlive it are found by their marks only.
         let killed = own.kill();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::collect::collect;
 use super::locks;
-use crate::adapters::{keeper, runs};
+use crate::adapters::{keeper, runs, standstill};
 use crate::ports::repo::RepoError;
 
 /// Limit of a local command.
@@ -302,6 +302,8 @@ impl Git {
             Some(_) if self.leaves_processes() => keeper::anchored(&program()),
             _ => Command::new(program()),
         };
+        standstill::pass();
+        let mut command = Command::new(program());
         command
             .args(&self.args[..2])
             .arg("-c")
@@ -373,8 +375,9 @@ impl Git {
         let child = command
             .spawn()
             .map_err(|error| RepoError::Failed(format!("git cannot be run: {error}")))?;
-        let collected = collect(child, bytes, self.limit)
-            .map_err(|error| RepoError::Failed(format!("{what}: {error}")))?;
+        let collected = collect(child, bytes, self.limit);
+        standstill::pass();
+        let collected = collected.map_err(|error| RepoError::Failed(format!("{what}: {error}")))?;
         let Some(status) = collected.status else {
             let limit = self.limit;
             return Err(RepoError::Timeout { what, limit });

@@ -39,6 +39,19 @@ struct MemberTable {
     starting: HashMap<String, Member>,
     /// Servers that a pane of ours was seen in.
     servers: HashSet<ProcessId>,
+    /// The number of calls that start a session, from their very beginning.
+    starts: usize,
+    /// Set when no start may begin any more.
+    is_closed: bool,
+}
+
+/// A start that is under way, until this is dropped.
+pub struct StartUnderWay<'m>(&'m Members);
+
+impl Drop for StartUnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.known().starts -= 1;
+    }
 }
 
 impl MemberTable {
@@ -69,6 +82,22 @@ impl Members {
     fn known(&self) -> MutexGuard<'_, MemberTable> {
         // A panic between two inserts can at worst forget a session until the next adoption.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a start before it does anything. None once [`Members::close`] was called.
+    #[must_use]
+    pub fn start_begins(&self) -> Option<StartUnderWay<'_>> {
+        let mut known = self.known();
+        if known.is_closed {
+            return None;
+        }
+        known.starts += 1;
+        Some(StartUnderWay(self))
+    }
+
+    /// Lets no further start begin. Those under way go on.
+    pub fn close(&self) {
+        self.known().is_closed = true;
     }
 
     /// Records that a session is about to be started; [`Members::add`] or [`Members::not_started`] follows.
@@ -122,10 +151,10 @@ impl Members {
         self.known().states.values().cloned().collect()
     }
 
-    /// Returns true while a session is being started.
+    /// Returns true while a start is under way.
     #[must_use]
     pub fn is_starting(&self) -> bool {
-        !self.known().starting.is_empty()
+        self.known().starts > 0
     }
 
     /// Removes a session.

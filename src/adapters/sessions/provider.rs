@@ -44,6 +44,10 @@ impl Sessions for LocalSessions {
     }
 
     fn start(&self, spec: &SessionSpec) -> Result<Started, StartError> {
+        let Some(_under_way) = self.members.start_begins() else {
+            let why = "the supervisor ends all sessions, because the city's directory is gone";
+            return Err(StartError::Provider(why.to_owned()));
+        };
         let gate = self.gate(&spec.id);
         let _one_at_a_time = gate.lock().unwrap_or_else(PoisonError::into_inner);
         self.place.check().map_err(provider)?;

@@ -37,7 +37,7 @@ impl Repo for FakeRepo {
     }
 
     fn held(&self) -> Option<String> {
-        None
+        self.inner().held.clone()
     }
 
     fn program(&self) -> Result<String, RepoError> {

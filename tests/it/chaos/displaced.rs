@@ -1,16 +1,18 @@
 //! The directory of a city is removed, moved or replaced while its supervisor runs: there are never two supervisors, and
 //! never two copies of an agent, whichever directory the next one is started on.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::{crowd, named, runs_as};
+use super::{agent, crowd, named, plan, runs_as};
 use crate::support::live::{City, until, wait};
-use crate::support::processes;
+use crate::support::{processes, program};
 
 /// The way in which another directory takes the place of the city's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,4 +174,66 @@ fn city_that_is_removed_ends_its_supervisor_and_its_sessions() {
     city.start();
     runs(&city);
     assert_eq!(named(&city, "sleep").len(), 1);
+}
+
+/// Returns everything below a directory, with inode, size and time of change.
+fn listing(dir: &Path) -> BTreeMap<PathBuf, (u64, u64, i64, i64)> {
+    let mut found = BTreeMap::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let seen = (meta.ino(), meta.size(), meta.ctime(), meta.ctime_nsec());
+            if meta.is_dir() {
+                dirs.push(path.clone());
+            }
+            found.insert(path, seen);
+        }
+    }
+    found
+}
+
+/// Gates were tried again, and git and clean-ups ran, by path, for as long as the sessions took to end: in the directory
+/// that was there by then.
+#[test]
+fn work_under_way_changes_nothing_in_the_directory_that_replaces_the_city() {
+    let deaf = agent("a0", "trap '' TERM; while :; do sleep 100000; done");
+    let gates = r#"[{ name = "slow", run = "{root}/gate", retries = 5 }]"#;
+    let plan = plan().set("daemon", "patrol_interval", r#""1s""#);
+    let mut city = City::made(&plan.set("forge", "gates", gates).add(&deaf));
+    let root = city.root().to_owned();
+    let (gate, began) = (root.join("gate"), root.with_extension("began"));
+    program::script(
+        &gate,
+        &format!("echo began >>{}; exec sleep 100000", began.display()),
+    );
+    city.start();
+    runs_as(&city, "a0", 1);
+    let relic = city.work("one", &["commit one.txt", "hd done"]);
+    until("its gate runs", || began.exists());
+    processes::signal(city.pid(), Signal::SIGSTOP);
+    until("git has ended", || named(&city, "git").is_empty());
+    let away = replace(&city, Way::Moved).unwrap();
+    let before = listing(&root);
+    processes::signal(city.pid(), Signal::SIGCONT);
+    assert_eq!(city.ended().code(), Some(1));
+    let after = listing(&root);
+    let changed = after
+        .iter()
+        .filter(|(path, it)| before.get(*path) != Some(it));
+    let changed: Vec<_> = changed.map(|(path, _)| path).collect();
+    let gone: Vec<_> = before
+        .keys()
+        .filter(|it| !after.contains_key(*it))
+        .collect();
+    assert!(
+        changed.is_empty() && gone.is_empty(),
+        "{changed:?}, {gone:?}"
+    );
+    assert_eq!(fs::read_to_string(&began).unwrap(), "began\n");
+    program::script(&gate, "true");
+    city.start();
+    city.wait_status(&relic, "closed");
+    fs::remove_dir_all(away).unwrap();
 }

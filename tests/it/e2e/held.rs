@@ -82,10 +82,11 @@ fn repository_that_vanishes_holds_its_rig_calls_a_person_and_heals_when_it_is_ba
             "{said}"
         );
         assert!(city.hd(&["doctor"]).out.contains(says));
-        let calls = || city.hd(&["escalations"]).json();
-        wait("a person is called", || {
-            (calls() != serde_json::json!([])).then_some(())
+        let calls = wait("a person is called", || {
+            let calls = city.hd(&["escalations"]).json();
+            (calls != serde_json::json!([])).then_some(calls)
         });
+        assert_eq!(calls.as_array().unwrap().len(), 1, "one cause: {calls}");
         let text = city.hd_text(&["salvage", "list"]).out;
         assert!(text.contains("unknown"), "{text}");
         let restore = city.hd_text(&["salvage", "restore", &id]);

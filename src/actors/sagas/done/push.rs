@@ -56,7 +56,9 @@ pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Res
             return Ok(true);
         };
         let error = Refusal::from(error);
-        let lasts = !called && world.clock.mono().saturating_sub(began) >= LASTING;
+        let lasts = world.clock.mono().saturating_sub(began) >= LASTING;
+        // A person was already called for a held rig.
+        let lasts = lasts && !called && !effects::is_held(world, &plan.raider.rig);
         if plan.blocked.as_deref() != Some(&error.message) || lasts {
             plan.blocked = Some(error.message.clone());
             let calls = lasts || !error.is_passing();

@@ -11,6 +11,7 @@ mod charge;
 mod deciders;
 mod done;
 mod gone;
+mod held;
 mod identities;
 mod identity_results;
 mod ignored;

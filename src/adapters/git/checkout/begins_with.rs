@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::super::command::Git;
+use crate::adapters::standstill;
 
 const BLOCK: usize = 64 * 1024;
 /// The longest wait for a block: a filter may hang.
@@ -54,7 +55,9 @@ pub(super) fn begins_with(git: Git, path: &Path) -> io::Result<Shared> {
         let group = i32::try_from(child.id()).map(Pid::from_raw);
         let _ended_before = group.map(|group| killpg(group, Signal::SIGKILL));
     }
-    let ended = child.wait()?;
+    let ended = child.wait();
+    standstill::pass();
+    let ended = ended?;
     let is_failure = match is_whole_output {
         true => !ended.success(),
         false => ended.code().is_some_and(|code| code != 0),
