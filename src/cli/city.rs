@@ -31,7 +31,7 @@ impl City {
         let uid = rustix::process::geteuid().as_raw();
         match occupant(&seat(root.as_os_str().as_encoded_bytes(), uid)) {
             Occupant::Ours(holder) => Some(holder),
-            Occupant::Free | Occupant::Silent | Occupant::Other(_) => None,
+            Occupant::Free | Occupant::Silent | Occupant::Elsewhere | Occupant::Other(_) => None,
         }
     }
 }

@@ -108,6 +108,12 @@ fn load_over(
         let error = Diagnostic::error(why).hint("`hd init` writes one");
         Diagnostics::new(Vec::new(), vec![error])
     })?;
+    if file.to_str().is_none() {
+        let why = format!("the path {} is not UTF-8", file.display());
+        let error = Diagnostic::error(why)
+            .hint("answers, events and environments name it: rename its directories");
+        return Err(Diagnostics::new(Vec::new(), vec![error]));
+    }
     let root = file.parent().unwrap_or(Path::new("/"));
     let report = Report::default();
     let mut merged = sources::read(defaults, &file, root, &report);

@@ -20,6 +20,15 @@ const MOMENT: Duration = Duration::from_millis(500);
 /// The number of questions that wait for the next look of the holder.
 const BACKLOG: i32 = 128;
 
+/// The meaning of a process of this user in another container that holds a seat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Elsewhere {
+    /// Containers may share the network, and have a city each at the same path.
+    Ignored,
+    /// No two cities have the same id.
+    Counts,
+}
+
 /// A seat that is held for as long as this is open.
 pub(super) struct Seat(Option<OwnedFd>);
 
@@ -39,7 +48,7 @@ impl Seat {
 /// Takes the seat of the path of a city, its canonical one.
 pub(super) fn of_path(city: &Path) -> Result<Seat, DaemonError> {
     let key = city.as_os_str().as_encoded_bytes();
-    take(key, city).map_err(|holder| {
+    take(key, city, Elsewhere::Ignored).map_err(|holder| {
         refusal(holder, city, |pid, city| {
             format!(
                 "another supervisor (pid {pid}) holds this city: it was started when another directory was at \
@@ -52,7 +61,7 @@ pub(super) fn of_path(city: &Path) -> Result<Seat, DaemonError> {
 
 /// Takes the seat of the id of a city.
 pub(super) fn of_id(id: &str, city: &Path) -> Result<Seat, DaemonError> {
-    take(id.as_bytes(), city).map_err(|holder| {
+    take(id.as_bytes(), city, Elsewhere::Counts).map_err(|holder| {
         refusal(holder, city, |pid, city| {
             format!(
                 "another supervisor (pid {pid}) holds this city: it was started on another directory, of which \
@@ -83,9 +92,9 @@ fn refusal(
             supervisor by its name. Nothing was started or ended. End that process, and start again"
         ),
         None => format!(
-            "a process that does not answer, and whose pid is unknown, holds the socket by which a supervisor keeps \
-            others from {city}: it may be a supervisor that is stopped or hangs. Nothing was started or ended. End \
-            it, and start again"
+            "a process whose pid is unknown holds the socket by which a supervisor keeps others from {city}: it may be \
+            a supervisor that is stopped or hangs, or that runs in another container. Nothing was started or ended. \
+            End it, and start again"
         ),
     })
 }
@@ -97,7 +106,7 @@ fn refusal(
     clippy::disallowed_methods,
     reason = "other processes are waited for, in real time"
 )]
-fn take(key: &[u8], city: &Path) -> Result<Seat, Option<Holder>> {
+fn take(key: &[u8], city: &Path, elsewhere: Elsewhere) -> Result<Seat, Option<Holder>> {
     let name = city::seat(key, rustix::process::geteuid().as_raw());
     let deadline = Instant::now() + MOMENT;
     loop {
@@ -113,6 +122,10 @@ fn take(key: &[u8], city: &Path) -> Result<Seat, Option<Holder>> {
                 Occupant::Ours(holder) => return Err(Some(holder)),
                 // A supervisor that is stopped or hangs, after many starts were refused.
                 Occupant::Silent => return Err(None),
+                Occupant::Elsewhere if elsewhere == Elsewhere::Counts => return Err(None),
+                Occupant::Elsewhere => {
+                    "a process in another container has taken its name".to_owned()
+                }
                 Occupant::Free => "a process has taken its name, and does not answer".to_owned(),
                 Occupant::Other(who) => format!("{who} has taken its name"),
             },

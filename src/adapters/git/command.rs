@@ -298,12 +298,11 @@ impl Git {
 
     /// Returns the process to be started, with the environment and the settings of this command, for a conversation with git.
     pub(super) fn command(&self) -> Command {
+        standstill::pass();
         let mut command = match runs::errand() {
             Some(_) if self.leaves_processes() => keeper::anchored(&program()),
             _ => Command::new(program()),
         };
-        standstill::pass();
-        let mut command = Command::new(program());
         command
             .args(&self.args[..2])
             .arg("-c")

@@ -103,7 +103,7 @@ const PARTS: [Part; 5] = [
     ("its config", |repo| {
         let file = repo.repo_dir().join("config");
         !is_no(&file, Metadata::is_file)
-            && fs::read(file).map_or(true, |text| text.starts_with(b"[core]"))
+            && fs::read(file).map_or(true, |text| text.windows(6).any(|part| part == b"[core]"))
     }),
     ("its objects", |repo| {
         has_objects(&repo.repo_dir().join("objects"))

@@ -30,6 +30,8 @@ pub enum Occupant {
     /// A process that answers nothing, and that was not found: so many have asked that no further question fits into its
     /// queue.
     Silent,
+    /// A process of this user in another container, or that cannot be seen from here.
+    Elsewhere,
     /// Another process, in words: it may be of any user, and is no supervisor of this city.
     Other(String),
 }
@@ -95,11 +97,9 @@ fn judge(pid: u32, uid: u32) -> Occupant {
     if uid != rustix::process::geteuid().as_raw() {
         return Occupant::Other(format!("a process of uid {uid}"));
     }
-    match pid {
-        // Containers may share the network, and have a city each at the same path.
-        0 => Occupant::Other("a process in another container".to_owned()),
-        _ if is_elsewhere(pid) => Occupant::Other("a process in another container".to_owned()),
-        _ => Occupant::Ours(Holder::of(pid)),
+    match pid == 0 || is_elsewhere(pid) {
+        true => Occupant::Elsewhere,
+        false => Occupant::Ours(Holder::of(pid)),
     }
 }
 

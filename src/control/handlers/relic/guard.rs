@@ -67,6 +67,20 @@ struct Work {
     is: String,
 }
 
+/// Checks that the relic is no merge request: its state is the forge's, and the words of its relic would change nothing.
+pub(super) fn no_merge_request(txn: &mut dyn Txn, relic: &Relic) -> Verdict {
+    if relic.kind != RelicKind::MergeRequest {
+        return Ok(Ok(()));
+    }
+    let of = txn.mr(&relic.id)?.relic;
+    let message = format!("{} is the merge request of {of}", relic.id);
+    let hint = format!(
+        "`hd mq reject {}` sends the work back, `hd cancel {of}` ends it",
+        relic.id
+    );
+    Ok(Err(ControlError::conflict(message).hint(hint)))
+}
+
 /// Checks that the caller may close the relic, and consents to the end of its work.
 pub(super) fn may_close(txn: &mut dyn Txn, relic: &Relic, for_person: bool, yes: bool) -> Verdict {
     if relic.status == RelicStatus::Closed {
