@@ -196,6 +196,7 @@ mod tests {
         }
     }
 
+    /// Case pretty-log of an adversary: control characters in the log for people.
     #[test]
     fn pretty_log_has_colours_and_nothing_else_that_steers_a_terminal() {
         let memory = Memory::default();
@@ -212,6 +213,37 @@ mod tests {
         assert!(text.contains("\x1b["), "it is coloured: {text:?}");
         assert_eq!(shown::painted(&text), text);
         assert!(text.contains("\\u{202e}"), "{text:?}");
+    }
+
+    /// Programs parse these lines, and people read them in a terminal.
+    #[test]
+    fn json_log_has_no_raw_character_that_steers_a_terminal_and_loses_none() {
+        let sink = Sink::in_memory();
+        let nasty = "a\x1b[31mb\x07\x7f\u{9b}2J\u{202e}\u{2066}\u{200b}\u{feff}\n\"é";
+        let lines = tracing_subscriber::registry().with(JsonLines(sink.clone()));
+        tracing::subscriber::with_default(lines, || {
+            tracing::warn!(title = nasty, path = %nasty, debug = ?nasty, "{nasty}");
+            let data = serde_json::json!({"title": nasty, nasty: 1}).to_string();
+            tracing::info!(target: "horde::journal", seq = 1, subject = nasty, data = %data);
+        });
+        let lines = sink.kept();
+        let texts = lines.iter().map(|line| std::str::from_utf8(line).unwrap());
+        let texts: Vec<&str> = texts.collect();
+        for text in &texts {
+            let line = text.strip_suffix('\n').unwrap();
+            assert_eq!(shown::json(line), line, "escaped already");
+            let raw = |c: char| c.is_control() || "\u{202e}\u{2066}\u{200b}\u{feff}".contains(c);
+            assert!(!line.contains(raw), "{line:?}");
+        }
+        let values = texts.iter().map(|text| serde_json::from_str(text).unwrap());
+        let values: Vec<Value> = values.collect();
+        for key in ["title", "path", "message"] {
+            assert_eq!(values[0][key], nasty, "{key}");
+        }
+        assert_eq!(values[1]["subject"], nasty);
+        assert_eq!(values[1]["data"]["title"], nasty);
+        assert_eq!(values[1]["data"][nasty], 1);
+        assert_eq!(values.len(), 2);
     }
 
     #[test]

@@ -264,6 +264,7 @@ mod tests {
     use std::sync::Mutex;
 
     use futures_util::FutureExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
 
@@ -291,6 +292,48 @@ mod tests {
         }
 
         fn answered(&self, _: OpName, _: Option<ErrorKind>, _: Duration) {}
+    }
+
+    /// A client that died without closing keeps no place for ever.
+    #[tokio::test(start_paused = true)]
+    async fn connection_that_sends_nothing_for_ten_minutes_is_told_and_closed() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let caller = Caller::stand_in(1, CallerRole::Operator);
+        let permit = Places::take(&Arc::default(), &caller.who);
+        let (_stop, stopping) = watch::channel(false);
+        let door = Arc::new(Door::default());
+        let served = connection::run(near, caller, door, stopping, permit.unwrap());
+        let served = tokio::spawn(served);
+        let begun = tokio::time::Instant::now();
+        tokio::time::sleep(Duration::from_secs(550)).await;
+        let ping = b"{\"v\":1,\"id\":\"1\",\"op\":\"ping\",\"args\":{}}\n";
+        far.write_all(ping).await.unwrap();
+        let mut all = String::new();
+        far.read_to_string(&mut all).await.unwrap();
+        let lines: Vec<Value> = all
+            .lines()
+            .map(|it| serde_json::from_str(it).unwrap())
+            .collect();
+        assert_eq!(lines.len(), 2, "{all}");
+        assert_eq!(
+            (&lines[0]["id"], &lines[0]["ok"]),
+            (&"1".into(), &true.into())
+        );
+        assert_eq!(lines[1]["error"]["kind"], "unavailable", "{all}");
+        assert!(all.contains("it sent no request"), "{all}");
+        // Counted from the answer, not from the beginning.
+        let limit = Duration::from_secs(600);
+        assert!(
+            begun.elapsed() >= Duration::from_secs(550) + limit,
+            "{:?}",
+            begun.elapsed()
+        );
+        assert!(
+            begun.elapsed() <= 2 * limit + Duration::from_secs(1),
+            "{:?}",
+            begun.elapsed()
+        );
+        served.await.unwrap();
     }
 
     #[tokio::test]

@@ -68,6 +68,18 @@ impl Sink {
         }))
     }
 
+    /// Makes a sink that keeps its lines.
+    #[cfg(test)]
+    pub(super) fn in_memory() -> Self {
+        Self::new(None)
+    }
+
+    /// Waits for lines, returns them and forgets them.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> Vec<Vec<u8>> {
+        self.take().0
+    }
+
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         // No code panics while it holds the lock.
         let waiting = self.0.waiting.lock();

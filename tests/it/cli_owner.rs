@@ -36,6 +36,7 @@ fn socket_in_a_directory_that_others_may_write_to_is_not_spoken_to() {
 }
 
 /// Root has even more to lose.
+/// Case foreign-socket of an adversary: a program of another user answers at the socket.
 #[test]
 fn socket_of_another_user_is_not_spoken_to() {
     let city = FakeCity::start();

@@ -108,6 +108,7 @@ pub fn configure(sandbox: &Path, settings: &[(&str, &str)]) {
 }
 
 /// A notebook stripper drops changes.
+/// Case A01 of an adversary: a clean filter drops the bytes that an edit changed.
 #[test]
 fn edit_that_a_lossy_filter_drops_comes_back() {
     let city = City::with(|checkout| {
@@ -132,6 +133,7 @@ fn edit_that_a_lossy_filter_drops_comes_back() {
 }
 
 /// Attributes that name no driver, and line ends that differ from the blob's.
+/// Case A04 of an adversary: line ends of a file whose filter has no driver.
 #[test]
 fn line_ends_behind_a_filter_without_a_driver_come_back() {
     let city = City::with(|checkout| {
@@ -150,6 +152,8 @@ fn line_ends_behind_a_filter_without_a_driver_come_back() {
 }
 
 /// Git passes over such paths and says nothing.
+/// Case A08 of an adversary: untracked files below `.GIT/` on a disk that tells cases apart.
+/// Case A08b of an adversary: a link named `.gitmodules`.
 #[test]
 fn paths_that_look_like_a_git_directory_come_back() {
     let city = City::new();
@@ -163,6 +167,9 @@ fn paths_that_look_like_a_git_directory_come_back() {
 }
 
 /// Settings that make git blind.
+/// Case A12 of an adversary: `core.ignoreCase`, and a name beside its other case.
+/// Case A13 of an adversary: a change that keeps size and time, with `core.trustctime=false`.
+/// Case A14 of an adversary: `core.fileMode` and `core.symlinks` are false.
 #[test]
 fn files_hidden_by_git_settings_come_back() {
     let blind = [
@@ -230,6 +237,7 @@ fn links_come_back_where_the_user_has_git_write_files_for_them() {
 }
 
 /// The user's own repository has that setting.
+/// Case A14b of an adversary: `core.fileMode=false` in the checkout of the user.
 #[test]
 fn modes_come_back_where_the_checkout_keeps_none() {
     let city = City::with(|checkout| {
@@ -250,6 +258,8 @@ fn modes_come_back_where_the_checkout_keeps_none() {
 }
 
 /// An index in parts.
+/// Case A25 of an adversary: a split index of version 4.
+/// Case A25c of an adversary: a split index with many files.
 #[test]
 fn split_index_comes_back() {
     for version in ["2", "4"] {
@@ -279,6 +289,7 @@ fn split_index_comes_back() {
 }
 
 /// A split index without checksums has git look for files without names, for ever.
+/// Case C19 of an adversary: an index in which git finds `././`.
 #[test]
 fn index_that_git_cannot_list_is_work_and_no_obstacle() {
     let city = City::new();
@@ -296,6 +307,7 @@ fn index_that_git_cannot_list_is_work_and_no_obstacle() {
 }
 
 /// A line of one raider hides nothing of another.
+/// Case A72 of an adversary: a line in the `info/exclude` that all raiders share.
 #[test]
 fn line_of_one_raider_hides_nothing_of_another() {
     let city = City::new();
@@ -320,27 +332,8 @@ fn rules_of_the_checkout_hold_in_every_sandbox() {
     assert!(city.facts(&sandbox).is_clean());
 }
 
-/// Nothing waits for a pipe.
-#[test]
-fn pipes_in_special_places_are_not_waited_for() {
-    for name in [".gitignore", ".gitattributes", "src/.gitignore"] {
-        let city = City::new();
-        let sandbox = city.sandbox();
-        if sandbox.join(name).exists() {
-            fs::remove_file(sandbox.join(name)).unwrap();
-        }
-        let mode = nix::sys::stat::Mode::S_IRWXU;
-        nix::unistd::mkfifo(&sandbox.join(name), mode).unwrap();
-        write(&sandbox, "new", "1\n");
-        let began = Instant::now();
-        let record = city.salvage(&sandbox);
-        let to = city.restored(&record);
-        assert_eq!(disk(&to), disk(&sandbox), "{name}");
-        assert!(began.elapsed() < Duration::from_secs(30), "{name}");
-    }
-}
-
 /// A required filter whose program is gone.
+/// Case A65 of an adversary: the program of a required filter is gone at the restore.
 #[test]
 fn sandbox_comes_back_without_the_program_of_its_filter() {
     let city = City::with(|checkout| {
@@ -361,6 +354,7 @@ fn sandbox_comes_back_without_the_program_of_its_filter() {
 }
 
 /// An agent's `git gc` removes unreachable objects while salvage writes.
+/// Case A45 of an adversary: `git gc --prune=now` while a salvage is written.
 #[test]
 fn collection_of_garbage_meanwhile_takes_nothing() {
     let city = City::new();

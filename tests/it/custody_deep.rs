@@ -38,6 +38,7 @@ fn closed_tree_deeper_than_a_path_may_be_is_removed() {
 }
 
 /// A path that no program accepts at once.
+/// Case A10 of an adversary: a path longer than the kernel takes.
 #[test]
 fn tree_deeper_than_a_path_may_be_comes_back() {
     let city = City::new();

@@ -9,6 +9,7 @@ use horde_supervisor::ports::repo::Repo;
 
 use crate::support::city::{City, permit, toast};
 use crate::support::git::{commit_all, git, rev, try_git, write};
+use crate::support::namespace::unprivileged;
 
 /// Makes a sandbox that ignores two directories, all of it pushed. Returns the URL to clone it from, too.
 fn ignoring() -> (City, PathBuf, String) {
@@ -160,24 +161,20 @@ fn clone_whose_reflogs_were_written_by_hand_is_saved_whole() {
     assert_eq!(rev(&to.join("vendor/library"), "HEAD"), made);
 }
 
-/// A file or directory without read permission may be work: it does not hold up a completion, and is not removed. A
-/// user that permissions do not stop reads it.
+/// A directory without read permission may hold work: it does not hold up a completion, and is not removed.
 #[test]
-fn unreadable_file_holds_up_only_the_removal() {
+fn unreadable_directory_holds_up_only_the_removal() {
+    if !unprivileged(unreadable_directory_holds_up_only_the_removal) {
+        return;
+    }
     let (city, sandbox, origin) = ignoring();
     git(&sandbox, &["clone", "-q", &origin, "vendor/library"]);
     let library = sandbox.join("vendor/library");
     write(&library, "sub/work", "mine");
-    for (closed, mode) in [
-        ("", 0o755),
-        ("sub", 0o755),
-        (".git", 0o755),
-        ("sub/work", 0o644),
-    ] {
+    for (closed, mode) in [("", 0o755), ("sub", 0o755), (".git", 0o755)] {
         let closed = library.join(closed);
         let close = |mode| fs::set_permissions(&closed, fs::Permissions::from_mode(mode));
         close(0o000).unwrap();
-        let open = fs::read_dir(&closed).is_ok() || fs::read(&closed).is_ok();
         let facts = city.repo.facts(&sandbox, "main");
         let saved = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
         close(mode).unwrap();
@@ -188,8 +185,49 @@ fn unreadable_file_holds_up_only_the_removal() {
             line.starts_with("ignored repository vendor/library: "),
             "{line}"
         );
-        assert_eq!(saved.is_ok(), open, "{closed:?}: {saved:?}");
+        let why = saved.unwrap_err().to_string();
+        assert!(why.contains("vendor/library"), "{closed:?}: {why}");
     }
+    // Of a file nothing is said before it can be read: its sandbox counts as unseen.
+    let file = library.join("sub/work");
+    let close = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode));
+    close(0o000).unwrap();
+    let facts = city.repo.facts(&sandbox, "main").map(drop);
+    let saved = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+    close(0o644).unwrap();
+    for failed in [facts, saved.map(drop)] {
+        let why = failed.unwrap_err().to_string();
+        assert!(why.contains("vendor/library/sub/work"), "{why}");
+    }
+    let record = city.salvage(&sandbox);
+    let work = city.restored(&record).join("vendor/library/sub/work");
+    assert_eq!(fs::read_to_string(work).unwrap(), "mine");
+}
+
+#[test]
+fn sandbox_with_an_unreadable_file_is_salvaged_once_it_can_be_read() {
+    if !unprivileged(sandbox_with_an_unreadable_file_is_salvaged_once_it_can_be_read) {
+        return;
+    }
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "secret", "1\n");
+    let mode = |mode| {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(sandbox.join("secret"), mode).unwrap();
+    };
+    mode(0o000);
+    let error = city
+        .repo
+        .salvage(&sandbox, &toast(), Incarnation(1))
+        .unwrap_err();
+    assert!(error.to_string().contains("secret"), "{error}");
+    let refs = ["for-each-ref", "refs/horde/salvage"];
+    assert_eq!(git(city.repo.repo_dir(), &refs), "");
+    mode(0o600);
+    let restored = city.restored(&city.salvage(&sandbox));
+    let secret = fs::read_to_string(restored.join("secret")).unwrap();
+    assert_eq!(secret, "1\n");
 }
 
 /// The index that a repair set aside is the only place of work that was staged before.

@@ -24,6 +24,8 @@ fn fresh_lock(repo: &Path) -> fs::File {
 }
 
 /// The slot is free again, and the next raider gets it.
+/// Case A61 of an adversary: locks that a killed git left.
+/// Case A79 of an adversary: a leftover lock of the packed refs keeps the slot.
 #[test]
 fn lock_on_packed_refs_of_theirs_keeps_no_slot() {
     let city = City::new();

@@ -38,6 +38,7 @@ impl Drop for Mounted {
 }
 
 /// A bind mount, visible or among ignored files.
+/// Case A59 of an adversary: a directory of a person is mounted inside.
 #[test]
 fn sandbox_with_a_mount_in_it_is_kept_until_that_is_unmounted() {
     if !apart(sandbox_with_a_mount_in_it_is_kept_until_that_is_unmounted) {

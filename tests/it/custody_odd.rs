@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use horde_supervisor::domain::ids::Incarnation;
 use horde_supervisor::ports::repo::Repo;
@@ -12,7 +13,11 @@ use crate::custody_bytes::{comes_back, configure, disk};
 use crate::support::city::{City, toast};
 use crate::support::git::{commit_all, git, write};
 
-/// A09 and similar: broken and empty repositories, and files named `.git`.
+/// Broken and empty repositories, and files named `.git`.
+/// Case A09 of an adversary: a `.git` directory that is no repository, and a plain file named `.git`.
+/// Case A09b of an adversary: a broken `.git` directory beside tracked files.
+/// Case A09c of an adversary: a broken clone in a directory of its own.
+/// Case A09d of an adversary: an empty `.git` directory.
 #[test]
 fn fake_repositories_come_back() {
     let city = City::new();
@@ -32,6 +37,8 @@ fn fake_repositories_come_back() {
 }
 
 /// Bare repositories, and the copied `.git` file of a worktree.
+/// Case A19 of an adversary: bare repositories inside, and a copied `.git` file.
+/// Case A19b of an adversary: a repository with a separate git directory.
 #[test]
 fn odd_repositories_come_back() {
     let city = City::new();
@@ -52,6 +59,9 @@ fn odd_repositories_come_back() {
 }
 
 /// Repositories that ignore rules hide, at any depth, and inside of others.
+/// Case A19b-ignored of an adversary: the same among ignored files.
+/// Case A20 of an adversary: clones three levels below an ignored directory.
+/// Case A21 of an adversary: a clone that an untracked repository ignores.
 #[test]
 fn repositories_among_ignored_files_come_back_from_any_depth() {
     let city = City::with(|checkout| write(checkout, ".gitignore", "target/\nbuild/\n"));
@@ -106,6 +116,11 @@ fn repository_deep_among_ignored_files_holds_up_nothing() {
 }
 
 /// Directories that git refuses to look at.
+/// Case A39 of an adversary: the administrative directory was removed.
+/// Case A40 of an adversary: `git init` in the sandbox.
+/// Case A41 of an adversary: `.git` is a link to another place.
+/// Case A48 of an adversary: `core.worktree` leads away, and `core.bare` is set.
+/// Case A49 of an adversary: garbage in the configuration of the repository.
 #[test]
 fn sandbox_that_is_no_worktree_any_more_comes_back() {
     type Break = (&'static str, fn(&City, &Path));
@@ -163,6 +178,27 @@ fn sandbox_that_is_no_worktree_any_more_comes_back() {
         let mut after = disk(&to);
         after.retain(|name, _| !name.starts_with(b"found.git"));
         assert_eq!(after, before, "{what}");
+    }
+}
+
+/// Nothing waits for a pipe.
+/// Case A73 of an adversary: a pipe in the place of a file that git reads.
+#[test]
+fn pipes_in_special_places_are_not_waited_for() {
+    for name in [".gitignore", ".gitattributes", "src/.gitignore"] {
+        let city = City::new();
+        let sandbox = city.sandbox();
+        if sandbox.join(name).exists() {
+            fs::remove_file(sandbox.join(name)).unwrap();
+        }
+        let mode = nix::sys::stat::Mode::S_IRWXU;
+        nix::unistd::mkfifo(&sandbox.join(name), mode).unwrap();
+        write(&sandbox, "new", "1\n");
+        let began = Instant::now();
+        let record = city.salvage(&sandbox);
+        let to = city.restored(&record);
+        assert_eq!(disk(&to), disk(&sandbox), "{name}");
+        assert!(began.elapsed() < Duration::from_secs(30), "{name}");
     }
 }
 

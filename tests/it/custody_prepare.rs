@@ -50,6 +50,33 @@ fn rigs_own_repository_that_was_opened_to_others_is_closed_at_prepare() {
     }
 }
 
+/// The only repository of a rig had its salvages, too, before there were two.
+#[test]
+fn salvages_in_a_repository_from_before_there_were_two_are_said_and_stay() {
+    let city = City::bare();
+    let (theirs, checkout) = (city.repo.theirs().to_owned(), city.checkout());
+    let (from, to) = (checkout.to_str().unwrap(), theirs.to_str().unwrap());
+    fs::create_dir_all(theirs.parent().unwrap()).unwrap();
+    git(&city.root(), &["clone", "-q", "--bare", from, to]);
+    let names = ["head", "meta"].map(|name| format!("refs/horde/salvage/Toast/1/{name}"));
+    let saved = rev(&checkout, "HEAD");
+    git(&theirs, &["update-ref", &names[0], &saved]);
+    git(&theirs, &["pack-refs", "--all"]);
+    git(&theirs, &["update-ref", &names[1], &saved]);
+    city.repo.prepare().unwrap();
+    let told = city.repo.take_mended();
+    let is_told = |told: &&String| told.contains("2 refs of salvages of an earlier version");
+    assert_eq!(told.iter().filter(is_told).count(), 1, "{told:?}");
+    assert!(told.concat().contains(to), "{told:?}");
+    for name in &names {
+        assert_eq!(rev(&theirs, name), saved);
+    }
+    // They are said once.
+    city.repo.prepare().unwrap();
+    assert_eq!(city.repo.take_mended(), Vec::<String>::new());
+    assert!(city.facts(&city.sandbox()).is_clean());
+}
+
 /// Settings of the user's checkout.
 const SETTINGS: [(&str, &str); 5] = [
     ("user.name", "Ada \"the\" \\ first"),

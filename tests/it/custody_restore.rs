@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::custody_salvage::index;
 use crate::support::city::{City, snapshot};
-use crate::support::git::{commit_all, git, rev, write};
-use horde_supervisor::domain::ids::Incarnation;
+use crate::support::git::{commit_all, git, rev, try_feed_git, write};
+use horde_supervisor::domain::ids::{Incarnation, RaiderId};
 use horde_supervisor::ports::repo::{Repo, SalvageRecord};
 
 /// A salvaged sandbox, with a nested repository.
@@ -92,6 +92,61 @@ fn a_restore_that_fails_leaves_nothing_and_the_next_one_succeeds() {
     saved.comes_back("a failure");
     let again = repo.restore(&saved.record, &saved.to).unwrap_err();
     assert!(again.to_string().contains("exists already"), "{again}");
+}
+
+/// The list in the salvage names one file more than can be written: the comparison at the end of a restore finds it.
+#[test]
+fn restore_that_does_not_equal_its_salvage_leaves_nothing() {
+    let saved = saved();
+    let ours = saved.city.repo.repo_dir();
+    let meta = saved
+        .record
+        .refs
+        .iter()
+        .find(|name| name.ends_with("/meta"));
+    let meta = meta.unwrap();
+    let fed = |args: &[&str], input: &str| {
+        let output = try_feed_git(ours, args, input);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let old = rev(ours, &format!("{meta}:files"));
+    let list = git(ours, &["cat-file", "blob", &old]) + "\nw f 644 1 0 0 - - zz\n";
+    let new = fed(&["hash-object", "-w", "--stdin"], &list);
+    let tree = git(ours, &["ls-tree", meta]) + "\n";
+    let tree = fed(&["mktree"], &tree.replace(&old, &new));
+    let other = git(ours, &["commit-tree", "-p", meta, "-m", "other", &tree]);
+    git(ours, &["update-ref", meta, &other]);
+    let refused = saved.city.repo.restore(&saved.record, &saved.to);
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains("zz is in the salvage and was not restored"),
+        "{refused}"
+    );
+    assert!(Saved::names(saved.to.parent().unwrap()).is_empty());
+    assert_eq!(Saved::names(&saved.worktrees()), ["Toast"]);
+}
+
+/// The objects of a salvage are looked for whenever it is written, and when it is found again.
+#[test]
+fn state_whose_salvage_lost_an_object_is_not_called_saved() {
+    let saved = saved();
+    let repo = &saved.city.repo;
+    let raider: RaiderId = "horde/raiders/Toast".parse().unwrap();
+    let save = || repo.salvage(&saved.sandbox, &raider, Incarnation(1));
+    assert_eq!(save().unwrap(), saved.record);
+    let id = git(&saved.sandbox, &["hash-object", "--no-filters", "new"]);
+    let blob = repo
+        .repo_dir()
+        .join("objects")
+        .join(&id[..2])
+        .join(&id[2..]);
+    let aside = saved.city.root().join("aside");
+    fs::rename(&blob, &aside).unwrap();
+    let refused = save().unwrap_err().to_string();
+    assert!(refused.contains(&id), "{refused}");
+    fs::rename(&aside, &blob).unwrap();
+    assert_eq!(save().unwrap(), saved.record);
 }
 
 /// A directory that is not ours under that name is not touched.

@@ -45,6 +45,7 @@ fn pins(city: &City) -> String {
     git(city.repo.repo_dir(), &list)
 }
 
+/// Case A44 of an adversary: one raider takes the stash entry of another.
 #[test]
 fn stash_entry_that_another_raider_drops_is_saved_with_its_own_sandbox() {
     for detached in [false, true] {

@@ -40,6 +40,7 @@ pub fn whole_life(city: &City, name: &str) {
 }
 
 /// A common convention, and half a line: each stopped every raider of the rig.
+/// Case shared-configuration of an adversary: an `include.path` of one raider stops all landings.
 #[test]
 fn configuration_of_one_raider_stops_no_other() {
     let city = City::new();
@@ -144,6 +145,9 @@ fn replaced_files_neither_stop_nor_mislead_the_start() {
 }
 
 /// `git update-ref refs/remotes/origin/main HEAD` made unpushed work pass for pushed.
+/// Case A33 of an adversary: a remote-tracking ref at the agent's own commit.
+/// Case A33b of an adversary: such a ref that is gone again after the measurement.
+/// Case A34 of an adversary: a forged branch of the remote.
 #[test]
 fn ref_that_an_agent_wrote_does_not_pass_for_the_remotes() {
     let city = City::new();
@@ -188,6 +192,7 @@ fn ours_decides_which_commits_exist() {
 }
 
 /// `git replace --graft origin/main HEAD` made a nuke see nothing to lose.
+/// Case A30b of an adversary: a graft that makes unpushed work look pushed.
 #[test]
 fn replaced_objects_and_grafts_change_nothing() {
     let city = City::new();

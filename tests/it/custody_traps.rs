@@ -5,7 +5,9 @@ mod any;
 mod sprung;
 mod ways;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -169,6 +171,64 @@ impl Wires {
         assert!(!self.mark.exists(), "a program of an agent ran at {when}");
     }
 
+    /// Returns every file outside of the city and its sandboxes with its bytes, and every link with its target. Leaves
+    /// out what a landing writes in the repository that it lands in.
+    fn outside(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let (root, origin) = (self.city.root(), self.origin());
+        let ours = ["city", "clean"].map(|name| root.join(name));
+        let git_dir = match self.remote {
+            true => origin.clone(),
+            false => origin.join(".git"),
+        };
+        let moves = [
+            "objects",
+            "refs",
+            "logs",
+            "index",
+            "packed-refs",
+            "ORIG_HEAD",
+        ];
+        let moves = moves.map(|name| git_dir.join(name));
+        let tracked = |path: &Path| !self.remote && path.starts_with(&origin);
+        let (mut found, mut open) = (BTreeMap::new(), vec![root.clone()]);
+        while let Some(dir) = open.pop() {
+            for entry in fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                let is_restored = path.parent() == Some(&root)
+                    && path
+                        .file_name()
+                        .unwrap()
+                        .to_string_lossy()
+                        .starts_with("restored-");
+                if is_restored || ours.contains(&path) || moves.contains(&path) {
+                    continue;
+                }
+                let meta = fs::symlink_metadata(&path).unwrap();
+                if meta.is_dir() {
+                    open.push(path);
+                } else if tracked(&path) && !path.starts_with(&git_dir) {
+                    // A landing in the checkout writes its files.
+                } else if meta.is_symlink() {
+                    let target = fs::read_link(&path).unwrap();
+                    found.insert(path, target.into_os_string().into_vec());
+                } else if meta.is_file() {
+                    let text = fs::read(&path).unwrap();
+                    found.insert(path, text);
+                }
+            }
+        }
+        found
+    }
+
+    /// Asserts that no file outside of the city was made, changed or removed.
+    fn is_untouched(&self, before: &BTreeMap<PathBuf, Vec<u8>>) {
+        let now = self.outside();
+        let differs = |path: &&PathBuf| before.get(*path) != now.get(*path);
+        let all: BTreeSet<_> = before.keys().chain(now.keys()).collect();
+        let changed: Vec<_> = all.into_iter().filter(differs).collect();
+        assert!(changed.is_empty(), "changed outside: {changed:?}");
+    }
+
     /// Runs every read-only operation on an agent's sandbox. Each may fail.
     fn observe(&self, spec: &SandboxSpec) {
         let (repo, sandbox) = (&self.city.repo, &*spec.path);
@@ -317,6 +377,7 @@ fn assert_no_trap_springs(way: &Way) {
     }
     // The test's own commands there may have run the trap, too.
     fs::remove_file(&wires.mark).ok();
+    let before = wires.outside();
     let spec = wires.city.spec(1);
     wires.city.repo.prepare().unwrap();
     wires.unsprung("prepare");
@@ -325,9 +386,11 @@ fn assert_no_trap_springs(way: &Way) {
     wires.land(&spec.branch, &head, LandStyle::Merge);
     wires.release(&spec, 1);
     wires.release(&beside, 2);
+    wires.is_untouched(&before);
 }
 
 /// Some of the ways one by one, in the long tier all: one may hide another.
+/// Case git-configuration of an adversary: git configuration, hooks and attributes that run a program.
 #[test]
 fn no_way_of_an_agent_runs_a_program_below_the_supervisor() {
     for (place, way) in WAYS.iter().enumerate() {

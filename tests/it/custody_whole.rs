@@ -63,6 +63,7 @@ fn link_in_the_place_of_all_administrative_directories_leads_nowhere() {
 }
 
 /// Each patrol, charge and removal of the rig reads all refs.
+/// Case C20 of an adversary: a pipe in the administrative directory of one sandbox.
 #[test]
 fn pipe_in_one_administrative_directory_stops_no_other_sandbox() {
     for name in ["HEAD", "gitdir", "index", "logs/HEAD"] {

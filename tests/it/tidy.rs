@@ -2,6 +2,7 @@
 //! Everything is read as text, so that a rule is easy to read here; rules that need the compiler are left to the lints.
 
 mod actors;
+mod cases;
 mod docs;
 mod english;
 mod layers;

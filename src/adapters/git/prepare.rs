@@ -21,6 +21,9 @@ const READY: &str = "horde.ready";
 /// A mark that exists once theirs was made to borrow from ours.
 const LENT: &str = "horde.adopted";
 
+/// The refs of salvages in a repository that was the only one of its rig.
+const OLD_SALVAGES: &str = "refs/horde/salvage/";
+
 /// Returns true if theirs borrows from ours, or would if no agent had undone it.
 pub(super) fn is_lent(repo: &GitRepo) -> bool {
     repo.repo_dir().join(LENT).exists()
@@ -70,6 +73,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
             and was made again from its remote, as a person wanted: its salvages are lost"
             ));
         }
+        tell_of_old_salvages(repo)?;
         write_whole(&repo.repo_dir().join(LENT), b"")?;
     }
     custody::remember(repo)?;
@@ -88,6 +92,20 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
         }
         share::publish_all(repo);
         write_whole(&mark, b"")?;
+    }
+    Ok(())
+}
+
+/// Tells people of salvages in theirs, where a supervisor with one repository for each rig kept them. They are not
+/// taken over: agents could have written these refs.
+fn tell_of_old_salvages(repo: &GitRepo) -> Result<(), RepoError> {
+    let found = repo.their_refs().list(OLD_SALVAGES)?;
+    if !found.is_empty() {
+        let (count, dir) = (found.len(), repo.theirs().display());
+        repo.mended(format!(
+            "{dir} has {count} refs of salvages of an earlier version below {OLD_SALVAGES}: they are neither listed nor \
+            restored, and stay there. `git --git-dir={dir} for-each-ref {OLD_SALVAGES}` shows them"
+        ));
     }
     Ok(())
 }

@@ -444,6 +444,7 @@ fn outcome_file_from_the_repository_is_no_outcome() {
 }
 
 /// Anything that an agent puts in place of a file is not read, does not block, and is not written through.
+/// Case task-links of an adversary: links in the place of outcome, task and prompt.
 #[test]
 fn links_and_pipes_of_agents_are_not_followed() {
     let city = crate::testing::scratch();

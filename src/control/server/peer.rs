@@ -4,6 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use nix::errno::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::net::UnixStream;
@@ -18,9 +19,14 @@ impl Peer {
     #[must_use]
     pub fn of(stream: &UnixStream, pid: Option<u32>) -> Self {
         use nix::sys::socket::{getsockopt, sockopt::PeerPidfd};
-        match getsockopt(stream, PeerPidfd) {
+        Self::told(getsockopt(stream, PeerPidfd), pid)
+    }
+
+    /// Holds the process that the kernel returned, or, if it does not support that, the present owner of the pid.
+    fn told(held: Result<OwnedFd, Errno>, pid: Option<u32>) -> Self {
+        match held {
             Ok(fd) => Self(Some(Arc::new(fd))),
-            Err(nix::errno::Errno::ENOPROTOOPT) => pid.map_or(Self(None), Self::of_pid),
+            Err(Errno::ENOPROTOOPT) => pid.map_or(Self(None), Self::of_pid),
             Err(_) => Self(None),
         }
     }
@@ -76,5 +82,16 @@ mod tests {
         assert!(!peer.lives());
         assert!(!Peer::of_pid(child.id()).lives());
         assert!(!Peer(None).lives());
+    }
+
+    /// Linux before 6.5 knows no pidfd of a connection.
+    #[test]
+    fn owner_of_the_pid_counts_only_where_the_kernel_names_no_process() {
+        let own = std::process::id();
+        assert!(Peer::told(Err(Errno::ENOPROTOOPT), Some(own)).lives());
+        assert!(!Peer::told(Err(Errno::ENOPROTOOPT), None).lives());
+        for ended in [Errno::ESRCH, Errno::EINVAL, Errno::ENODATA] {
+            assert!(!Peer::told(Err(ended), Some(own)).lives(), "{ended}");
+        }
     }
 }

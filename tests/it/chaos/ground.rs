@@ -57,6 +57,7 @@ fn in_log(city: &City, words: &str) {
 
 /// Weakness W8 of an earlier system: a workspace whose branch had been renamed counted as an orphan and was reset,
 /// and two programs could clean up at once.
+/// Case lock-removed of an adversary: lock and socket are removed at runtime.
 #[test]
 fn removed_lock_and_socket_are_made_again_and_no_second_supervisor_runs() {
     let city = patrolled(1).start();
@@ -105,6 +106,7 @@ fn file_in_the_place_of_the_socket_is_reported_and_left_alone() {
 }
 
 /// `rm -rf .horde`: no session is doubled, all answer and can be ended, and the store is not begun anew.
+/// Case state-removed of an adversary: the state directory is removed at runtime.
 #[test]
 fn removed_state_doubles_no_agent_and_its_store_is_not_begun_anew_silently() {
     let mut city = patrolled(2).start();
@@ -157,6 +159,7 @@ fn state_that_is_moved_away_is_moved_back() {
 }
 
 /// Every path of the configuration leads nowhere; sessions run on, and a stop ends them all the same.
+/// Case city-moved of an adversary: a stop after the city was moved ended nobody.
 #[test]
 fn city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody() {
     let mut city = patrolled(2).start();
@@ -236,6 +239,7 @@ fn copy_of_a_city_is_refused_and_ends_no_agent_and_a_backup_in_its_place_starts(
     fs::remove_dir_all(&copy).unwrap();
 }
 
+/// Case modes of an adversary: the target of a link lost its mode.
 #[test]
 fn link_as_state_directory_is_refused_and_its_target_keeps_its_mode() {
     let city = City::made(&crowd(1));
@@ -266,6 +270,7 @@ fn link_as_state_directory_is_refused_and_its_target_keeps_its_mode() {
     );
 }
 
+/// Case no-socket of an adversary: no socket can be made at the start.
 #[test]
 fn without_a_socket_no_session_is_started() {
     let city = City::made(&crowd(1));

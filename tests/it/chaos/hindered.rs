@@ -39,6 +39,7 @@ fn begins(command: &mut Command, act: impl Fn() -> nix::Result<()> + Send + Sync
     unsafe { command.pre_exec(move || Ok(act()?)) };
 }
 
+/// Case inherited-signals of an adversary: SIGCHLD was ignored by the parent.
 #[test]
 fn signals_that_were_ignored_or_blocked_at_the_start_are_heard() {
     let script = "grep -e SigBlk -e SigIgn /proc/self/status >signals.part; mv signals.part signals; exec sleep 100000";
@@ -75,6 +76,7 @@ fn signals_that_were_ignored_or_blocked_at_the_start_are_heard() {
 
 /// The log is not read, and then cannot be read: everything goes on. That dropped lines are counted is
 /// tested beside the sink (`src/telemetry/sink.rs`).
+/// Case stderr-blocked of an adversary: standard error that nobody reads.
 #[test]
 fn log_that_takes_nothing_holds_up_nothing() {
     let mut city = City::made(&crowd(2));
@@ -146,6 +148,7 @@ fn remove_odd(path: &Path) {
 }
 
 /// The configuration itself: the supervisor goes on as before, and no other one starts.
+/// Case odd-include of an adversary: a pipe, device or directory as configuration.
 #[test]
 fn odd_thing_as_city_toml_is_said_and_changes_nothing() {
     let mut city = crowd(1).start();
@@ -183,6 +186,7 @@ fn odd_thing_as_city_toml_is_said_and_changes_nothing() {
 }
 
 /// A FIFO, a device without end, a directory, 100 MB: each in the place of a file that is read.
+/// Case odd-prompt of an adversary: a pipe as `prompt_file`.
 #[test]
 fn odd_files_are_said_and_hold_up_nothing() {
     let city = crowd(1).start();
@@ -268,6 +272,7 @@ fn link_to_an_endless_device_and_a_large_file_to_copy_hold_up_nothing() {
 }
 
 /// Silent connections never shut out a person.
+/// Case idle-connections of an adversary: 64 idle connections shut a person out.
 #[test]
 fn idle_connections_do_not_block_other_clients() {
     let city = crowd(1).start();
@@ -300,6 +305,7 @@ fn values_of_a_hundred_kilobytes_reach_the_agent() {
 }
 
 /// A limit of 64 descriptors, and 60 agents: the daemon answers, and the stop reports the truth.
+/// Case few-descriptors of an adversary: a limit of 64 descriptors.
 #[test]
 #[ignore = "long tier: chaos"]
 fn with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left() {

@@ -1,24 +1,91 @@
 //! Kill storms: of children, of all children, of the daemon with its holders.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
-use horde_supervisor::testing::poll::pass;
+use horde_supervisor::testing::poll::{pass, poll};
 use horde_supervisor::testing::tier::by_tier;
 use serde_json::{Value, json};
 
 use super::{agent, count, crowd, kill, name, named, no_zombies, pid, runs_as};
 use crate::support::chance::Chance;
 use crate::support::git::write;
-use crate::support::live::until;
+use crate::support::live::{City, LIMIT, until};
 use crate::support::plan::Plan;
-use crate::support::processes;
+use crate::support::{processes, tmux};
 
+on_tmux_too!(
+    daily: every_kill_is_answered_by_one_restart;
+    long:
+);
+
+/// The number of descriptors or threads of the daemon that may come and go with its work: a restart that keeps one of
+/// them for itself is noticed after as many restarts.
+const SLACK: usize = 8;
+
+/// Numbers that restarts must not make larger.
+#[derive(Debug, PartialEq, Eq)]
+struct Held {
+    /// Open descriptors of the daemon.
+    descriptors: usize,
+    /// Its threads.
+    threads: usize,
+    /// The directories of sessions.
+    sessions: usize,
+    /// The files in them. Some are made only when they are needed: one more for each session is no leak.
+    session_files: usize,
+    /// Panes of the city's tmux server; 0 without one.
+    panes: usize,
+}
+
+impl Held {
+    fn of(city: &City) -> Self {
+        let entries = |dir: &Path| fs::read_dir(dir).map_or(0, Iterator::count);
+        let proc = Path::new("/proc").join(city.pid().to_string());
+        let sessions = city.root().join(".horde/sessions");
+        let files = fs::read_dir(&sessions).unwrap();
+        let files = files.map(|entry| entries(&entry.unwrap().path()));
+        Self {
+            descriptors: entries(&proc.join("fd")),
+            threads: entries(&proc.join("task")),
+            sessions: entries(&sessions),
+            session_files: files.sum(),
+            panes: tmux::panes(city.root()),
+        }
+    }
+
+    /// Waits until no more is held than before.
+    fn is_held_again(&self, city: &City) {
+        let mut last = None;
+        let fits = || {
+            let now = Self::of(city);
+            let fits = now.descriptors <= self.descriptors + SLACK
+                && now.threads <= self.threads + SLACK
+                && now.sessions == self.sessions
+                && now.session_files <= self.session_files + self.sessions
+                && now.panes == self.panes;
+            last = Some(now);
+            fits.then_some(())
+        };
+        let found = poll(LIMIT, fits);
+        assert!(found.is_some(), "before {self:?}, now {last:?}");
+    }
+}
+
+/// Case many-restarts of an adversary: descriptors, threads, files and panes after many restarts.
 #[test]
 fn every_kill_is_answered_by_one_restart() {
     let (agents, kills) = (10, by_tier(20, 1000));
     let mut chance = Chance::seeded();
     let city = crowd(agents).start();
     let mut generations = vec![1; agents];
+    for number in 0..agents {
+        runs_as(&city, &name(number), 1);
+    }
+    let before = Held::of(&city);
+    let on_tmux = if tmux::is_asked_for() { agents } else { 0 };
+    assert_eq!(before.panes, on_tmux, "a pane for each agent");
     for _ in 0..kills {
         let number = chance.below(agents);
         // The others may still be restarting.
@@ -31,6 +98,7 @@ fn every_kill_is_answered_by_one_restart() {
     assert_eq!(count(&city, "agent.crashed"), kills);
     assert_eq!(named(&city, "sleep").len(), agents);
     no_zombies(&city);
+    before.is_held_again(&city);
 }
 
 #[test]

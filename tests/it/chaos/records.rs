@@ -109,6 +109,7 @@ fn stranger_that_a_record_names_is_left_alone() {
 }
 
 /// The log of a session is replaced by something that blocks, or can be read for ever; then the agent dies.
+/// Case log-path of an adversary: a session's log is replaced by a link or a pipe.
 #[test]
 fn death_is_answered_whatever_was_made_of_the_log() {
     let city = city();

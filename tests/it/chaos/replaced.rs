@@ -136,6 +136,7 @@ fn directory_of_a_session_that_is_replaced_is_put_back() {
     replaced(|city| city.root().join(".horde/sessions/e2e-a0"), false);
 }
 
+/// Case session-directory of an adversary: the directory of a session is removed or replaced.
 #[test]
 fn death_is_answered_whatever_replaced_the_directory_of_the_session() {
     replaced(|city| city.root().join(".horde/sessions/e2e-a0"), true);

@@ -92,6 +92,7 @@ fn waits_on_a_socket(pid: u32) -> bool {
 
 /// The caller sent its request while the daemon was stopped, and has gone: it must not get the rights of the process
 /// that has its pid by then.
+/// Case reused-pid of an adversary: a caller whose pid another process has by then.
 #[test]
 fn caller_whose_pid_is_given_to_another_process_only_looks() {
     if !apart(caller_whose_pid_is_given_to_another_process_only_looks) {

@@ -199,12 +199,14 @@ fn assert_no_trap_springs(chance: &mut Chance) {
     let names: Vec<_> = taken.iter().map(|way| WAYS[*way].name).collect();
     eprintln!("{style:?}, remote: {remote}, {names:?}, {set:?}");
     fs::remove_file(&wires.mark).ok();
+    let before = wires.outside();
     let spec = wires.city.spec(1);
     wires.observe(&spec);
     let beside = wires.beside();
     wires.land(&spec.branch, &head, style);
     wires.release(&spec, 1);
     wires.release(&beside, 2);
+    wires.is_untouched(&before);
 }
 
 /// No program of an agent runs below the supervisor, whatever the agent writes and in whichever style its work lands.

@@ -20,6 +20,7 @@ fn git_lfs(city: &City, words: &[&str]) -> Option<bool> {
     git.status().ok().map(|status| status.success())
 }
 
+/// Case B8 of an adversary: the hook of git-lfs is asked to push to the address of a sandbox.
 #[test]
 fn file_of_an_agent_is_uploaded_by_the_real_git_lfs() {
     let plan = Plan::new().file(
@@ -28,6 +29,8 @@ fn file_of_an_agent_is_uploaded_by_the_real_git_lfs() {
     );
     let mut city = City::made(&plan);
     if git_lfs(&city, &["version"]) != Some(true) {
+        let needed = std::env::var_os("HORDE_TESTS_NEED_LFS").is_some();
+        assert!(!needed, "git-lfs is not installed");
         eprintln!("skipped: git-lfs is not installed here");
         return;
     }

@@ -42,6 +42,7 @@ fn assert_nuke_names_the_mount(city: &City) {
 
 /// The directory is mounted when the work is handed over already, before or after it landed: the daemon dies before it
 /// removes the sandbox. The next patrol calls a person, and goes on once it is unmounted.
+/// Case A59b of an adversary: such a mount in a finished sandbox.
 #[test]
 fn patrol_after_a_completion_does_not_reach_through_a_mount() {
     if !apart(patrol_after_a_completion_does_not_reach_through_a_mount) {

@@ -27,6 +27,7 @@ fn outputs(city: &City, words: &[&str]) -> [Ran; 2] {
 }
 
 /// Whichever verb shows it, to a person or as JSON, on standard output or as an error.
+/// Case views of an adversary: control characters in the views of `hd`.
 #[test]
 fn text_of_an_agent_never_steers_the_terminal_of_a_person() {
     let gate = format!(

@@ -222,6 +222,7 @@ fn a_city_moves_to_tmux_session_by_session() {
 }
 
 /// The server would run any command for an agent, but belongs to no session.
+/// Case tmux-server of an adversary: the tmux server runs a command for an agent.
 #[test]
 fn program_that_the_tmux_server_runs_for_an_agent_has_read_rights() {
     if !tmux::is_there() {

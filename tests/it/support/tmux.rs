@@ -45,6 +45,16 @@ pub fn pass_on(again: &mut Command) {
     }
 }
 
+/// Returns the number of panes of a city's server; 0 without a server.
+pub fn panes(city: &Path) -> usize {
+    let mut tmux = Command::new("tmux");
+    tmux.args(["-L", &tmux_server(city, "")]);
+    let listed = tmux.args(["list-panes", "-a", "-F", "#{pane_id}"]).output();
+    listed.map_or(0, |listed| {
+        String::from_utf8_lossy(&listed.stdout).lines().count()
+    })
+}
+
 /// Removes the socket of a city's server, which tmux leaves behind.
 pub fn remove_socket(city: &Path) {
     let (uid, server) = (nix::unistd::geteuid(), tmux_server(city, ""));

@@ -214,8 +214,8 @@ impl Dice {
 
 /// Returns whether the form can be added to any sandbox, whatever else is in it.
 fn goes_along(form: Form) -> bool {
-    // With random settings another form may be something else than its name says, and no form can be made where git
-    // does not work.
+    // With random settings another form may be something else than its name says, so they take others in and are not
+    // added to any; and no form can be made where git does not work.
     let plain = form != Form::Told && !form.is_ruin() && !form.is_staged_around();
     plain && form >= Form::Conflict
         || matches!(
@@ -281,7 +281,8 @@ pub fn forms(case: Case, dice: &mut Dice) -> Vec<Form> {
                 | Form::SubmoduleRemoved
         );
     let spoils = |also| case.end == End::Done && is_dirty(also) && !is_dirty(case.form);
-    for _ in 0..dice.below(4) {
+    let most = if case.form == Form::Told { 8 } else { 4 };
+    for _ in 0..dice.below(most) {
         let also = Form::ALL[dice.below(Form::ALL.len())];
         if !alone && !spoils(also) && goes_along(also) {
             forms.insert(also);

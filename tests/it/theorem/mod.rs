@@ -206,8 +206,9 @@ fn a_few_samples_are_the_whole() {
     assert_eq!(met, pairs(round(0, Part::All)));
 }
 
-/// A90: the user's own configuration says that links are files and that modes mean nothing. Each end meets a form of
+/// The user's own configuration says that links are files and that modes mean nothing. Each end meets a form of
 /// links and modes.
+/// Case A90 of an adversary: the user's own configuration keeps neither links nor modes.
 #[test]
 fn nothing_is_lost_where_the_users_git_keeps_neither_links_nor_modes() {
     let dir = horde_supervisor::testing::scratch();

@@ -29,6 +29,8 @@ async fn hold_of_a_push_that_is_retried_is_journalled_once() {
 }
 
 /// A target that is reset after each push, or that others push to faster than the gate runs.
+/// Case B4 of an adversary: a target that is always busier than the gate.
+/// Case B5 of an adversary: a target that is reset after each push.
 #[tokio::test(start_paused = true)]
 async fn target_that_moves_at_every_attempt_is_followed_slowly_and_calls_a_person() {
     let city = Scenario::new().gate("test").start().await;

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::PATROL;
 use crate::actors::refusal::RefusalKind;
 use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::relic::{Relic, RelicStatus};
+use crate::ports::repo::RepoError;
 use crate::testing::world::Scenario;
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 fn open(calls: Vec<Relic>) -> Vec<Relic> {
     let is_open = |relic: &Relic| relic.status != RelicStatus::Closed;
@@ -33,6 +37,44 @@ async fn charge_whose_sandbox_changes_while_it_is_taken_back_is_tried_again_and_
     assert_eq!(city.sagas().await, 0);
     assert!(city.parts.repo.names().is_empty());
     assert!(open(city.escalations().await).is_empty());
+}
+
+/// The salvage itself gives up after its rounds, each time.
+#[tokio::test(start_paused = true)]
+async fn person_is_called_once_for_a_sandbox_that_keeps_changing_while_it_is_saved_and_it_goes_when_it_rests()
+ {
+    for hooked in [true, false] {
+        let city = Scenario::new().rig(|rig| rig.witness.keep_dirty = HOUR);
+        let city = city.start().await;
+        let charged = city.worker("a").await;
+        let (repo, name) = (Arc::clone(&city.parts.repo), charged.raider.name.clone());
+        let why = "Toast keeps changing while it is saved";
+        repo.break_op("salvage", RepoError::Failed(why.to_owned()));
+        match hooked {
+            true => {
+                let (repo, name) = (Arc::clone(&repo), name.clone());
+                let late = move || repo.dirty(&name, "log.txt");
+                city.parts.repo.interlude("push_branch", late);
+                city.completed(&charged.raider).await.unwrap();
+            }
+            false => {
+                repo.dirty(&name, "log.txt");
+                super::unhook(&city, &charged).await;
+            }
+        }
+        city.pass_hours(HOUR * 4).await;
+        let called = open(city.escalations().await);
+        assert!(repo.count("salvage") >= 3, "it is tried again");
+        assert_eq!(repo.names(), ["Toast"], "kept");
+        assert!(repo.salvages().is_empty());
+        let saying = |call: &&Relic| call.body.contains("keeps changing");
+        assert_eq!(called.iter().filter(saying).count(), 1, "{called:?}");
+        repo.mend("salvage");
+        city.pass_hours(HOUR).await;
+        assert!(repo.names().is_empty());
+        assert_eq!(repo.salvages().len(), 1);
+        assert!(open(city.escalations().await).is_empty());
+    }
 }
 
 /// An operator reads the refusal: nothing tries the removal again.

@@ -354,6 +354,7 @@ const LEFT: &[(&str, bool)] = &[
 
 /// Remains of a gate must not reach the next one: otherwise main itself would seem red. `cargo test` runs a part of
 /// the cases.
+/// Case B3 of an adversary: gates that edit, commit, delete and make repositories.
 #[test]
 fn whatever_a_gate_leaves_is_gone_before_the_next_run() {
     let rig = Rigged::new();
@@ -397,6 +398,8 @@ fn whatever_a_gate_leaves_is_gone_before_the_next_run() {
 }
 
 /// No gate sees an agent's replacement of a file or of a whole tree.
+/// Case B2-blob of an adversary: a replaced blob shows the gate other bytes than land.
+/// Case B2-tree of an adversary: another raider replaces a tree.
 #[test]
 fn gate_sees_the_bytes_that_land_whatever_is_replaced() {
     let rig = Rigged::new();

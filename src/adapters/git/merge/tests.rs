@@ -262,6 +262,7 @@ fn everything_may_be_removed() {
     assert!(lab.files(&tip).is_empty());
 }
 
+/// Case B1-unrelated of an adversary: a branch without common history.
 #[test]
 fn histories_without_a_common_root_are_refused() {
     let Forked { lab, main, .. } = forked();

@@ -66,6 +66,7 @@ fn one(path: &str, text: &str) -> Files {
     files(&[(path, text)])
 }
 
+/// Case B1-white-space-python of an adversary: a patch of Python that equals one of the target but for white space.
 #[test]
 fn white_space_equal_python_patch_conflicts_where_git_does() {
     let lab = Lab::new();
@@ -78,6 +79,7 @@ fn white_space_equal_python_patch_conflicts_where_git_does() {
     assert_conflicts(&lab, &main, &head, "f.py");
 }
 
+/// Case B1-white-space-yaml of an adversary: the same in YAML.
 #[test]
 fn white_space_equal_yaml_patch_conflicts_where_git_does() {
     let lab = Lab::new();
@@ -111,6 +113,7 @@ fn nothing_is_left_only_where_the_merge_gives_the_targets_tree() {
     }
 }
 
+/// Case B1-squashed-then-changed of an adversary: the branch was squashed onto the target, and changed there.
 #[test]
 fn work_that_was_squashed_upstream_and_changed_there_conflicts() {
     let lab = Lab::new();
@@ -124,6 +127,7 @@ fn work_that_was_squashed_upstream_and_changed_there_conflicts() {
 }
 
 /// Reverted work is not on the target: landed again, it is there; or it conflicts.
+/// Case B1-again-after-revert of an adversary: work that landed, was reverted, and comes again.
 #[test]
 fn work_that_was_reverted_lands_again_or_conflicts_and_is_never_taken_for_landed() {
     let lab = Lab::new();
@@ -137,6 +141,7 @@ fn work_that_was_reverted_lands_again_or_conflicts_and_is_never_taken_for_landed
     assert_conflicts(&lab, &later, &head, "a");
 }
 
+/// Case B1-picked-then-reverted of an adversary: a commit was picked onto the target and reverted there.
 #[test]
 fn commit_that_was_cherry_picked_then_reverted_lands_with_the_rest_of_its_branch() {
     let lab = Lab::new();
@@ -151,6 +156,8 @@ fn commit_that_was_cherry_picked_then_reverted_lands_with_the_rest_of_its_branch
 }
 
 /// `git rebase` leaves merge commits out, and with them the changes that only they contain.
+/// Case B1-merge-commit of an adversary: a merge commit with a file of its own, or with a resolution.
+/// Case B1-target-merged-in of an adversary: the target was merged into the branch.
 #[test]
 fn changes_of_a_merge_commit_land_with_a_rebase() {
     let lab = Lab::new();
@@ -170,6 +177,7 @@ fn changes_of_a_merge_commit_land_with_a_rebase() {
 }
 
 /// This case ended in a bug of git's, with attributes and without.
+/// Case B1-renormalize of an adversary: `merge.renormalize` with and without attributes.
 #[test]
 fn renormalizing_settings_of_the_user_change_no_merge() {
     for attributes in ["", "* text=auto\n", "*.txt text eol=crlf\n"] {
@@ -200,6 +208,9 @@ fn repeated(random: &mut Random) -> Vec<String> {
 
 /// Contents (Go code and repeated lines) that libgit2 merges differently from git, or that git finds in conflict.
 /// Each kind must occur, or nothing was tested.
+/// Case B1-repeated-lines of an adversary: repeated lines changed on both sides.
+/// Case B1-conflict-of-git of an adversary: code of which git makes a conflict.
+/// Case B1-other-function of an adversary: a line that another diff algorithm puts into another function.
 #[test]
 fn lines_land_in_the_function_where_git_puts_them() {
     let kinds: [Make; 2] = [source::go, repeated];

@@ -170,8 +170,7 @@ impl Writer<'_> {
 pub(super) fn prove(dir: &Path, lines: &[Line], only: bool) -> Result<(), RepoError> {
     let wrong = |path: &[u8], what: &str| {
         let path = dir.join(bytes::path(path));
-        let what = format!("{} {what}", path.display());
-        RepoError::Failed(format!("{what} than in the salvage"))
+        RepoError::Failed(format!("{} {what}", path.display()))
     };
     let root = Root::open(dir).at("cannot read", dir)?;
     let mut left: HashMap<&[u8], &Line> = lines
@@ -182,28 +181,190 @@ pub(super) fn prove(dir: &Path, lines: &[Line], only: bool) -> Result<(), RepoEr
         let path = entry.path.clone();
         let Some(line) = left.remove(path.as_slice()) else {
             if only && entry.kind != Kind::Dir && path != b".git" {
-                return Err(wrong(&path, "exists, unlike in the salvage"));
+                return Err(wrong(&path, "is not in the salvage"));
             }
             continue;
         };
         let stamp = &entry.stamp;
         if entry.kind != line.kind {
-            return Err(wrong(&path, "is of another kind"));
+            return Err(wrong(&path, "is of another kind than in the salvage"));
         }
         if entry.kind != Kind::Link && stamp.mode != line.mode {
-            return Err(wrong(&path, "has another mode"));
+            return Err(wrong(&path, "has another mode than in the salvage"));
         }
         if stamp.modified != line.modified {
-            return Err(wrong(&path, "has another time"));
+            return Err(wrong(&path, "has another time than in the salvage"));
         }
         let Some(id) = &line.id else { continue };
         let read = hashed(&root, entry, Format::of(id), &mut HashCache::default())?;
         if read.is_none_or(|(_, now)| now != *id) {
-            return Err(wrong(&path, "has other bytes"));
+            return Err(wrong(&path, "has other bytes than in the salvage"));
         }
     }
     let gone = left.values().find(|line| line.kind != Kind::Other);
     gone.map_or(Ok(()), |line| {
-        Err(wrong(&line.path, "is missing, unlike in the salvage"))
+        Err(wrong(&line.path, "is in the salvage and was not restored"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use rustix::fs::CWD;
+    use tempfile::TempDir;
+
+    use super::super::manifest::EntryRoot;
+    use super::*;
+
+    /// Makes a directory with entries of every kind, and the list that a salvage of it has.
+    fn saved() -> (TempDir, Vec<Line>) {
+        let dir = crate::testing::scratch();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at(".git"), "gitdir: elsewhere\n").unwrap();
+        fs::create_dir(at("dir")).unwrap();
+        for name in ["dir/below", "file", "other"] {
+            fs::write(at(name), name).unwrap();
+        }
+        symlink("file", at("link")).unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        let lines = all_below(&root, b"").unwrap().into_iter();
+        let lines = lines.filter(|entry| entry.path != b".git").map(|entry| {
+            let stamp = entry.stamp;
+            let (path, kind) = (entry.path.clone(), entry.kind);
+            let read = hashed(&root, entry, Format::Sha1, &mut HashCache::default());
+            Line {
+                place: EntryRoot::Work,
+                path,
+                kind,
+                mode: stamp.mode,
+                size: stamp.size,
+                modified: stamp.modified,
+                id: (kind != Kind::Dir).then(|| read.unwrap().unwrap().1),
+                file: None,
+            }
+        });
+        let mut lines: Vec<_> = lines.collect();
+        // A pipe is listed, and is not restored.
+        lines.push(Line {
+            path: b"pipe".to_vec(),
+            kind: Kind::Other,
+            id: None,
+            ..lines[0].clone()
+        });
+        (dir, lines)
+    }
+
+    fn line<'l>(lines: &'l [Line], name: &str) -> &'l Line {
+        let found = lines.iter().find(|line| line.path == name.as_bytes());
+        found.unwrap()
+    }
+
+    /// Gives an entry its listed time again.
+    fn set_back(dir: &Path, line: &Line) {
+        let time = Timespec {
+            tv_sec: line.modified.0,
+            tv_nsec: line.modified.1.into(),
+        };
+        let times = Timestamps {
+            last_access: time,
+            last_modification: time,
+        };
+        let path = dir.join(bytes::path(&line.path));
+        utimensat(CWD, &path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    }
+
+    /// A change of a restored directory, with the name of the entry and the words of the error.
+    type Mismatch = (&'static str, &'static str, fn(&Path));
+
+    /// Each of these leaves everything else as it is listed: the time of the entry is set back, except where a time is
+    /// the difference.
+    const MISMATCHES: [Mismatch; 11] = [
+        ("file", "has other bytes", |at| {
+            fs::write(at, "FILE").unwrap()
+        }),
+        ("file", "has other bytes", |at| {
+            fs::write(at, "longer").unwrap()
+        }),
+        ("dir/below", "has other bytes", |at| {
+            fs::write(at, "").unwrap()
+        }),
+        ("link", "has other bytes", |at| {
+            fs::remove_file(at).unwrap();
+            symlink("els", at).unwrap();
+        }),
+        ("file", "has another mode", |at| {
+            fs::set_permissions(at, PermissionsExt::from_mode(0o4755)).unwrap();
+        }),
+        ("dir", "has another mode", |at| {
+            fs::set_permissions(at, PermissionsExt::from_mode(0o2750)).unwrap();
+        }),
+        ("file", "is of another kind", |at| {
+            fs::remove_file(at).unwrap();
+            symlink("other", at).unwrap();
+        }),
+        ("link", "is of another kind", |at| {
+            fs::remove_file(at).unwrap();
+            fs::write(at, "file").unwrap();
+        }),
+        ("dir", "is of another kind", |at| {
+            fs::remove_dir_all(at).unwrap();
+            fs::write(at, "").unwrap();
+        }),
+        ("file", "is in the salvage and was not restored", |at| {
+            fs::remove_file(at).unwrap()
+        }),
+        ("link", "is in the salvage and was not restored", |at| {
+            fs::remove_file(at).unwrap()
+        }),
+    ];
+
+    #[test]
+    fn each_difference_from_the_salvage_is_an_error_of_its_own() {
+        for (name, wanted, change) in MISMATCHES {
+            let (dir, lines) = saved();
+            prove(dir.path(), &lines, true).unwrap();
+            let at = dir.path().join(name);
+            change(&at);
+            if fs::symlink_metadata(&at).is_ok() {
+                set_back(dir.path(), line(&lines, name));
+            }
+            if name.starts_with("dir/") {
+                set_back(dir.path(), line(&lines, "dir"));
+            }
+            for only in [true, false] {
+                let why = prove(dir.path(), &lines, only).unwrap_err().to_string();
+                let told = format!("{} {wanted}", at.display());
+                assert!(why.contains(&told), "{why}, not {told}");
+            }
+        }
+    }
+
+    #[test]
+    fn another_time_of_an_entry_is_an_error() {
+        for name in ["file", "link", "dir", "dir/below"] {
+            let (dir, lines) = saved();
+            let mut later = line(&lines, name).clone();
+            later.modified.1 = later.modified.1.wrapping_add(1) % 1_000_000_000;
+            set_back(dir.path(), &later);
+            let why = prove(dir.path(), &lines, true).unwrap_err().to_string();
+            let told = format!("{} has another time", dir.path().join(name).display());
+            assert!(why.contains(&told), "{why}, not {told}");
+        }
+    }
+
+    /// An administrative directory has files of git, too; the worktree has none but its link.
+    #[test]
+    fn file_beside_the_saved_ones_is_an_error_only_in_the_worktree() {
+        for name in ["more", "dir/more", "dir/.git"] {
+            let (dir, lines) = saved();
+            fs::write(dir.path().join(name), "").unwrap();
+            set_back(dir.path(), line(&lines, "dir"));
+            let why = prove(dir.path(), &lines, true).unwrap_err().to_string();
+            let told = format!("{} is not in the salvage", dir.path().join(name).display());
+            assert!(why.contains(&told), "{why}, not {told}");
+            prove(dir.path(), &lines, false).unwrap();
+        }
+    }
 }

@@ -98,6 +98,7 @@ fn a_branch_that_is_not_checked_out_just_moves() {
 type Landing = &'static [(&'static str, &'static str)];
 
 /// An ignored file belongs to the person like any other: it is never overwritten.
+/// Case A81 of an adversary: an ignored `.env` of a person in the way of a landing.
 #[test]
 fn ignored_or_untracked_file_in_the_way_is_waited_for() {
     let rig = Rigged::local();
@@ -235,6 +236,8 @@ pub(super) fn at_work(rig: &Rigged) -> (Oid, Oid) {
 }
 
 /// Any operation in progress is named, and nothing is touched.
+/// Case A83 of an adversary: a person is in the middle of a rebase.
+/// Case A84 of an adversary: a person is in the middle of a bisect.
 #[test]
 fn checkout_in_the_middle_of_something_is_waited_for() {
     let rig = Rigged::local();

@@ -113,6 +113,7 @@ fn users_hook_can_refuse_a_push() {
 }
 
 /// When two pushes meet and the branch has moved, it was a race, whatever the remote's message is.
+/// Case C15 of an adversary: a race with another pusher was taken for a rejection.
 #[test]
 fn race_with_another_pusher_is_no_rejection() {
     let rig = Rigged::new();
@@ -157,6 +158,7 @@ fn lock_at_the_remote_is_tried_again_later() {
 }
 
 /// The remote has accepted the push, and then a process there hangs.
+/// Case C23 of an adversary: a push that hangs after it was accepted blocked the queue.
 #[test]
 fn push_that_hangs_after_it_was_accepted_has_landed() {
     let rig = Rigged::new();
@@ -179,6 +181,7 @@ fn push_that_hangs_after_it_was_accepted_has_landed() {
     eventually("the hook is not cut short", || ended.exists().then_some(()));
 }
 
+/// Case C16 of an adversary: parallel fetches of the supervisor collided.
 #[test]
 fn parallel_fetches_of_one_branch_do_not_collide() {
     let rig = Rigged::new();
@@ -198,6 +201,7 @@ fn parallel_fetches_of_one_branch_do_not_collide() {
 }
 
 /// A lock that a killed git left: the landing counts, and the lock is removed once it is stale.
+/// Case C24 of an adversary: a leftover lock of a remote branch hid a landing.
 #[test]
 fn stale_lock_of_a_remote_branch_neither_hides_a_landing_nor_stays() {
     let rig = Rigged::new();

@@ -56,6 +56,13 @@ impl Agent<'_> {
                 self.write("x/.Git/notes", "2\n");
                 self.write("git~1", "3\n");
             }
+            Form::GitmodulesLink => {
+                // git takes no link of this name in, and reports it as untracked.
+                let list = dir.join(".gitmodules");
+                drop(fs::remove_file(&list));
+                symlink("elsewhere", list).expect("linked");
+                self.write("elsewhere", "behind the link\n");
+            }
             Form::OnlyLooks => {
                 self.write("fixtures/repo/.git/notes", "in a directory\n");
                 self.write("fixtures/file/.git", "a plain file\n");

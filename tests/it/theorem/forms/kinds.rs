@@ -69,6 +69,7 @@ forms! {
     SplitIndex,
     Told,
     GitCase,
+    GitmodulesLink,
     OnlyLooks,
     BrokenClone,
     BareInside,

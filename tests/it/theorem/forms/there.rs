@@ -162,6 +162,7 @@ fn on_disk(form: Form, dir: &Path) -> bool {
         Form::Untracked => dir.join("new/empty").exists(),
         Form::Ignored => dir.join(".env").exists(),
         Form::GitCase => has(".GIT/notes"),
+        Form::GitmodulesLink => dir.join(".gitmodules").is_symlink() && has("elsewhere"),
         Form::OnlyLooks => has("fixtures/empty/.git") && has("src/.git/config"),
         Form::BrokenClone => has("broken/.git/objects") && !has("broken/.git/HEAD"),
         Form::BareInside => has("bare.git/HEAD"),
