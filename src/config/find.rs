@@ -90,6 +90,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn path_that_is_not_utf_8_is_refused() {
+        use std::os::unix::ffi::OsStrExt;
+        let temp = crate::testing::scratch();
+        let city = temp.path().join(std::ffi::OsStr::from_bytes(b"c\xff"));
+        fs::create_dir(&city).unwrap();
+        fs::write(city.join(FILE), "").unwrap();
+        let env = crate::config::Env { home: None };
+        let refused = crate::config::load(&city, &env).unwrap_err();
+        let told = refused.render(false);
+        assert!(told.contains("is not UTF-8"), "{told}");
+    }
+
+    #[test]
     fn city_toml_in_a_sandbox_is_no_city() {
         let temp = crate::testing::scratch();
         let root = temp.path().canonicalize().unwrap();

@@ -101,3 +101,30 @@ async fn approval_while_later_commits_are_submitted_is_refused() {
     assert!(city.parts.repo.has_landed(&later));
     assert!(!city.parts.repo.has_landed(&shown.head));
 }
+
+/// Its relic is a record of the forge: "closed" would be said, and the work would land.
+#[tokio::test(start_paused = true)]
+async fn merge_request_is_not_closed_or_reopened_by_its_relic() {
+    let human = |rig: &mut crate::domain::city::Rig| rig.forge.review_human = true;
+    let city = Scenario::new().rig(human).start().await;
+    let relic = submitted(&city).await;
+    let mr = city.mr(&relic).await.unwrap();
+    for op in ["relic.close", "relic.reopen"] {
+        let args = json!({ "relic": mr.id, "yes": true });
+        let args = match op {
+            "relic.close" => args,
+            _ => json!({ "relic": mr.id }),
+        };
+        let refused = ask(&city, op, args).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Conflict, "{op}");
+        let of = format!("is the merge request of {relic}");
+        assert!(refused.message.contains(&of), "{refused}");
+    }
+    assert_ne!(city.status(&mr.id).await, RelicStatus::Closed);
+    ask(&city, "mq.approve", json!({ "mr": mr.id }))
+        .await
+        .unwrap();
+    city.pass(PATROL).await;
+    assert_eq!(city.status(&mr.id).await, RelicStatus::Closed);
+    assert_eq!(city.status(&relic).await, RelicStatus::Closed);
+}
