@@ -159,7 +159,7 @@ fn state_that_is_moved_away_is_moved_back() {
 }
 
 /// Every path of the configuration leads nowhere; sessions run on, and a stop ends them all the same.
-/// Case city-moved of an adversary: a stop after the city was moved ended nobody.
+/// Case city-moved of an adversary: a stop after the city was moved ended no session.
 #[test]
 fn city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody() {
     let mut city = patrolled(2).start();

@@ -104,7 +104,7 @@ fn each_case_of_an_adversary_has_a_test_that_names_it() {
     let mut named = BTreeSet::new();
     let mut astray = Vec::new();
     for source in all()
-        .into_iter()
+        .iter()
         .filter(|source| source.name != "tests/it/tidy/cases.rs")
     {
         let mut open: Vec<String> = Vec::new();
