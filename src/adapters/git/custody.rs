@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::admin::{At, read_if_there, write_whole};
+use super::prepare::READY;
 use super::rig::GitRepo;
 use super::share;
 use crate::ports::repo::RepoError;
@@ -32,9 +33,15 @@ pub(super) fn check(repo: &GitRepo) -> Result<(), RepoError> {
 /// Verifies, before ours is prepared, that it is there and whole if it ever was made. An empty directory in its place is
 /// the word of a person that it is lost.
 pub(super) fn expect(repo: &GitRepo) -> Result<(), RepoError> {
-    let dir = repo.repo_dir();
-    let was_made = || share::borrows(repo) || known(repo).exists();
-    if is_empty(dir) || !was_made() {
+    let (dir, known) = (repo.repo_dir(), known(repo));
+    if is_empty(dir) {
+        // The new one gets an id of its own.
+        return match known.exists() {
+            true => write_whole(&known, b""),
+            false => Ok(()),
+        };
+    }
+    if !share::borrows(repo) && !known.exists() {
         return Ok(());
     }
     match fault(repo) {
@@ -106,7 +113,9 @@ const PARTS: [Part; 5] = [
             && fs::read(file).map_or(true, |text| text.windows(6).any(|part| part == b"[core]"))
     }),
     ("its objects", |repo| {
-        has_objects(&repo.repo_dir().join("objects"))
+        let dir = repo.repo_dir();
+        // Before its first fetch has ended there may be none.
+        !dir.join(READY).exists() || has_objects(&dir.join("objects"))
     }),
     ("the original (this is another repository)", |repo| {
         let read = |file: &Path| fs::read(file).ok().filter(|id| !id.is_empty());
@@ -207,6 +216,20 @@ mod tests {
         rig.repo.ready().unwrap();
     }
 
+    type Damage<'a> = &'a dyn Fn(&Path);
+
+    /// A first fetch takes long, and may be interrupted.
+    #[test]
+    fn repository_without_objects_is_whole_before_its_first_fetch() {
+        let rig = Rigged::new();
+        rig.repo.prepare().unwrap();
+        let ours = rig.repo.repo_dir();
+        fs::remove_file(ours.join(super::READY)).unwrap();
+        fs::remove_dir_all(ours.join("objects")).unwrap();
+        fs::create_dir_all(ours.join("objects/pack")).unwrap();
+        assert!(super::fault(&rig.repo).is_none());
+    }
+
     #[test]
     fn repository_that_lost_a_part_or_is_another_one_holds_its_rig_until_it_is_whole() {
         let rig = Rigged::new();
@@ -233,7 +256,7 @@ mod tests {
             fs::rename(dir, &target).unwrap();
             std::os::unix::fs::symlink(target, dir).unwrap();
         };
-        let ways: [(&str, &dyn Fn(&Path)); 7] = [
+        let ways: [(&str, Damage<'_>); 7] = [
             ("objects", &moved),
             ("refs", &moved),
             ("config", &garbled),
@@ -264,7 +287,9 @@ mod tests {
         }
         for text in [None, Some("garbage")] {
             fs::remove_file(ours.join("HEAD")).unwrap();
-            text.map(|text| fs::write(ours.join("HEAD"), text).unwrap());
+            if let Some(text) = text {
+                fs::write(ours.join("HEAD"), text).unwrap();
+            }
             rig.repo.ready().unwrap_err();
             rig.repo.prepare().unwrap();
             rig.repo.ready().unwrap();

@@ -17,7 +17,7 @@ use crate::domain::doctor::local;
 use crate::ports::repo::RepoError;
 
 /// A mark that exists once the first fetch is done.
-const READY: &str = "horde.ready";
+pub(super) const READY: &str = "horde.ready";
 /// A mark that exists once theirs was made to borrow from ours.
 const LENT: &str = "horde.adopted";
 

@@ -110,9 +110,8 @@ async fn merge_request_is_not_closed_or_reopened_by_its_relic() {
     let relic = submitted(&city).await;
     let mr = city.mr(&relic).await.unwrap();
     for op in ["relic.close", "relic.reopen"] {
-        let args = json!({ "relic": mr.id, "yes": true });
         let args = match op {
-            "relic.close" => args,
+            "relic.close" => json!({ "relic": mr.id, "yes": true }),
             _ => json!({ "relic": mr.id }),
         };
         let refused = ask(&city, op, args).await.unwrap_err();
@@ -120,11 +119,9 @@ async fn merge_request_is_not_closed_or_reopened_by_its_relic() {
         let of = format!("is the merge request of {relic}");
         assert!(refused.message.contains(&of), "{refused}");
     }
-    assert_ne!(city.status(&mr.id).await, RelicStatus::Closed);
     ask(&city, "mq.approve", json!({ "mr": mr.id }))
         .await
         .unwrap();
     city.pass(PATROL).await;
-    assert_eq!(city.status(&mr.id).await, RelicStatus::Closed);
     assert_eq!(city.status(&relic).await, RelicStatus::Closed);
 }
