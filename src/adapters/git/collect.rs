@@ -13,6 +13,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 
+use crate::adapters::children::UNKILLABLE;
+
 /// The limit of output per stream. More is an error, never silently cut.
 const OUTPUT_MAX: usize = 256 * 1024 * 1024;
 
@@ -39,8 +41,22 @@ pub(super) fn collect(
         // The group may be gone already.
         let _gone = killpg(group, Signal::SIGKILL);
         let _reaped = child.wait();
+        wait_gone(group);
     }
     collected
+}
+
+/// Waits until a group that was killed has no process any more, for a moment at most: git below an anchor is no child,
+/// and what it was writing must not be taken back beside it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the kernel is waited for, in real time"
+)]
+fn wait_gone(group: Pid) {
+    let deadline = Instant::now() + UNKILLABLE;
+    while killpg(group, None).is_ok() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collected> {

@@ -78,13 +78,15 @@ const USERS: &[&str] = &[
     "GIT_CONFIG_NOSYSTEM",
 ];
 
-/// Subcommands that run no other program.
+/// Subcommands that run no other program: hooks are disabled for them.
 const READERS: &[&str] = &[
     "config",
     "for-each-ref",
     "ls-files",
+    "merge-base",
     "rev-parse",
     "symbolic-ref",
+    "update-ref",
     "version",
     "worktree",
 ];
@@ -296,13 +298,15 @@ impl Git {
         Ok(input.into())
     }
 
-    /// Returns the process to be started, with the environment and the settings of this command, for a conversation with git.
+    /// Returns the process to be started, with the environment and the settings of this command, for a conversation with
+    /// git. It is git itself, and must run no other program.
     pub(super) fn command(&self) -> Command {
+        self.complete(Command::new(program()))
+    }
+
+    /// Adds the arguments, the environment and the settings to a command that runs git.
+    fn complete(&self, mut command: Command) -> Command {
         standstill::pass();
-        let mut command = match runs::errand() {
-            Some(_) if self.leaves_processes() => keeper::anchored(&program()),
-            _ => Command::new(program()),
-        };
         command
             .args(&self.args[..2])
             .arg("-c")
@@ -360,7 +364,11 @@ impl Git {
 
     fn once(&self) -> Result<Output, RepoError> {
         let what = self.describe();
-        let mut command = self.command();
+        let is_anchored = runs::errand().is_some() && self.leaves_processes();
+        let mut command = match is_anchored {
+            true => self.complete(keeper::anchored(&program())),
+            false => self.command(),
+        };
         let stdout = match &self.stdout {
             Some(file) => self.rewound(file)?,
             None => Stdio::piped(),
@@ -381,6 +389,10 @@ impl Git {
             let limit = self.limit;
             return Err(RepoError::Timeout { what, limit });
         };
+        if is_anchored && status.code() == Some(keeper::NOT_STARTED.into()) {
+            let why = String::from_utf8_lossy(&collected.stderr);
+            return Err(RepoError::Failed(why.trim().to_owned()));
+        }
         Ok(Output {
             code: status.code(),
             stdout: collected.stdout,
@@ -423,89 +435,4 @@ pub(crate) fn program() -> PathBuf {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Instant;
-
-    use super::*;
-    use crate::testing::eventually;
-
-    #[test]
-    fn a_command_that_takes_too_long_is_ended_with_its_children() {
-        let dir = crate::testing::scratch();
-        let started = Instant::now();
-        let slow = Git::in_dir(dir.path())
-            .args(["-c", "alias.slow=!sleep 300", "slow"])
-            .limit(Duration::from_millis(200));
-        assert!(matches!(slow.output(), Err(RepoError::Timeout { .. })));
-        assert!(started.elapsed() < Duration::from_secs(60));
-    }
-
-    /// A hook's watcher holds the output open, and has a session of its own.
-    #[test]
-    fn call_does_not_wait_for_processes_that_a_command_leaves_behind() {
-        let dir = crate::testing::scratch();
-        let left = dir.path().join("left");
-        let alias = format!(
-            "alias.bg=!setsid sleep 300 & echo $! >{} ; echo done",
-            left.display()
-        );
-        let started = Instant::now();
-        let output = Git::in_dir(dir.path()).args(["-c", &alias, "bg"]).run();
-        let pid = std::fs::read_to_string(&left)
-            .unwrap()
-            .trim()
-            .parse()
-            .unwrap();
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).unwrap();
-        assert_eq!(output.unwrap().text(), "done");
-        assert!(started.elapsed() < Duration::from_secs(60));
-    }
-
-    /// A hook's background work prints more than a pipe holds, after git has ended.
-    #[test]
-    fn processes_that_a_command_leaves_behind_run_on() {
-        let dir = crate::testing::scratch();
-        let (ended, done) = (dir.path().join("ended"), dir.path().join("done"));
-        let alias = format!(
-            "alias.bg=!sh -c 'until test -e {}; do sleep 0.01; done; head -c 200000 /dev/zero && \
-             head -c 200000 /dev/zero >&2 && touch {}' & echo done; echo told >/dev/stderr; echo all >&2",
-            ended.display(),
-            done.display()
-        );
-        let output = Git::in_dir(dir.path()).args(["-c", &alias, "bg"]).run();
-        let output = output.unwrap();
-        assert_eq!(
-            (output.text(), &*output.stderr),
-            ("done".into(), "told\nall\n")
-        );
-        std::fs::write(&ended, "").unwrap();
-        eventually("its own end", || done.exists().then_some(()));
-    }
-
-    /// More than a pipe holds, in both directions at once.
-    #[test]
-    fn it_is_fed_while_it_prints() {
-        let dir = crate::testing::scratch();
-        let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
-        let copied = Git::in_dir(dir.path())
-            .args(["-c", "alias.copy=!cat", "copy"])
-            .stdin(bytes.clone());
-        assert!(copied.run().unwrap().stdout == bytes);
-        // A command that reads nothing decides itself whether that is an error.
-        let deaf = Git::in_dir(dir.path()).args(["-c", "alias.deaf=!true", "deaf"]);
-        assert!(deaf.stdin(bytes).run().is_ok());
-    }
-
-    #[test]
-    fn failure_carries_the_message_of_git() {
-        let dir = crate::testing::scratch();
-        let error = Git::in_dir(dir.path())
-            .args(["rev-parse", "HEAD"])
-            .run()
-            .unwrap_err();
-        assert!(
-            error.to_string().contains("not a git repository"),
-            "{error}"
-        );
-    }
-}
+mod tests;

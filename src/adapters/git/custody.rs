@@ -17,6 +17,8 @@ const KNOWN: &str = "custody.known";
 
 /// The file of ours with an id, which the file in [`KNOWN`] repeats: another repository in its place has another.
 const ID: &str = "horde.id";
+/// Its HEAD. Nothing depends on the branch that it names.
+const HEAD: &[u8] = b"ref: refs/heads/horde\n";
 
 /// Verifies ours before work on it, if it was prepared. If it is not whole, the rig is held from then on.
 pub(super) fn check(repo: &GitRepo) -> Result<(), RepoError> {
@@ -46,13 +48,12 @@ pub(super) fn expect(repo: &GitRepo) -> Result<(), RepoError> {
     }
     match fault(repo) {
         None => Ok(()),
-        // Nothing depends on the branch that it names.
         Some(_) if !has_head(dir) && part_fault(repo, &PARTS[1..]).is_none() && !is_gone(dir) => {
             repo.mended(format!(
                 "HEAD of {} was damaged, and is written anew",
                 dir.display()
             ));
-            write_whole(&dir.join("HEAD"), b"ref: refs/heads/main\n")
+            write_whole(&dir.join("HEAD"), HEAD)
         }
         Some(why) => Err(RepoError::Failed(why)),
     }
@@ -92,9 +93,11 @@ fn known(repo: &GitRepo) -> PathBuf {
 /// Returns the reason why ours cannot be used. A disk that does not answer gives none.
 fn fault(repo: &GitRepo) -> Option<String> {
     let dir = repo.repo_dir();
-    match is_gone(dir) {
-        true => Some(missing(repo)),
-        false => part_fault(repo, &PARTS),
+    match (is_gone(dir), dir.join(READY).exists()) {
+        (true, _) => Some(missing(repo)),
+        (false, true) => part_fault(repo, &PARTS),
+        // Before its first fetch has ended the rest may be incomplete.
+        (false, false) => part_fault(repo, &PARTS[4..]),
     }
 }
 
@@ -113,14 +116,15 @@ const PARTS: [Part; 5] = [
             && fs::read(file).map_or(true, |text| text.windows(6).any(|part| part == b"[core]"))
     }),
     ("its objects", |repo| {
-        let dir = repo.repo_dir();
-        // Before its first fetch has ended there may be none.
-        !dir.join(READY).exists() || has_objects(&dir.join("objects"))
+        has_objects(&repo.repo_dir().join("objects"))
     }),
     ("the original (this is another repository)", |repo| {
-        let read = |file: &Path| fs::read(file).ok().filter(|id| !id.is_empty());
-        let known = read(&known(repo));
-        known.is_none() || known == read(&repo.repo_dir().join(ID))
+        let read = |file: &Path| read_if_there(file);
+        match (read(&known(repo)), read(&repo.repo_dir().join(ID))) {
+            (Ok(Some(known)), Ok(own)) if !known.is_empty() => own == Some(known),
+            // A disk that does not answer tells nothing.
+            _ => true,
+        }
     }),
 ];
 
@@ -129,8 +133,10 @@ fn part_fault(repo: &GitRepo, parts: &[Part]) -> Option<String> {
     let dir = repo.repo_dir().display();
     Some(format!(
         "the supervisor's own repository of the rig, {dir}, is damaged: {part} is missing or garbled, and the work that it \
-        holds may be unreachable. Move it back, or restore {dir} from a backup; or, if it is lost, move {dir} away and run \
-        `mkdir -p {dir}`, and a new one is made there without its salvages"
+        holds may be unreachable. Move it back, or restore {dir} from a backup (if that is older than its file {ID}, \
+        remove {}, too); or, if it is lost, move {dir} away and run `mkdir -p {dir}`, and a new one is made there without \
+        its salvages",
+        known(repo).display()
     ))
 }
 

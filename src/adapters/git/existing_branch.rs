@@ -6,7 +6,6 @@ use super::command::Git;
 use super::fetch::network;
 use super::remote;
 use super::rig::{GitRepo, resolve};
-use super::share;
 use crate::domain::city::RigSource;
 use crate::domain::existing_branch::BranchAt;
 use crate::domain::ids::Oid;
@@ -57,13 +56,7 @@ fn at_remote(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, RepoError> {
         // Without a remote, the branches of raiders are kept in ours.
         Err(RepoError::NotFound(_)) if !repo.pushes() => remote::remote_head(repo, branch),
         Err(RepoError::NotFound(_)) => {
-            // git fails to delete a missing ref with the name of a directory of refs.
-            if repo.resolve(&tracking)?.is_some() {
-                repo.git()
-                    .args(["update-ref", "--no-deref", "-d", &tracking])
-                    .run()?;
-                share::withdraw(repo, &tracking);
-            }
+            remote::forget(repo, &tracking)?;
             Ok(None)
         }
         Err(error) => Err(error),

@@ -200,8 +200,7 @@ pub(super) fn fetch_branch(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, 
         Ok(()) => repo.resolve(&tracking),
         Err(RepoError::NotFound(_)) => {
             // The remote-tracking ref is outdated.
-            repo.git().args(["update-ref", "-d", &tracking]).run()?;
-            share::withdraw(repo, &tracking);
+            remote::forget(repo, &tracking)?;
             Ok(None)
         }
         Err(error) => Err(error),

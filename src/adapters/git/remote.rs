@@ -12,6 +12,8 @@ use super::share;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{RepoError, TargetState};
 
+/// git's words for a ref that cannot be written, among others because of one above or below it.
+const CANNOT_LOCK: &str = "cannot lock ref";
 /// The prefix of pushed branches without a remote.
 pub(super) const PUSHED: &str = "refs/horde/pushed";
 
@@ -58,9 +60,7 @@ pub(super) fn fetch(
         network(git, from, &format!("fetch of {branch}"))
     };
     let fetched = match get() {
-        Err(RepoError::Remote(why))
-            if why.contains("cannot lock ref") && drop_outdated(repo, &name)? =>
-        {
+        Err(RepoError::Remote(why)) if why.contains(CANNOT_LOCK) && drop_outdated(repo, &name)? => {
             get()
         }
         fetched => fetched,
@@ -93,12 +93,21 @@ fn drop_outdated(repo: &GitRepo, name: &str) -> Result<bool, RepoError> {
     let refs = repo.refs()?.into_iter().map(|(_, name)| name);
     let outdated: Vec<String> = refs.filter(is_in_the_way).collect();
     for other in &outdated {
-        repo.git()
-            .args(["update-ref", "--no-deref", "-d", other])
-            .run()?;
-        share::withdraw(repo, other);
+        forget(repo, other)?;
     }
     Ok(!outdated.is_empty())
+}
+
+/// Deletes a remote-tracking ref, if it exists: git fails to delete a missing one that has the name of a directory of
+/// refs.
+pub(super) fn forget(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
+    if repo.resolve(name)?.is_some() {
+        repo.git()
+            .args(["update-ref", "--no-deref", "-d", name])
+            .run()?;
+        share::withdraw(repo, name);
+    }
+    Ok(())
 }
 
 /// Returns the current commit of the remote's branch.
@@ -202,9 +211,7 @@ pub(super) fn delete_branch(repo: &GitRepo, branch: &str, head: &Oid) -> Result<
     } else {
         delete_kept(repo, branch, head)?;
     }
-    let tracking = format!("refs/remotes/origin/{branch}");
-    repo.git().args(["update-ref", "-d", &tracking]).run()?;
-    share::withdraw(repo, &tracking);
+    forget(repo, &format!("refs/remotes/origin/{branch}"))?;
     // Locked, so that no worktree checks the branch out meanwhile.
     let _worktrees = locked(&repo.state.worktrees);
     drop_branch(repo, branch).map(drop)
@@ -249,10 +256,19 @@ pub(super) fn track(repo: &GitRepo, branch: &str, tip: &Oid) -> Result<(), RepoE
     let name = format!("refs/remotes/origin/{branch}");
     let _turn = name_locks::take(repo.repo_dir(), &format!("origin/{branch}"));
     // A sandbox may be removed because of this ref.
-    repo.git()
-        .args(["-c", "core.fsync=committed,reference", "update-ref"])
-        .args([&name, tip.as_str()])
-        .run()?;
+    let set = || {
+        let git = repo.git();
+        let git = git.args(["-c", "core.fsync=committed,reference", "update-ref"]);
+        git.args([&name, tip.as_str()]).run()
+    };
+    match set() {
+        Err(RepoError::Git { stderr, .. })
+            if stderr.contains(CANNOT_LOCK) && drop_outdated(repo, &name)? =>
+        {
+            set()?
+        }
+        set => set?,
+    };
     share::publish(repo, &name, tip);
     Ok(())
 }

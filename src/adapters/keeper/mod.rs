@@ -17,7 +17,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use nix::libc;
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::prctl::set_dumpable;
 use serde::{Deserialize, Serialize};
 
 pub use self::process::PATIENCE;
@@ -66,7 +66,7 @@ pub(super) struct Report {
 /// Ends this process by a signal. Returns if the signal ends no process.
 fn end_by(signal: i32) {
     // The command's own memory is what a core file would be of use for.
-    let _no_core = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    let _no_core = set_dumpable(false);
     // SAFETY: both only make system calls, and this process has one thread.
     unsafe {
         children::reset_signals();

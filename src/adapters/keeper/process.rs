@@ -101,7 +101,7 @@ fn keep(line: &OsStr) -> io::Result<(Option<Dead>, u32)> {
 
 /// Blocks all signals: a signal to the daemon's terminal or a closed pipe ends no keeper. Receives the ends of children
 /// and a request to end through a descriptor.
-fn own_signals() -> io::Result<SignalFd> {
+pub(super) fn own_signals() -> io::Result<SignalFd> {
     SigSet::all().thread_block()?;
     let mut heard = SigSet::empty();
     heard.add(Signal::SIGCHLD);

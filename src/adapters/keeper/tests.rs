@@ -213,6 +213,40 @@ fn anchored_program_ends_for_its_starter_as_it_ended() {
     assert!(why.contains("No such file"), "{why}");
 }
 
+/// A supervisor that stops sends TERM to everything below it, and takes back what a landing has begun when git has ended.
+#[test]
+fn front_ends_after_its_program_and_takes_it_along() {
+    let dir = crate::testing::scratch();
+    let begin = || {
+        let mut front = super::anchored(Path::new("/bin/sh"));
+        front.args(["-c", "echo $$ >new; mv new pid; exec sleep 300"]);
+        let front = front.current_dir(dir.path()).process_group(0).spawn();
+        let program = eventually("the program", || stray(dir.path()));
+        fs::remove_file(dir.path().join("pid")).unwrap();
+        (
+            front.unwrap(),
+            program,
+            anchor_of(program).expect("an anchor"),
+        )
+    };
+    let send = |pid: u32, signal| {
+        nix::sys::signal::kill(Pid::from_raw(pid.cast_signed()), signal).unwrap();
+    };
+    let lives = |pid| proc::stat(pid).unwrap().is_some_and(|stat| stat.lives());
+    let (mut front, program, anchor) = begin();
+    send(front.id(), Signal::SIGTERM);
+    send(program, Signal::SIGINT);
+    let status = front.wait().unwrap();
+    assert_eq!(status.signal(), Some(Signal::SIGINT as i32));
+    assert!(!lives(anchor), "nothing is left behind");
+    let (mut front, program, anchor) = begin();
+    send(front.id(), Signal::SIGKILL);
+    front.wait().unwrap();
+    for pid in [program, anchor] {
+        eventually("its end", || (!lives(pid)).then_some(()));
+    }
+}
+
 /// The timeout of a command kills the group that it leads.
 #[test]
 fn anchored_program_ends_with_the_group_of_its_starter_and_leaves_its_anchor() {

@@ -5,10 +5,18 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 
+use super::stat;
+
 /// Reads a file of a process about its memory, which a first thread that has ended before the others has no more.
 fn of_any_thread(pid: u32, name: &str) -> io::Result<Vec<u8>> {
     let own = fs::read(format!("/proc/{pid}/{name}"));
-    if own.as_ref().is_ok_and(|text| !text.is_empty()) {
+    let is_told = match &own {
+        Ok(text) => !text.is_empty(),
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    };
+    // A kernel thread has none, either.
+    let first_has_ended = || stat(pid).is_ok_and(|now| now.is_some_and(|now| now.state == b'Z'));
+    if is_told || !first_has_ended() {
         return own;
     }
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))?;

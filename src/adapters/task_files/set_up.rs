@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::adapters::commands::process::{self, End, Script};
 use crate::adapters::commands::tail::Tail;
 use crate::adapters::runs::Run;
+use crate::adapters::standstill;
 use crate::domain::city::Rights;
 
 /// The timeout. Installing dependencies takes a while; a command that waits for input would never end.
@@ -39,6 +40,7 @@ fn run_within(
 ) -> Result<(), String> {
     let wrong = |error: io::Error| error.to_string();
     let mut tail = Tail::new(TAIL);
+    standstill::pass();
     let run = Run::begin(runs, Rights::Read).map_err(wrong)?;
     let script = Script {
         line: command,

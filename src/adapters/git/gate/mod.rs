@@ -25,6 +25,7 @@ use std::time::Instant;
 use super::rig::GitRepo;
 use crate::adapters::commands::process::{self, Cut, End, Script};
 use crate::adapters::runs::{self, Run};
+use crate::adapters::standstill;
 use crate::domain::city::Rights;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{GateRun, GateSpec, RepoError};
@@ -54,6 +55,7 @@ pub(super) fn run_gate(
     let path = log_path(gate, commit);
     let mut log = Log::create(&path).map_err(|error| failed("the gate's log", &error))?;
     let started = Instant::now();
+    standstill::pass();
     let own = Run::begin(&runs_dir(repo), Rights::Read)
         .map_err(|error| failed("the gate's record", &error))?;
     let switch = repo.state.running_gate.begin();

@@ -51,7 +51,14 @@ fn branch_is_found_whatever_branches_were_above_or_below_it() {
         rig.foreign_push(there, &head);
         assert_eq!(at(there), Some(head.clone()), "{there} instead of {gone}");
         assert_eq!(at(gone), None);
+        assert_eq!(fetch::fetch_branch(&rig.repo, gone).unwrap(), None);
     }
+    // The push of such a branch was accepted.
+    remote::track(&rig.repo, "topic", &head).unwrap();
+    assert_eq!(
+        rig.repo.resolve("refs/remotes/origin/topic/x").unwrap(),
+        None
+    );
 }
 
 #[test]
