@@ -21,6 +21,8 @@ pub enum ClaimKey {
     Glances(RigName),
     /// Telling a session that its limit is over.
     GoesOn(String),
+    /// The look whether a rig's repository is still there.
+    Ground(RigName),
     /// The landing lane of a rig.
     Lane(RigName),
     /// The handling of a message to a witness.

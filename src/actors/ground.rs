@@ -16,6 +16,7 @@ use crate::ports::relics::Txn;
 pub async fn looked(world: &World, look: Look) {
     let Changed {
         new,
+        calls,
         over,
         replaced,
     } = world.directory.ground.take(&look);
@@ -43,13 +44,17 @@ pub async fn looked(world: &World, look: Look) {
             "the escalations about the repaired files could not be closed; they stay open"
         );
     }
-    for trouble in new {
-        let path = trouble.path.display().to_string();
-        or_warn!(
-            call(world, trouble).await,
-            path,
-            "the escalation about the supervisor's files could not be stored; no person is called"
-        );
+    for trouble in calls {
+        if let Err(error) = call(world, &trouble).await {
+            let path = trouble.path.display();
+            tracing::warn!(
+                %path,
+                %error,
+                "the escalation about the supervisor's files could not be stored; the next look \
+                retries"
+            );
+            world.directory.ground.call_failed(&trouble);
+        }
     }
 }
 
@@ -61,7 +66,7 @@ fn journal_fault(world: &World, kind: EventType, trouble: &FileFault) {
     world.store.journal(vec![event.with(data)]);
 }
 
-async fn call(world: &World, trouble: FileFault) -> Result<(), super::refusal::Refusal> {
+async fn call(world: &World, trouble: &FileFault) -> Result<(), super::refusal::Refusal> {
     let body = Escalation {
         agent: world.city.name.clone(),
         relic: None,
@@ -71,7 +76,7 @@ async fn call(world: &World, trouble: FileFault) -> Result<(), super::refusal::R
             Part::Watch => Severity::Medium,
             _ => Severity::High,
         },
-        evidence: trouble.hint,
+        evidence: trouble.hint.clone(),
     };
     escalations::call(world, "root", Ends::WithWork, body).await
 }
@@ -97,9 +102,13 @@ async fn close_escalations(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
     use super::*;
+    use crate::actors::store::StoreHandle;
     use crate::domain::relic::{Relic, RelicStatus};
-    use crate::testing::world::Scenario;
+    use crate::testing::world::{Parts, Scenario, start_clock};
 
     fn lost(says: &str) -> Look {
         let mut look = Look::default();
@@ -157,6 +166,27 @@ mod tests {
         calls.retain(|relic| relic.status != RelicStatus::Closed);
         assert_eq!(calls.len(), 1, "{calls:?}");
         assert!(calls[0].title.ends_with(": mine"), "{calls:?}");
+    }
+
+    /// The disk of the city is full when it is found.
+    #[tokio::test(start_paused = true)]
+    async fn call_that_could_not_be_stored_is_made_again_and_once() {
+        let (clock, full) = (start_clock(), Arc::default());
+        let parts = Parts {
+            store: StoreHandle::full_while(&clock, &full),
+            ..Parts::new(&clock)
+        };
+        let city = Scenario::new().start_on(parts, clock).await;
+        full.store(true, Ordering::SeqCst);
+        looked(&city.world, lost("it is a FIFO")).await;
+        full.store(false, Ordering::SeqCst);
+        assert_eq!(city.escalations().await, []);
+        for _ in 0..3 {
+            looked(&city.world, lost("it is a FIFO")).await;
+            city.settle().await;
+            assert_eq!(city.escalations().await.len(), 1);
+        }
+        assert_eq!(city.events(EventType::EscalationRaised).await.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

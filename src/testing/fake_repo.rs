@@ -123,16 +123,18 @@ impl FakeRepo {
 
 /// Methods that change the repository.
 impl FakeRepo {
-    /// Records the call, lets the test's interlude happen, and fails when told to.
-    fn enter(&self, op: &'static str, what: &str) -> Result<MutexGuard<'_, Inner>, RepoError> {
-        let interlude = {
-            let mut inner = self.inner();
-            inner.calls.push((op, what.to_owned()));
-            inner.interludes.get(op).cloned()
-        };
+    /// Lets the test's interlude happen.
+    fn pass_by(&self, op: &'static str) {
+        let interlude = self.inner().interludes.get(op).cloned();
         if let Some(interlude) = interlude {
             interlude();
         }
+    }
+
+    /// Records the call, lets the test's interlude happen, and fails when told to.
+    fn enter(&self, op: &'static str, what: &str) -> Result<MutexGuard<'_, Inner>, RepoError> {
+        self.inner().calls.push((op, what.to_owned()));
+        self.pass_by(op);
         let mut inner = self.inner();
         if let Some(error) = inner.broken_for.get(&(op, what.to_owned())) {
             return Err(error.clone());

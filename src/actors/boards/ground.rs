@@ -1,6 +1,6 @@
 //! The faults that are known of the supervisor's own files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -20,6 +20,8 @@ struct Faults {
     standing: BTreeMap<Part, FileFault>,
     /// The reported faults, with the words that people were called with.
     said: BTreeMap<FaultKey, FileFault>,
+    /// The reported faults about which the call could not be stored.
+    uncalled: BTreeSet<FaultKey>,
 }
 
 /// A part may have several, for example one per rig.
@@ -51,6 +53,11 @@ impl Ground {
         };
     }
 
+    /// Notes that the call about a fault could not be stored: the next look calls again, while the fault lasts.
+    pub(in crate::actors) fn call_failed(&self, trouble: &FileFault) {
+        self.known().uncalled.insert(place(trouble));
+    }
+
     /// Returns the findings for `doctor`.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
@@ -79,7 +86,12 @@ impl Ground {
             let now = now.get(at);
             now.is_some_and(|now| gist(&now.says) != gist(&it.says))
         });
+        let uncalled = std::mem::take(&mut known.uncalled);
+        let calls = now
+            .iter()
+            .filter(|(at, it)| before.get(at) != Some(it) || uncalled.contains(at));
         Changed {
+            calls: calls.map(|(_, it)| it.clone()).collect(),
             over: over.map(|(_, it)| it.clone()).collect(),
             replaced: replaced.map(|(_, it)| it.clone()).collect(),
             new: new.map(|(_, it)| it.clone()).collect(),
@@ -90,6 +102,8 @@ impl Ground {
 /// Changes that a look brings.
 pub(in crate::actors) struct Changed {
     pub new: Vec<FileFault>,
+    /// The new ones, and those about which the last call could not be stored.
+    pub calls: Vec<FileFault>,
     pub over: Vec<FileFault>,
     /// Another fault is there now: people are called again.
     pub replaced: Vec<FileFault>,

@@ -118,13 +118,22 @@ const LOOK_LIMIT: Duration = Duration::from_secs(10);
 const LOOKS_LIMIT: Duration = Duration::from_secs(1);
 
 /// Looks whether each rig's repository is still there; a rig whose repository is gone is held from then on. A rig that
-/// does not answer has its own report, and does not delay that of the others: its look goes on beside it.
+/// does not answer has its own report, and does not delay that of the others: its look goes on beside it, and no other
+/// is begun there meanwhile.
 pub async fn look_at_repositories(world: &Arc<World>) {
     let mut looks = tokio::task::JoinSet::new();
     for rig in world.repos.keys() {
+        let Some(claim) = world.claims.claim(ClaimKey::Ground(rig.clone())) else {
+            continue;
+        };
         let (world, rig) = (Arc::clone(world), rig.clone());
+        // Held by the thread, which may hang longer than the look waits.
+        let done = move |_: &dyn Repo| {
+            drop(claim);
+            Ok(())
+        };
         looks.spawn(async move {
-            let look = repo_for(&world, &rig, WorkKind::Files, |_| Ok(()));
+            let look = repo_for(&world, &rig, WorkKind::Files, done);
             let _late_or_held = tokio::time::timeout(LOOK_LIMIT, look).await;
         });
     }

@@ -149,6 +149,28 @@ async fn look_at_a_rig_that_hangs_does_not_delay_the_report_of_the_ground() {
     }
 }
 
+/// Each patrol added a look, until the rig had no place for other work.
+#[tokio::test(start_paused = true)]
+async fn rig_that_hangs_is_looked_at_once_at_a_time() {
+    let city = Scenario::new().start().await;
+    let hang = Hang::default();
+    let door = hang.door();
+    city.parts.repo.interlude("ready", move || door.enter());
+    for looks in 1..3 {
+        let world = Arc::clone(&city.world);
+        let look = tokio::spawn(async move { look_at_repositories(&world).await });
+        city.until("its look hangs", || hang.entered() == 1).await;
+        tokio::time::advance(Duration::from_secs(11)).await;
+        city.until("the patrol goes on", || look.is_finished())
+            .await;
+        assert_eq!(hang.entered(), 1, "{looks}");
+    }
+    hang.release();
+    let key = ClaimKey::Ground(horde());
+    let is_free = || !city.world.claims.is_claimed(&key);
+    city.until("it has ended", is_free).await;
+}
+
 /// A killed command made its saga clean up by path, in the directory that was there then.
 #[tokio::test(start_paused = true)]
 async fn nothing_begins_once_the_directory_of_the_city_was_replaced() {
@@ -162,10 +184,15 @@ async fn nothing_begins_once_the_directory_of_the_city_was_replaced() {
     let city = scenario.start().await;
     let charged = city.worker("a").await;
     let spec = city.parts.sessions.starts().remove(0);
-    let before = (
-        city.parts.repo.calls().len(),
-        city.parts.sessions.starts().len(),
-    );
+    let touched = || {
+        let sessions = &city.parts.sessions;
+        (
+            city.parts.repo.calls().len(),
+            city.parts.tasks.emptied(),
+            (sessions.starts().len(), sessions.stops().len()),
+        )
+    };
+    let before = touched();
     is_gone.store(true, Ordering::Relaxed);
     let world = &city.world;
     let held = repo(world, &horde(), |repo| repo.tips(&[]).map(drop)).await;
@@ -175,11 +202,21 @@ async fn nothing_begins_once_the_directory_of_the_city_was_replaced() {
     assert!(refused.unwrap_err().why.contains("another directory"));
     tasks(world, Owner::City, |_| Ok(())).await.unwrap_err();
     facts(world, &charged.session).await.unwrap_err();
+    list(world).await.unwrap_err();
+    let handle = SessionHandle {
+        id: charged.session.clone(),
+        token: "any".into(),
+    };
+    stop(world, handle, Duration::ZERO).await.unwrap_err();
+    let unread = user_email(world, &horde()).await;
+    assert!(matches!(unread, Err(RepoError::Held(_))), "{unread:?}");
+    city.parts.repo.hold(Some("its repository is missing"));
+    assert_eq!(prepare_held(world).len(), 1);
+    empty_trash(world);
+    let claims = [ClaimKey::Prepare(horde()), ClaimKey::Trash];
+    let are_free = || claims.iter().all(|key| !world.claims.is_claimed(key));
+    city.until("both have ended", are_free).await;
     let late = start(world, spec, Duration::from_secs(60)).await;
     assert!(matches!(&late, Err(StartError::Provider(why)) if why.contains("another directory")));
-    let after = (
-        city.parts.repo.calls().len(),
-        city.parts.sessions.starts().len(),
-    );
-    assert_eq!(after, before);
+    assert_eq!(touched(), before);
 }

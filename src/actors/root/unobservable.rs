@@ -1,6 +1,7 @@
 //! Sessions whose run state is unknown. They are left alone; when that lasts, an operator is called.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use crate::actors::records::escalations::{self, Ends};
 use crate::domain::ids::ChildId;
 use crate::domain::message::{Escalation, Severity};
 use crate::domain::problem::ProblemKind;
+use crate::domain::restart::Mono;
 use crate::ports::relics::Txn;
 
 /// The time for which the state may be unknown: the default of the time that a session may be silent.
@@ -18,24 +20,33 @@ const LONG: Duration = Duration::from_secs(600);
 
 impl Root {
     /// Notes the children that a look could not observe, and those whose start was put off for that reason. The
-    /// escalation is opened once.
+    /// escalation is opened once; none while a start waits for a held rig, about which a person was called: that time
+    /// does not count either.
     pub(super) fn note_unseen(&mut self, mut unseen: BTreeMap<ChildId, String>) {
-        // A person was already called for a held rig, whose starts wait for it.
-        let of_held = |id: &ChildId| match id {
+        let is_held = |id: &ChildId| match id {
             ChildId::Raider(raider) => effects::is_held(&self.world, &raider.rig),
             ChildId::Agent(_) => false,
         };
-        let starts = self.slots.iter().filter(|(id, _)| !of_held(id));
-        let starts = starts.filter_map(|(id, slot)| Some((id, slot.child.unseen()?)));
+        let mut waits = BTreeSet::new();
+        let slots = self.slots.iter();
+        let starts = slots.filter_map(|(id, slot)| Some((id, slot.child.unseen()?)));
         for (id, why) in starts {
-            unseen.entry(id.clone()).or_insert_with(|| why.clone());
+            if let Entry::Vacant(new) = unseen.entry(id.clone()) {
+                new.insert(why.clone());
+                if is_held(id) {
+                    waits.insert(id.clone());
+                }
+            }
         }
         let mono = self.world.clock.mono();
         let before = std::mem::take(&mut self.unseen);
         for (id, why) in &unseen {
-            let since = before.get(id).copied().unwrap_or(mono);
+            let waits = waits.contains(id);
+            // A call that was made before the hold stays open.
+            let counts = |since: &Mono| !waits || mono.saturating_sub(*since) >= LONG;
+            let since = before.get(id).copied().filter(counts).unwrap_or(mono);
             self.unseen.insert(id.clone(), since);
-            if mono.saturating_sub(since) >= LONG {
+            if mono.saturating_sub(since) >= LONG && !waits {
                 tokio::spawn(call(Arc::clone(&self.world), id.clone(), why.clone()));
             }
         }

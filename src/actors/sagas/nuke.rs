@@ -275,7 +275,7 @@ async fn forward(
     // No session runs from here on; any write to the sandbox makes the permit stale.
     let measured = match still {
         Some(measured) => Probed::Known(Some(measured)),
-        None => measure(world, &plan.target).await,
+        None => measure(world, &plan.target).await?,
     };
     ignored::record(world, saga, plan, &measured).await?;
     let target = &plan.target;
@@ -302,7 +302,7 @@ async fn forward(
 /// # Errors
 /// Why the sandbox was kept.
 pub async fn remove(world: &World, target: &NukeTarget) -> Result<(), Refusal> {
-    let measured = measure(world, target).await;
+    let measured = measure(world, target).await?;
     discard(world, target, true, measured).await?;
     forget(world, target).await;
     effects::empty_trash(world);

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::{self, charge, done, nuke, prune};
-use super::super::{ask, glances};
+use super::super::{ask, effects, glances};
 use super::inbox::{self, Handled};
 use super::retained::{self, Retained};
 use super::{
@@ -67,18 +67,14 @@ pub async fn run(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, 
     let Some(rig) = world.city.rig(&args.rig).cloned() else {
         return Ok(None);
     };
-    let lone = sandboxes::hookless_names(world, &rig.name)
-        .await
-        .map_err(|error| {
-            tracing::warn!(rig = %args.rig, %error, "the rig's sandboxes cannot be listed; wisps of sandboxes without hook stay until the next look");
-        });
+    let lone = hookless_names(args).await;
     let views = match patrol {
         true => ask::views(world).await.ok(),
         false => None,
     };
     let seen = wisps::WispEvidence {
         well: views.as_deref().map(observe::well),
-        lone: lone.clone().ok(),
+        lone: lone.clone(),
     };
     let saw = seen.well.is_some() && seen.lone.is_some();
     let absent = views.map(|views| sessionless::sessionless(world, &views));
@@ -132,6 +128,17 @@ pub async fn run(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, 
     Ok(next)
 }
 
+/// Returns the raiders of the rig's sandboxes without hook; none when these cannot be listed, which is logged.
+async fn hookless_names(args: &WitnessArgs) -> Option<Vec<RaiderId>> {
+    let listed = sandboxes::hookless_names(&args.world, &args.rig).await;
+    let failed = |error: &Refusal| {
+        let what = "the rig's sandboxes cannot be listed";
+        let follows = "wisps of sandboxes without hook stay until the next look";
+        warn(args, what, error, follows);
+    };
+    listed.inspect_err(failed).ok()
+}
+
 /// Calls a person about a look that was given up. The next patrol that observes the rig closes the escalation.
 pub(super) async fn call_about_hang(args: &WitnessArgs) {
     let body = Escalation::high(
@@ -144,17 +151,29 @@ pub(super) async fn call_about_hang(args: &WitnessArgs) {
         "the escalation about a hanging look could not be stored; no person is called");
 }
 
+/// Logs a failure and what follows. The hold of a rig has its own line, and is the cause of what fails there meanwhile.
+pub(super) fn warn(args: &WitnessArgs, what: &str, error: &Refusal, follows: &str) {
+    let rig = &args.rig;
+    match effects::is_held(&args.world, rig) {
+        true => tracing::debug!(%rig, %error, "{what}, because the rig is held"),
+        false => tracing::warn!(%rig, %error, "{what}; {follows}"),
+    }
+}
+
 /// Calls people about broken sandboxes and sandboxes of unknown owner.
 async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
-    or_warn!(broken_sandboxes::call(args).await, rig = %args.rig,
-        "the rig's sandboxes cannot be inspected; broken ones are not reported by this patrol");
-    if let Err(error) = unknown_owner::call(args).await {
-        tracing::warn!(
-            rig = %args.rig,
-            %error,
-            "the rig's sandboxes without hook cannot be listed; a person is called if that \
-            lasts"
+    if let Err(error) = broken_sandboxes::call(args).await {
+        let what = "the rig's sandboxes cannot be inspected";
+        warn(
+            args,
+            what,
+            &error,
+            "broken ones are not reported by this patrol",
         );
+    }
+    if let Err(error) = unknown_owner::call(args).await {
+        let what = "the rig's sandboxes without hook cannot be listed";
+        warn(args, what, &error, "a person is called if that lasts");
         unknown_owner::unlistable(args, &error).await?;
     }
     Ok(())
@@ -264,12 +283,8 @@ async fn attempt(args: &WitnessArgs, piece: &Piece) -> Handled {
             handled
         }
         Ok(Err(error)) => {
-            tracing::warn!(
-                rig = %args.rig,
-                ?key,
-                %error,
-                "a piece of the witness's work failed; it is retried, or a person is called"
-            );
+            let what = format!("a piece of the witness's work failed ({key:?})");
+            warn(args, &what, &error, "it is retried, or a person is called");
             stuck_work::stopped(args, piece, error).await
         }
         Err(panic) => {

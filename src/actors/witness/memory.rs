@@ -86,6 +86,13 @@ impl RetentionCache {
         self.judged().blind = None;
     }
 
+    /// Notes that the rig is held: how long sandboxes could not be listed or read counts from its end.
+    pub(super) fn record_held(&self) {
+        let mut judged = self.judged();
+        judged.blind = None;
+        judged.unread.clear();
+    }
+
     /// Notes that a patrol saw these sessions without their agents, and no others.
     pub(super) fn record_dead_agents(&self, these: BTreeMap<RaiderId, String>, now: Mono) {
         let dead_agents = &mut self.judged().dead_agents;

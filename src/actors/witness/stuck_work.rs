@@ -44,6 +44,11 @@ impl RetryLedger {
         now.saturating_sub(*known.since.entry(piece.key()).or_insert(now))
     }
 
+    /// Drops the time since when the piece has failed.
+    fn forget(&self, piece: &Piece) {
+        self.known().since.remove(&piece.key());
+    }
+
     /// Notes a success. Returns true when an escalation may be open that no patrol closes.
     fn passed(&self, piece: &Piece) -> bool {
         let mut known = self.known();
@@ -108,11 +113,15 @@ pub(super) async fn stopped(args: &WitnessArgs, piece: &Piece, error: Refusal) -
     if error.kind == RefusalKind::NoRoom {
         return Handled::AtPatrol;
     }
-    let lasts = args.memory.retries.failed(piece, world.clock.mono());
     let passes = error.is_passing();
-    // A nuke that keeps failing escalates itself, and so does a rig that is held.
-    let says_so = matches!(piece, Piece::Saga(saga) if saga.kind == SagaKind::Nuke)
-        || effects::is_held(world, &args.rig);
+    if passes && effects::is_held(world, &args.rig) {
+        // A person was called for the rig, and its time is no time of failure.
+        args.memory.retries.forget(piece);
+        return Handled::Soon;
+    }
+    let lasts = args.memory.retries.failed(piece, world.clock.mono());
+    // A nuke that keeps failing escalates itself.
+    let says_so = matches!(piece, Piece::Saga(saga) if saga.kind == SagaKind::Nuke);
     if passes && (lasts < LASTING || says_so) {
         return Handled::Soon;
     }

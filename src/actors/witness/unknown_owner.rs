@@ -59,13 +59,15 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
     Ok(world.store.run(settled).await?)
 }
 
-/// Calls a person when the rig's sandboxes could not be listed for as long. A person was already called for a held rig.
+/// Calls a person when the rig's sandboxes could not be listed for as long. A person was already called for a held rig,
+/// and its time is no time of failure.
 ///
 /// # Errors
 /// The store's.
 pub(super) async fn unlistable(args: &WitnessArgs, why: &Refusal) -> Result<(), Refusal> {
     let world = &args.world;
     if effects::is_held(world, &args.rig) {
+        args.memory.retention.record_held();
         return Ok(());
     }
     let now = world.clock.mono();

@@ -62,7 +62,8 @@ fn forget(mut args: CvForget, context: &mut Context) -> Result<(), CliError> {
 
 /// Verifies a file, then has it stored. Nothing is stored when an entry is faulty.
 fn import(args: &CvFile, context: &mut Context) -> Result<(), CliError> {
-    let text = input_file::text(&args.file, FILE_MAX)?;
+    let hint = "nothing was imported; export one identity at a time";
+    let text = input_file::text(&args.file, FILE_MAX, hint)?;
     let faulty = |why: String| {
         let message = format!("{}: {why}", args.file.display());
         CliError::usage(message).hint("nothing was imported")

@@ -38,7 +38,7 @@ fn edit(args: RelicEditing, context: &mut Context) -> Result<(), CliError> {
         body_file,
     } = args;
     edit.body = match body_file {
-        Some(path) => Some(transfer::contents(&path)?),
+        Some(path) => Some(transfer::body(&path)?),
         None => edit.body.map(text_or_stdin).transpose()?,
     };
     context.show(&Op::RelicEdit(edit), outcome_lines::edited)
@@ -93,7 +93,7 @@ pub(super) fn text_or_stdin(text: String) -> Result<String, CliError> {
     if text != "-" {
         return Ok(text);
     }
-    transfer::contents(Path::new(&text))
+    transfer::body(Path::new(&text))
 }
 
 /// Returns the path relative to this working directory as an absolute one: the supervisor has another.

@@ -109,7 +109,7 @@ pub(super) async fn close(
     let for_person = caller::speaks_for_person(world, caller);
     let closed = world.store.run(move |txn| {
         let relic = txn.relic(&id)?;
-        if let Err(refused) = guard::no_merge_request(txn, &relic)? {
+        if let Err(refused) = guard::no_merge_request(txn, &relic, true)? {
             return Ok(Err(refused));
         }
         if let Err(refused) = guard::may_close(txn, &relic, for_person, args.yes)? {
@@ -142,7 +142,7 @@ pub(super) async fn reopen(
     let own = asker.clone();
     let reopened = world.store.run(move |txn| {
         let relic = txn.relic(&id)?;
-        if let Err(refused) = guard::no_merge_request(txn, &relic)? {
+        if let Err(refused) = guard::no_merge_request(txn, &relic, false)? {
             return Ok(Err(refused));
         }
         let note = args.note.as_deref().map(str::trim);

@@ -40,6 +40,11 @@ impl Repo for FakeRepo {
         self.inner().held.clone()
     }
 
+    fn ready(&self) -> Result<(), RepoError> {
+        self.pass_by("ready");
+        self.held().map_or(Ok(()), |why| Err(RepoError::Held(why)))
+    }
+
     fn program(&self) -> Result<String, RepoError> {
         let version = |_| "git version 2.47.3".to_owned();
         self.enter("program", "").map(version)
@@ -82,10 +87,9 @@ impl Repo for FakeRepo {
     fn make_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError> {
         let mut inner = self.enter("make_sandbox", &spec.branch)?;
         if let Some(there) = inner.sandboxes.get(&spec.raider.name) {
-            return if there.spec == *spec {
-                Ok(())
-            } else {
-                Err(RepoError::Failed("another sandbox is there".into()))
+            return match there.spec == *spec {
+                true => Ok(()),
+                false => Err(RepoError::Failed("another sandbox is there".into())),
             };
         }
         let facts = GitFacts {
@@ -163,13 +167,11 @@ impl Repo for FakeRepo {
     }
 
     fn sum_of_commit(&self, head: &Oid, _target: &str) -> Result<DiffSum, RepoError> {
-        let own = self.enter("sum", head.as_str());
-        own.map(|_| DiffSum::default())
+        self.enter("sum", head.as_str()).map(|_| DiffSum::default())
     }
 
     fn changed_paths(&self, head: &Oid, _target: &str) -> Result<Vec<String>, RepoError> {
-        let inner = self.enter("changed_paths", head.as_str())?;
-        Ok(inner.changed_by(head))
+        Ok(self.enter("changed_paths", head.as_str())?.changed_by(head))
     }
 
     fn glance(&self, sandbox: &Path, _target: &str) -> Result<(u64, u64, u64), RepoError> {

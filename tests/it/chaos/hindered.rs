@@ -76,7 +76,7 @@ fn signals_that_were_ignored_or_blocked_at_the_start_are_heard() {
 
 /// The log is not read, and then cannot be read: everything goes on. That dropped lines are counted is
 /// tested beside the sink (`src/telemetry/sink.rs`).
-/// Case stderr-blocked of an adversary: standard error that nobody reads.
+/// Case stderr-blocked of an adversary: a standard error without a reader.
 #[test]
 fn log_that_takes_nothing_holds_up_nothing() {
     let mut city = City::made(&crowd(2));

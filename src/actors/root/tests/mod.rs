@@ -99,3 +99,4 @@ mod released;
 mod restart;
 mod shutdown;
 mod storm;
+mod unobservable;

@@ -26,7 +26,7 @@ pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Res
     // A person may have resolved it: retry at least once per patrol interval.
     let most = MOST.min(world.city.daemon.patrol_interval).max(FIRST);
     let id = saga.id;
-    let (mut wait, began) = (FIRST, world.clock.mono());
+    let (mut wait, mut began) = (FIRST, world.clock.mono());
     let mut called = false;
     while world.store.run(move |txn| txn.saga(id)).await?.is_some() {
         let (branch, head) = (plan.branch.clone(), plan.head.clone());
@@ -56,9 +56,12 @@ pub(super) async fn push(world: &World, saga: &mut Saga, plan: &mut Plan) -> Res
             return Ok(true);
         };
         let error = Refusal::from(error);
-        let lasts = world.clock.mono().saturating_sub(began) >= LASTING;
-        // A person was already called for a held rig.
-        let lasts = lasts && !called && !effects::is_held(world, &plan.raider.rig);
+        let now = world.clock.mono();
+        if effects::is_held(world, &plan.raider.rig) {
+            // A person was called for the rig, and its time is no time of failure.
+            began = now;
+        }
+        let lasts = !called && now.saturating_sub(began) >= LASTING;
         if plan.blocked.as_deref() != Some(&error.message) || lasts {
             plan.blocked = Some(error.message.clone());
             let calls = lasts || !error.is_passing();

@@ -1,5 +1,5 @@
 //! Compares the forge's merges of whole trees of real code, in every style, with plain `git merge-tree`. `cargo test`
-//! runs a few hundred cases, the long tier 10,000; `HD_DIFFERENTIAL=<cases>` and `HORDE_SEED=<n>` run others.
+//! runs 70 cases, the long tier 10,000; `HD_DIFFERENTIAL=<cases>` and `HORDE_SEED=<n>` run others.
 
 use std::path::{Path, PathBuf};
 

@@ -39,14 +39,16 @@ pub(super) fn export(args: RelicTo, context: &mut Context) -> Result<(), CliErro
     context.print(&told, outcome_lines::exported)
 }
 
-/// Returns the text of a file of relics, or of a body; `-` is standard input.
-pub(super) fn contents(path: &Path) -> Result<String, CliError> {
-    input_file::text(path, CONTENTS_MAX)
+/// Returns the text of a file with a body; `-` is standard input. It goes to the supervisor in one request.
+pub(super) fn body(path: &Path) -> Result<String, CliError> {
+    let hint = "nothing was done; shorten it";
+    input_file::text(path, LINE_MAX as u64, hint)
 }
 
 /// Reads a file, then has it stored. Nothing is stored when a record is faulty.
 pub(super) fn import(args: &RelicFile, context: &mut Context) -> Result<(), CliError> {
-    let text = contents(&args.file)?;
+    let hint = "nothing was imported; split it";
+    let text = input_file::text(&args.file, CONTENTS_MAX, hint)?;
     let format = args.format.unwrap_or_else(|| Format::of(&text));
     let word = json!(format);
     let word = word.as_str().unwrap_or_default().to_owned();

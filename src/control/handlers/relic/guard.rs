@@ -68,17 +68,24 @@ struct Work {
 }
 
 /// Checks that the relic is no merge request: its state is the forge's, and the words of its relic would change nothing.
-pub(super) fn no_merge_request(txn: &mut dyn Txn, relic: &Relic) -> Verdict {
+/// Once it is final, its relic may be closed.
+pub(super) fn no_merge_request(txn: &mut dyn Txn, relic: &Relic, closes: bool) -> Verdict {
     if relic.kind != RelicKind::MergeRequest {
         return Ok(Ok(()));
     }
-    let of = txn.mr(&relic.id)?.relic;
-    let message = format!("{} is the merge request of {of}", relic.id);
+    let mr = txn.mr(&relic.id)?;
+    if closes && (mr.is_final() || relic.status == RelicStatus::Closed) {
+        return Ok(Ok(()));
+    }
+    let (id, of) = (&relic.id, &mr.relic);
+    let refused = ControlError::conflict(format!("{id} is the merge request of {of}"));
     let hint = format!(
-        "`hd mq reject {}` sends the work back, `hd cancel {of}` ends it",
-        relic.id
+        "`hd mq reject {id} --note \"what is wrong with it\"` sends the work back, `hd cancel {of}` ends it"
     );
-    Ok(Err(ControlError::conflict(message).hint(hint)))
+    Ok(Err(match mr.is_final() {
+        true => refused,
+        false => refused.hint(hint),
+    }))
 }
 
 /// Checks that the caller may close the relic, and consents to the end of its work.

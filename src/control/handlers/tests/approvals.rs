@@ -118,10 +118,30 @@ async fn merge_request_is_not_closed_or_reopened_by_its_relic() {
         assert_eq!(refused.kind, ErrorKind::Conflict, "{op}");
         let of = format!("is the merge request of {relic}");
         assert!(refused.message.contains(&of), "{refused}");
+        let hint = refused.hint.unwrap();
+        assert!(
+            hint.contains(&format!("hd mq reject {} --note", mr.id)),
+            "{hint}"
+        );
     }
     ask(&city, "mq.approve", json!({ "mr": mr.id }))
         .await
         .unwrap();
     city.pass(PATROL).await;
     assert_eq!(city.status(&relic).await, RelicStatus::Closed);
+    let reopen = ask(&city, "relic.reopen", json!({ "relic": mr.id }));
+    let refused = reopen.await.unwrap_err();
+    assert_eq!((refused.kind, refused.hint), (ErrorKind::Conflict, None));
+    let close = json!({ "relic": mr.id });
+    ask(&city, "relic.close", close.clone()).await.unwrap();
+    // An earlier version reopened it.
+    let id = mr.id.clone();
+    city.store(move |txn| {
+        let mut relic = txn.relic(&id)?;
+        (relic.status, relic.closed) = (RelicStatus::Open, None);
+        txn.put_relic(&relic)
+    })
+    .await;
+    ask(&city, "relic.close", close).await.unwrap();
+    assert_eq!(city.status(&mr.id).await, RelicStatus::Closed);
 }

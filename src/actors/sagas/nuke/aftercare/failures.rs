@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::super::Plan;
+use crate::actors::effects;
 use crate::actors::mail::NukeTarget;
 use crate::actors::records::key_values;
 use crate::actors::refusal::{LASTING, Refusal};
@@ -21,7 +22,8 @@ use crate::ports::relics::{StoreError, Txn};
 /// As many tries as a charge has before its relic is blocked.
 const TRIES: u32 = 3;
 
-/// Counts the failures of this step, and calls a person after a few; the escalation is opened once.
+/// Counts the failures of this step, except for those of a rig that is held, and calls a person after a few; the
+/// escalation is opened once.
 ///
 /// # Errors
 /// The store's.
@@ -32,6 +34,10 @@ pub(in crate::actors::sagas::nuke) async fn count(
     failure: &Refusal,
 ) -> Result<(), Refusal> {
     let target = plan.target.clone();
+    // A person was called for the rig, and its time is no time of failure.
+    if effects::is_held(world, &target.raider.rig) {
+        return Ok(());
+    }
     plan.tries += 1;
     let (tries, at) = (plan.tries, saga.step.clone());
     step(world, saga, at, &plan).await?;

@@ -21,7 +21,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Returns the sandbox's ignored files now, or that they cannot be listed.
 pub(in crate::actors::sagas::nuke) async fn list(world: &World, target: &NukeTarget) -> Ignored {
     match tokio::time::timeout(LIMIT, measure(world, target)).await {
-        Ok(measured) => of(&measured),
+        Ok(Ok(measured)) => of(&measured),
+        Ok(Err(refused)) => Ignored::unknown(refused.message),
         Err(_) => Ignored::unknown(format!("git did not answer within {LIMIT:?}")),
     }
 }

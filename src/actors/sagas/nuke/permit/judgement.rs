@@ -104,7 +104,7 @@ pub(in crate::actors::sagas::nuke) struct Checked {
 /// salvage unasked.
 ///
 /// # Errors
-/// [`RefusalKind::WorkAtRisk`] with what would be lost.
+/// [`RefusalKind::WorkAtRisk`] with what would be lost; a transient failure.
 pub async fn check(world: &World, target: &NukeTarget) -> Result<Vec<String>, Refusal> {
     Ok(checked(world, target).await?.saves)
 }
@@ -119,7 +119,7 @@ async fn checked(world: &World, target: &NukeTarget) -> Result<Checked, Refusal>
         );
         return Err(Refusal::new(RefusalKind::Unavailable, message));
     }
-    let Some(measured) = measure(world, target).await.transpose() else {
+    let Some(measured) = measure(world, target).await?.transpose() else {
         let saves = missing::check(world, target).await?;
         return Ok(Checked { saves, rest: None });
     };

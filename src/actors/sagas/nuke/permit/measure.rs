@@ -10,11 +10,22 @@ use crate::domain::nuke::{only_left_behind, only_unpushed};
 use crate::ports::repo::{Measurement, RepoError, is_no_room};
 
 /// Measures the sandbox; `Known(None)` when there is none.
+///
+/// # Errors
+/// A transient failure, such as a rig that is held: it tells nothing of the sandbox, so nothing is judged by it.
 pub(in crate::actors::sagas::nuke) async fn measure(
     world: &World,
     target: &NukeTarget,
-) -> Probed<Option<Measurement>> {
-    Probed::from(take(world, target).await)
+) -> Result<Probed<Option<Measurement>>, Refusal> {
+    let error = match take(world, target).await {
+        Ok(measured) => return Ok(Probed::Known(measured)),
+        Err(error) => error,
+    };
+    let why = error.to_string();
+    match Refusal::from(error) {
+        passing if passing.is_passing() => Err(passing),
+        _ => Ok(Probed::Unknown(why)),
+    }
 }
 
 /// Returns the facts of a measurement.

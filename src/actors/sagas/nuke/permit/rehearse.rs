@@ -80,7 +80,7 @@ pub async fn rehearse(
     let mut would = Would::Refuse;
     let (mut message, mut hint) = (refused.message, refused.hint);
     if salvage {
-        would = match measure(world, target).await {
+        would = match measure(world, target).await? {
             Probed::Unknown(why) => {
                 let refused = unreadable(target, why);
                 (message, hint) = (refused.message, refused.hint);

@@ -16,7 +16,7 @@ pub(in crate::actors::sagas::nuke) async fn probe(
     target: &NukeTarget,
     salvaged: Option<GitFacts>,
 ) -> Result<Option<NukePermit>, Refusal> {
-    match facts_of(measure(world, target).await).transpose() {
+    match facts_of(measure(world, target).await?).transpose() {
         None => Ok(None),
         Some(git) => probe_with(world, target, git, salvaged).await,
     }
