@@ -18,6 +18,7 @@ use std::sync::OnceLock;
 
 use nix::libc;
 use nix::sys::prctl::set_dumpable;
+use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
 pub use self::process::PATIENCE;
@@ -67,8 +68,12 @@ pub(super) struct Report {
 fn end_by(signal: i32) {
     // The command's own memory is what a core file would be of use for.
     let _no_core = set_dumpable(false);
-    // SAFETY: both only make system calls, and this process has one thread.
+    // SAFETY: these only make system calls, and this process has one thread.
     unsafe {
+        // Another signal that was sent meanwhile, and is blocked, is discarded.
+        for other in Signal::iterator() {
+            libc::signal(other as i32, libc::SIG_IGN);
+        }
         children::reset_signals();
         libc::raise(signal);
     }
