@@ -299,14 +299,13 @@ impl Git {
     }
 
     /// Returns the process to be started, with the environment and the settings of this command, for a conversation with
-    /// git. It is git itself, and must run no other program.
+    /// git. It leads the process group that git is in. It is git itself if git runs no other program.
     pub(super) fn command(&self) -> Command {
-        self.complete(Command::new(program()))
-    }
-
-    /// Adds the arguments, the environment and the settings to a command that runs git.
-    fn complete(&self, mut command: Command) -> Command {
         standstill::pass();
+        let mut command = match self.is_anchored() {
+            true => keeper::anchored(&program()),
+            false => Command::new(program()),
+        };
         command
             .args(&self.args[..2])
             .arg("-c")
@@ -349,6 +348,11 @@ impl Git {
         command
     }
 
+    /// Returns true if git runs below an anchor.
+    fn is_anchored(&self) -> bool {
+        runs::errand().is_some() && self.leaves_processes()
+    }
+
     /// Returns true if git may run programs that leave processes behind: those of the user's configuration, of the
     /// user's repository, or of a remote that is a directory.
     fn leaves_processes(&self) -> bool {
@@ -364,11 +368,7 @@ impl Git {
 
     fn once(&self) -> Result<Output, RepoError> {
         let what = self.describe();
-        let is_anchored = runs::errand().is_some() && self.leaves_processes();
-        let mut command = match is_anchored {
-            true => self.complete(keeper::anchored(&program())),
-            false => self.command(),
-        };
+        let mut command = self.command();
         let stdout = match &self.stdout {
             Some(file) => self.rewound(file)?,
             None => Stdio::piped(),
@@ -389,7 +389,7 @@ impl Git {
             let limit = self.limit;
             return Err(RepoError::Timeout { what, limit });
         };
-        if is_anchored && status.code() == Some(keeper::NOT_STARTED.into()) {
+        if self.is_anchored() && status.code() == Some(keeper::NOT_STARTED.into()) {
             let why = String::from_utf8_lossy(&collected.stderr);
             return Err(RepoError::Failed(why.trim().to_owned()));
         }

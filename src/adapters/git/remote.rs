@@ -93,7 +93,7 @@ fn drop_outdated(repo: &GitRepo, name: &str) -> Result<bool, RepoError> {
     let refs = repo.refs()?.into_iter().map(|(_, name)| name);
     let outdated: Vec<String> = refs.filter(is_in_the_way).collect();
     for other in &outdated {
-        forget(repo, other)?;
+        delete_tracking(repo, other)?;
     }
     Ok(!outdated.is_empty())
 }
@@ -101,12 +101,17 @@ fn drop_outdated(repo: &GitRepo, name: &str) -> Result<bool, RepoError> {
 /// Deletes a remote-tracking ref, if it exists: git fails to delete a missing one that has the name of a directory of
 /// refs.
 pub(super) fn forget(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
-    if repo.resolve(name)?.is_some() {
-        repo.git()
-            .args(["update-ref", "--no-deref", "-d", name])
-            .run()?;
-        share::withdraw(repo, name);
+    match repo.resolve(name)? {
+        Some(_) => delete_tracking(repo, name),
+        None => Ok(()),
     }
+}
+
+fn delete_tracking(repo: &GitRepo, name: &str) -> Result<(), RepoError> {
+    repo.git()
+        .args(["update-ref", "--no-deref", "-d", name])
+        .run()?;
+    share::withdraw(repo, name);
     Ok(())
 }
 

@@ -7,17 +7,14 @@ use super::super::rig::GitRepo;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// Returns the objects of these refs; leaves out missing refs and missing objects. All refs are listed once, however many
-/// are asked for.
+/// Returns the objects of these refs; leaves out missing refs. All refs are listed once, however many are asked for.
 pub(in super::super) fn tips(
     repo: &GitRepo,
     names: &[String],
 ) -> Result<Vec<(String, Oid)>, RepoError> {
     let refs = repo.refs()?.into_iter().map(|(id, name)| (name, id));
     let known: HashMap<String, Oid> = refs.collect();
-    let objects = repo.known();
-    let is_there = |id: &&Oid| objects.as_ref().is_none_or(|objects| objects.has(id));
-    let tip = |name: &String| Some((name.clone(), known.get(name).filter(is_there)?.clone()));
+    let tip = |name: &String| Some((name.clone(), known.get(name)?.clone()));
     Ok(names.iter().filter_map(tip).collect())
 }
 
