@@ -1,4 +1,4 @@
-//! Index of the cases by which an adversary who knows git and processes made an earlier supervisor lose work, land a wrong
+//! Index of the cases by which an attack with git and processes made an earlier supervisor lose work, land a wrong
 //! tree, take orders from an agent or tell an untruth: each has an id, and a test that names it in its doc comment, as in
 //! "Case A01 of an adversary". So none of them is lost when tests are moved. A: custody; B: landing; C: other faults of
 //! git; words: processes and trust. This is an index: a test of the long tier, which `cargo test` does not run, counts as any
