@@ -36,6 +36,14 @@ impl Dead {
     }
 }
 
+/// Returns the end of this child, unreaped so that its pid is not reused; none if it has not ended.
+///
+/// # Errors
+/// `ECHILD`: there is no such child.
+pub fn peek_one(pid: u32) -> io::Result<Option<Dead>> {
+    wait(libc::P_PID, pid, libc::WNOHANG | libc::WNOWAIT)
+}
+
 /// Returns a child that has ended, unreaped so that its pid is not reused; none if no child has.
 ///
 /// # Errors
@@ -169,22 +177,58 @@ fn wait_for_a_child(signals: &SignalFd) {
 /// # Safety
 /// The process has one thread, and none of its signal handlers is needed any more.
 pub unsafe fn reset_signals() {
-    // By system call, because the C library reserves 32 and 33, even if a parent left them ignored. All zeros is the
-    // default action in every layout of the kernel's structure.
-    let default = [0_u64; 8];
-    let set_size = 8_usize;
-    // SAFETY: the kernel reads at most the 64 bytes given; zeroed is a valid empty set.
+    // SAFETY: as the caller promises; zeroed is a valid empty set.
     unsafe {
-        for signal in 1..=64 {
-            libc::syscall(
-                libc::SYS_rt_sigaction,
-                signal,
-                default.as_ptr(),
-                std::ptr::null_mut::<u64>(),
-                set_size,
-            );
+        for signal in SIGNALS {
+            set_action(signal, DEFAULT);
         }
         let none: libc::sigset_t = std::mem::zeroed();
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
+}
+
+/// Sends this process a signal with its default action, and no other that is pending or comes meanwhile has one. Returns
+/// if the signal ends no process.
+///
+/// # Safety
+/// As for [`reset_signals`].
+pub unsafe fn raise_alone(signal: i32) {
+    // SAFETY: as the caller promises; zeroed is a valid empty set.
+    unsafe {
+        for other in SIGNALS.filter(|other| *other != signal) {
+            set_action(other, IGNORE);
+        }
+        set_action(signal, DEFAULT);
+        let mut one: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&raw mut one, signal);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &one, std::ptr::null_mut());
+        libc::raise(signal);
+    }
+}
+
+/// The numbers of all signals.
+const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
+
+/// The first word of the kernel's structure of an action, on the machines where that is the handler.
+const DEFAULT: u64 = libc::SIG_DFL as u64;
+const IGNORE: u64 = libc::SIG_IGN as u64;
+
+/// Sets the action of a signal by system call: the C library reserves 32 and 33, even if a parent left them ignored.
+///
+/// # Safety
+/// The handler that is replaced is not needed any more.
+unsafe fn set_action(signal: i32, handler: u64) {
+    // Without a flag that is set, the rest of the structure has no meaning but its mask, which is empty.
+    let action = [handler, 0, 0, 0, 0, 0, 0, 0];
+    let set_size = 8_usize;
+    // SAFETY: the kernel reads at most the 64 bytes given. An action that cannot be set (KILL, STOP) stays.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            signal,
+            action.as_ptr(),
+            std::ptr::null_mut::<u64>(),
+            set_size,
+        );
     }
 }

@@ -149,6 +149,33 @@ fn state_whose_salvage_lost_an_object_is_not_called_saved() {
     assert_eq!(save().unwrap(), saved.record);
 }
 
+/// The commit of the manifest is missing, then there again.
+#[test]
+fn salvage_that_lost_its_commit_is_said_to_be_damaged_and_its_refs_can_be_deleted() {
+    let saved = saved();
+    let ours = saved.city.repo.repo_dir();
+    let meta = saved
+        .record
+        .refs
+        .iter()
+        .find(|name| name.ends_with("/meta"));
+    let id = rev(ours, meta.unwrap());
+    let commit = ours.join("objects").join(&id[..2]).join(&id[2..]);
+    let aside = saved.city.root().join("aside");
+    fs::rename(&commit, &aside).unwrap();
+    let refused = saved.city.repo.restore(&saved.record, &saved.to);
+    let refused = refused.unwrap_err().to_string();
+    let expected = format!("its commit {id} is missing");
+    assert!(refused.contains(&expected), "{refused}");
+    fs::rename(&aside, &commit).unwrap();
+    saved.comes_back("the commit is there again");
+    fs::rename(&commit, &aside).unwrap();
+    let tips = saved.city.repo.tips(&saved.record.refs).unwrap();
+    assert_eq!(tips.len(), saved.record.refs.len());
+    saved.city.repo.delete_refs(&tips).unwrap();
+    assert_eq!(saved.city.repo.tips(&saved.record.refs).unwrap(), []);
+}
+
 /// A directory that is not ours under that name is not touched.
 #[test]
 fn foreign_directory_in_the_place_of_a_restore_is_not_touched() {

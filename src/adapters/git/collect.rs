@@ -8,12 +8,13 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgid};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 
-use crate::adapters::children::UNKILLABLE;
+use crate::adapters::children::{self, UNKILLABLE};
+use crate::adapters::proc;
 
 /// The limit of output per stream. More is an error, never silently cut.
 const OUTPUT_MAX: usize = 256 * 1024 * 1024;
@@ -35,28 +36,55 @@ pub(super) fn collect(
     stdin: Option<Vec<u8>>,
     limit: Duration,
 ) -> io::Result<Collected> {
-    let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
     let collected = pump(&mut child, stdin.unwrap_or_default(), limit);
     if !matches!(&collected, Ok(collected) if collected.status.is_some()) {
-        // The group may be gone already.
-        let _gone = killpg(group, Signal::SIGKILL);
-        let _reaped = child.wait();
-        wait_gone(group);
+        let _reaped = end_group(&mut child);
     }
     collected
 }
 
-/// Waits until a group that was killed has no process any more, for a moment at most: git below an anchor is no child,
-/// and what it was writing must not be taken back beside it.
+/// Kills the group of a child that is not reaped yet, and waits for the end of both. git below an anchor is no child, and
+/// what it was writing must not be taken back beside it.
+fn end_group(child: &mut Child) -> io::Result<ExitStatus> {
+    let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
+    // The group may be gone already.
+    let _gone = killpg(group, Signal::SIGKILL);
+    let status = child.wait();
+    wait_gone(group);
+    status
+}
+
+/// Reaps a child that has ended. If it was killed, alone perhaps, it was the front of an anchor perhaps, so that git is
+/// to be ended, too.
+fn reap(child: &mut Child) -> io::Result<ExitStatus> {
+    let end = children::peek_one(child.id())?;
+    match end.is_some_and(|end| end.signal == Some(Signal::SIGKILL as i32)) {
+        true => end_group(child),
+        false => child.wait(),
+    }
+}
+
+/// Waits until no process of a group that was killed lives, for a moment at most.
 #[expect(
     clippy::disallowed_methods,
     reason = "the kernel is waited for, in real time"
 )]
 fn wait_gone(group: Pid) {
     let deadline = Instant::now() + UNKILLABLE;
-    while killpg(group, None).is_ok() && Instant::now() < deadline {
+    while lives(group) {
+        if Instant::now() >= deadline {
+            tracing::warn!(%group, "processes of a git command that was killed have not ended");
+            return;
+        }
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Returns true if any process of the group lives. A signal can be sent to zombies, too.
+fn lives(group: Pid) -> bool {
+    let is_in = |pid: u32| getpgid(Some(Pid::from_raw(pid.cast_signed()))) == Ok(group);
+    killpg(group, None).is_ok()
+        && proc::all().is_ok_and(|all| all.iter().any(|(pid, found)| found.lives() && is_in(*pid)))
 }
 
 fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collected> {
@@ -87,7 +115,7 @@ fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collec
         out.drain()?;
         err.drain()?;
         if ended {
-            break Some(child.wait()?);
+            break Some(reap(child)?);
         }
     };
     if status.is_some() {
@@ -195,5 +223,29 @@ impl<R: Read + AsFd> Output<R> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    use crate::adapters::proc;
+
+    /// As a front that is killed alone, while git goes on below its anchor.
+    #[test]
+    fn group_of_a_child_that_was_killed_is_ended() {
+        let line = r#"sh -c "echo \$\$; kill -9 $$; exec sleep 300" & wait"#;
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", line]).process_group(0);
+        shell.stdin(Stdio::null()).stdout(Stdio::piped());
+        let child = shell.stderr(Stdio::piped()).spawn().unwrap();
+        let collected = super::collect(child, None, Duration::from_secs(60)).unwrap();
+        assert_eq!(collected.status.unwrap().signal(), Some(9));
+        let pid = String::from_utf8(collected.stdout).unwrap();
+        let left = proc::stat(pid.trim().parse().unwrap()).unwrap();
+        assert!(left.is_none_or(|left| !left.lives()));
     }
 }

@@ -17,13 +17,15 @@ const KNOWN: &str = "custody.known";
 
 /// The file of ours with an id, which the file in [`KNOWN`] repeats: another repository in its place has another.
 const ID: &str = "horde.id";
+/// The second line of the file in [`KNOWN`] once the first fetch is done. Before that, ours may be incomplete.
+const FETCHED: &[u8] = b"fetched";
 /// Its HEAD. Nothing depends on the branch that it names.
 const HEAD: &[u8] = b"ref: refs/heads/horde\n";
 
 /// Verifies ours before work on it, if it was prepared. If it is not whole, the rig is held from then on.
 pub(super) fn check(repo: &GitRepo) -> Result<(), RepoError> {
     if repo.is_prepared()
-        && let Some(why) = fault(repo)
+        && let Some(why) = fault(repo, &PARTS)
     {
         tracing::error!(rig = %repo.name(), why, "the rig is held until its repository is back");
         repo.set_unprepared(why);
@@ -46,7 +48,9 @@ pub(super) fn expect(repo: &GitRepo) -> Result<(), RepoError> {
     if !share::borrows(repo) && !known.exists() {
         return Ok(());
     }
-    match fault(repo) {
+    let is_whole = dir.join(READY).exists() || read_known(repo)?.is_some_and(|known| known.fetched);
+    let parts = if is_whole { &PARTS[..] } else { &PARTS[4..] };
+    match fault(repo, parts) {
         None => Ok(()),
         Some(_) if !has_head(dir) && part_fault(repo, &PARTS[1..]).is_none() && !is_gone(dir) => {
             repo.mended(format!(
@@ -62,7 +66,7 @@ pub(super) fn expect(repo: &GitRepo) -> Result<(), RepoError> {
 /// Remembers that ours was made.
 pub(super) fn remember(repo: &GitRepo) -> Result<(), RepoError> {
     let file = known(repo);
-    if read_if_there(&file)?.is_some_and(|id| !id.is_empty()) {
+    if read_known(repo)?.is_some_and(|known| !known.id.is_empty()) {
         return Ok(());
     }
     let dir = file.parent().unwrap_or(&file);
@@ -84,20 +88,44 @@ pub(super) fn remember(repo: &GitRepo) -> Result<(), RepoError> {
     write_whole(&file, &id)
 }
 
+/// Remembers that the first fetch is done, outside of ours: a part that is missing from now on was lost.
+pub(super) fn remember_fetched(repo: &GitRepo) -> Result<(), RepoError> {
+    match read_known(repo)? {
+        Some(Known { id, fetched: false }) => {
+            write_whole(&known(repo), &[&id[..], b"\n", FETCHED].concat())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The content of the file in [`KNOWN`].
+struct Known {
+    /// The id of ours; empty from when a person said that it is lost until it is made again.
+    id: Vec<u8>,
+    fetched: bool,
+}
+
+fn read_known(repo: &GitRepo) -> Result<Option<Known>, RepoError> {
+    Ok(read_if_there(&known(repo))?.map(|text| {
+        let mut lines = text.splitn(2, |byte| *byte == b'\n');
+        Known {
+            id: lines.next().unwrap_or_default().to_vec(),
+            fetched: lines.next() == Some(FETCHED),
+        }
+    }))
+}
+
 fn known(repo: &GitRepo) -> PathBuf {
     let dir = repo.repo_dir();
     let all = dir.parent().unwrap_or(dir).with_file_name(KNOWN);
     all.join(dir.file_name().unwrap_or_default())
 }
 
-/// Returns the reason why ours cannot be used. A disk that does not answer gives none.
-fn fault(repo: &GitRepo) -> Option<String> {
-    let dir = repo.repo_dir();
-    match (is_gone(dir), dir.join(READY).exists()) {
-        (true, _) => Some(missing(repo)),
-        (false, true) => part_fault(repo, &PARTS),
-        // Before its first fetch has ended the rest may be incomplete.
-        (false, false) => part_fault(repo, &PARTS[4..]),
+/// Returns the reason why ours cannot be used, by these parts. A disk that does not answer gives none.
+fn fault(repo: &GitRepo, parts: &[Part]) -> Option<String> {
+    match is_gone(repo.repo_dir()) {
+        true => Some(missing(repo)),
+        false => part_fault(repo, parts),
     }
 }
 
@@ -119,9 +147,8 @@ const PARTS: [Part; 5] = [
         has_objects(&repo.repo_dir().join("objects"))
     }),
     ("the original (this is another repository)", |repo| {
-        let read = |file: &Path| read_if_there(file);
-        match (read(&known(repo)), read(&repo.repo_dir().join(ID))) {
-            (Ok(Some(known)), Ok(own)) if !known.is_empty() => own == Some(known),
+        match (read_known(repo), read_if_there(&repo.repo_dir().join(ID))) {
+            (Ok(Some(known)), Ok(own)) if !known.id.is_empty() => own == Some(known.id),
             // A disk that does not answer tells nothing.
             _ => true,
         }
@@ -224,16 +251,60 @@ mod tests {
 
     type Damage<'a> = &'a dyn Fn(&Path);
 
+    /// Returns a rig whose repositories were never made.
+    fn new_rig() -> Rigged {
+        let rig = Rigged::new();
+        fs::remove_dir_all(rig.repo.repo_dir().parent().unwrap()).unwrap();
+        fs::remove_dir_all(rig.repo.theirs()).unwrap();
+        rig
+    }
+
     /// A first fetch takes long, and may be interrupted.
     #[test]
-    fn repository_without_objects_is_whole_before_its_first_fetch() {
+    fn first_fetch_that_failed_is_repeated() {
+        let rig = new_rig();
+        let blob = rig.in_origin(&["rev-parse", "main:file"]);
+        let object = rig.origin().join("objects").join(&blob[..2]);
+        let object = object.join(&blob[2..]);
+        let away = rig.path("away");
+        fs::rename(&object, &away).unwrap();
+        for _ in 0..2 {
+            rig.repo.prepare().unwrap_err();
+            assert!(rig.repo.repo_dir().join("HEAD").exists());
+        }
+        fs::rename(&away, &object).unwrap();
+        rig.repo.prepare().unwrap();
+        rig.repo.ready().unwrap();
+    }
+
+    /// `git init` was killed, and left a lock and a part.
+    #[test]
+    fn first_preparation_that_was_killed_is_repeated() {
+        let rig = new_rig();
+        let begun = rig.repo.repo_dir().with_extension("new");
+        fs::create_dir_all(begun.join("refs")).unwrap();
+        fs::write(begun.join("HEAD"), super::HEAD).unwrap();
+        fs::write(begun.join("config.lock"), "").unwrap();
+        rig.repo.prepare().unwrap();
+        rig.repo.ready().unwrap();
+        assert!(!begun.exists());
+    }
+
+    /// The mark of the first fetch is outside of ours, too.
+    #[test]
+    fn repository_that_lost_two_parts_at_once_holds_its_rig() {
         let rig = Rigged::new();
         rig.repo.prepare().unwrap();
         let ours = rig.repo.repo_dir();
         fs::remove_file(ours.join(super::READY)).unwrap();
-        fs::remove_dir_all(ours.join("objects")).unwrap();
-        fs::create_dir_all(ours.join("objects/pack")).unwrap();
-        assert!(super::fault(&rig.repo).is_none());
+        fs::rename(ours.join("refs"), rig.path("away")).unwrap();
+        let held = rig.repo.ready().unwrap_err();
+        assert!(matches!(&held, RepoError::Held(why) if why.contains("its refs")));
+        rig.repo.prepare().unwrap_err();
+        fs::rename(rig.path("away"), ours.join("refs")).unwrap();
+        rig.repo.prepare().unwrap();
+        rig.repo.ready().unwrap();
+        assert!(ours.join(super::READY).exists());
     }
 
     #[test]

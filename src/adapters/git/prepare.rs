@@ -2,6 +2,7 @@
 //! read.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -93,7 +94,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
         share::publish_all(repo);
         write_whole(&mark, b"")?;
     }
-    Ok(())
+    custody::remember_fetched(repo)
 }
 
 /// Tells people of salvages in theirs, where a supervisor with one repository for each rig kept them. They are not
@@ -171,16 +172,33 @@ fn init(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
             (None, RigSource::Remote(url)) => remote_format(url)?,
             (None, RigSource::Path(_)) => "sha1".to_owned(),
         };
-        let parent = dir.parent().unwrap_or(dir);
-        let mut private = fs::DirBuilder::new();
-        let made = private.recursive(true).mode(0o700).create(parent);
-        made.and_then(|()| private.create(dir))
-            .at("cannot make", dir)?;
-        init_bare(dir, &format)?;
+        make_ours(dir, &format)?;
     }
     [dir.parent().unwrap_or(dir), dir]
         .into_iter()
         .try_for_each(close)
+}
+
+/// Makes ours whole or not at all: of one that was begun only, it could not be told later whether parts were lost.
+fn make_ours(dir: &Path, format: &str) -> Result<(), RepoError> {
+    let parent = dir.parent().unwrap_or(dir);
+    let mut private = fs::DirBuilder::new();
+    let made = private.recursive(true).mode(0o700).create(parent);
+    made.at("cannot make", parent)?;
+    // A person made an empty one, because the original is lost. A link or a mount stays, and git works in it.
+    let _is_in_use = fs::remove_dir(dir);
+    if dir.exists() {
+        return init_bare(dir, format);
+    }
+    // The names of all repositories here end in `.git`.
+    let fresh = dir.with_extension("new");
+    match fs::remove_dir_all(&fresh) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => private.create(&fresh),
+    }
+    .at("cannot make", &fresh)?;
+    init_bare(&fresh, format)?;
+    fs::rename(&fresh, dir).at("cannot make", dir)
 }
 
 /// Removes others' access to a directory of ours: it holds the agents' work and credentials of remotes.
@@ -237,7 +255,7 @@ fn clear_scratch(repo: &GitRepo) -> Result<(), RepoError> {
     let dir = repo.repo_dir().join("horde").join("tmp");
     match mounts::remove_dir_all(&dir) {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(failed("cannot clear", &dir, &error)),
     }
 }

@@ -18,7 +18,6 @@ use std::sync::OnceLock;
 
 use nix::libc;
 use nix::sys::prctl::set_dumpable;
-use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
 pub use self::process::PATIENCE;
@@ -68,15 +67,8 @@ pub(super) struct Report {
 fn end_by(signal: i32) {
     // The command's own memory is what a core file would be of use for.
     let _no_core = set_dumpable(false);
-    // SAFETY: these only make system calls, and this process has one thread.
-    unsafe {
-        // Another signal that was sent meanwhile, and is blocked, is discarded.
-        for other in Signal::iterator() {
-            libc::signal(other as i32, libc::SIG_IGN);
-        }
-        children::reset_signals();
-        libc::raise(signal);
-    }
+    // SAFETY: this process has one thread, and no handlers.
+    unsafe { children::raise_alone(signal) }
 }
 
 /// Ends this process as a program ended: by the same signal, or else returns its exit code.

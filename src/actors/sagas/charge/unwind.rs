@@ -23,6 +23,10 @@ pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<()
     ask::end(world, meant, Cause::ChargeFailed).await?;
     let target = NukeTarget::of(&plan.hook(world), Cause::ChargeFailed);
     nuke::remove(world, &target).await.map_err(|kept| {
+        // A rig that is held tells nothing of the sandbox.
+        if kept.is_passing() {
+            return kept;
+        }
         let raider = &plan.raider;
         kept.hint(format!(
             "`hd raider repair {raider}` repairs its sandbox; then it is removed"

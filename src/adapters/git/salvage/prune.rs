@@ -23,12 +23,14 @@ pub(in super::super) fn delete_refs(
     repo: &GitRepo,
     refs: &[(String, Oid)],
 ) -> Result<(), RepoError> {
+    let names: Vec<String> = refs.iter().map(|(name, _)| name.clone()).collect();
+    let known: HashMap<String, Oid> = tips(repo, &names)?.into_iter().collect();
     let mut script = String::new();
     for (name, tip) in refs {
-        match repo.resolve(name)? {
+        match known.get(name) {
             // An interrupted deletion continues here.
             None => {}
-            Some(now) if now == *tip => script.push_str(&format!("delete {name} {tip}\n")),
+            Some(now) if now == tip => script.push_str(&format!("delete {name} {tip}\n")),
             Some(now) => {
                 return Err(RepoError::Moved {
                     name: name.clone(),

@@ -10,6 +10,7 @@ use super::super::bytes;
 use super::super::rig::{GitRepo, locked};
 use super::manifest::{EntryRoot, Line, Manifest, VERSION, lines};
 use super::part;
+use super::prune::tips;
 use super::relink::relink;
 use super::written::{prove, write};
 use crate::domain::ids::Oid;
@@ -68,10 +69,19 @@ fn build(repo: &GitRepo, record: &SalvageRecord, to: &Path, home: &Path) -> Resu
     relink(&manifest, (to, home), &admin, &work, &state)
 }
 
-/// Returns the object of a ref of the salvage.
+/// Returns the commit of a ref of the salvage.
 fn present(repo: &GitRepo, record: &SalvageRecord, name: &str) -> Result<Oid, RepoError> {
-    let found = repo.resolve(name)?;
-    found.ok_or_else(|| RepoError::NotFound(format!("salvage {}: {name}", record.id)))
+    if let Some(found) = repo.resolve(name)? {
+        return Ok(found);
+    }
+    let (id, dir) = (&record.id, repo.repo_dir().display());
+    Err(match tips(repo, &[name.to_owned()])?.pop() {
+        Some((_, lost)) => RepoError::Failed(format!(
+            "salvage {id} cannot be restored: its commit {lost} is missing from {dir}, or damaged. Copy the objects of a backup \
+            of {dir} into it"
+        )),
+        None => RepoError::NotFound(format!("salvage {id}: {name}")),
+    })
 }
 
 /// Renames the entries that an agent put in place of the link.
