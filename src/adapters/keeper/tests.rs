@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use nix::libc;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use rustix::event::{EventfdFlags, eventfd};
@@ -235,6 +236,8 @@ fn front_ends_after_its_program_and_takes_it_along() {
     let lives = |pid| proc::stat(pid).unwrap().is_some_and(|stat| stat.lives());
     let (mut front, program, anchor) = begin();
     send(front.id(), Signal::SIGTERM);
+    // SAFETY: it sends a signal to a child that is not reaped.
+    unsafe { libc::kill(front.id().cast_signed(), libc::SIGRTMIN()) };
     send(program, Signal::SIGINT);
     let status = front.wait().unwrap();
     assert_eq!(status.signal(), Some(Signal::SIGINT as i32));
