@@ -16,6 +16,7 @@ mod keeper;
 mod lock;
 mod manager;
 mod memory;
+mod moves;
 mod seat;
 mod signals;
 mod tree;

@@ -1,4 +1,4 @@
-//! ThreadBudgets of blocking work: the number of threads that one rig, session or caller may hold with one kind of work.
+//! Budgets of blocking work: the number of threads that one rig, session or caller may hold with one kind of work.
 //!
 //! ```text
 //!  effects ─► take ─┬─ a place is free ──────────────────────────► a thread, which gives it back when the work ends

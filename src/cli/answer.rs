@@ -30,12 +30,24 @@ mod tests {
 
     use super::*;
     use crate::control::protocol::Exit;
-    use crate::control::protocol::answers::Pong;
+    use crate::control::protocol::answers::{Nuke, Pong, Shown};
 
     #[test]
     fn field_of_a_newer_supervisor_is_ignored() {
         let answer = json!({ "city": "c", "pid": 1, "version": "99", "mood": "good" });
         assert_eq!(read::<Pong>(OpName::Ping, &answer).unwrap().version, "99");
+    }
+
+    /// An answer of several forms is told apart by one field.
+    #[test]
+    fn answer_of_several_forms_that_does_not_fit_is_an_error_that_names_the_field() {
+        let rehearsed =
+            json!({ "raider": "horde/raiders/Toast", "incarnation": 1, "would": "nuke" });
+        let error = read::<Nuke>(OpName::RaiderNuke, &rehearsed).unwrap_err();
+        assert!(error.message.contains("`safe`"), "{}", error.message);
+        let escalation = json!({ "severity": "odd" });
+        let error = read::<Shown>(OpName::RelicShow, &escalation).unwrap_err();
+        assert!(!error.message.contains("any variant"), "{}", error.message);
     }
 
     #[test]

@@ -13,28 +13,38 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use super::ground::Ground;
+use super::moves::Moves;
 use super::{Built, DaemonError, child_processes};
 use crate::actors::world::World;
 
-/// The pause between two looks: each is one `stat`.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// Returns the reason as soon as the path of the city must not be used any more.
+/// Returns the reason as soon as the path of the city must not be used any more. Answers those that ask which process
+/// holds the city meanwhile.
 pub(super) async fn noticed(ground: Arc<Ground>) -> String {
+    tokio::select! {
+        why = looked(&ground) => why,
+        never = ground.answer() => match never {},
+    }
+}
+
+async fn looked(ground: &Arc<Ground>) -> String {
+    let mut moves = Moves::of(ground.city());
     loop {
-        let own = Arc::clone(&ground);
+        let own = Arc::clone(ground);
         // A disk that hangs keeps one thread.
-        let look = tokio::task::spawn_blocking(move || {
-            own.answer();
-            own.displaced()
-        });
-        if let Ok(Some(why)) = look.await {
-            return why;
+        let look = tokio::task::spawn_blocking(move || (own.displaced(), own.is_away()));
+        let is_away = match look.await {
+            Ok((Some(why), _)) => return why,
+            Ok((None, is_away)) => is_away,
+            // A panic tells nothing.
+            Err(_) => false,
+        };
+        tokio::select! {
+            () = moves.next(is_away) => {}
+            // The patrol, or work by path, found it.
+            () = ground.found_displaced() => {}
         }
-        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 

@@ -16,6 +16,7 @@
 //! There are never two supervisors: one lock is on the city's directory itself, and the seats (`seat.rs`) hold its path
 //! and its id, whatever directory is there.
 
+use std::convert::Infallible;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::fs::{Mode, OFlags, RenameFlags};
+use tokio::sync::Notify;
 
 use super::lock::{self, near};
 use super::seat::{self, Seat};
@@ -47,6 +49,8 @@ pub(super) struct Ground {
     held: Mutex<Handles>,
     /// The first result of [`Ground::displaced`]: the supervisor ends then, whatever is at the path later.
     displaced: OnceLock<String>,
+    /// Wakes the task that ends the supervisor then.
+    found: Notify,
 }
 
 struct Handles {
@@ -81,14 +85,38 @@ impl Ground {
             seats,
             held,
             displaced: OnceLock::new(),
+            found: Notify::new(),
         })
     }
 
-    /// Closes the connections of processes that asked which process holds the seats.
-    pub(super) fn answer(&self) {
-        for seat in &self.seats {
-            seat.drain();
+    /// Returns the canonical path of the city.
+    pub(super) fn city(&self) -> &Path {
+        &self.city
+    }
+
+    /// Answers processes that ask which process holds the seats, for ever.
+    pub(super) async fn answer(&self) -> Infallible {
+        let [place, id] = &self.seats;
+        tokio::select! {
+            never = place.answer() => never,
+            never = id.answer() => never,
         }
+    }
+
+    /// Returns once [`Ground::displaced`] has found a reason.
+    pub(super) async fn found_displaced(&self) {
+        self.found.notified().await;
+    }
+
+    /// Returns true if the directory is known to be elsewhere than at its path.
+    pub(super) fn is_away(&self) -> bool {
+        let is_ours =
+            || Ok::<_, io::Error>(same(&fs::metadata(&self.city)?, &self.root.metadata()?));
+        // A disk that does not answer tells nothing.
+        is_ours().map_or_else(
+            |error| error.kind() == ErrorKind::NotFound,
+            |is_ours| !is_ours,
+        )
     }
 
     /// Returns the reason why the path of the city must not be used any more, if there is one: its directory cannot
@@ -99,7 +127,11 @@ impl Ground {
             return Some(why.clone());
         }
         let why = self.is_displaced()?;
-        Some(self.displaced.get_or_init(|| why).clone())
+        let first = || {
+            self.found.notify_one();
+            why
+        };
+        Some(self.displaced.get_or_init(first).clone())
     }
 
     fn is_displaced(&self) -> Option<String> {

@@ -2,14 +2,17 @@
 //! lock belongs to a directory; another directory that is moved to the same path has none. A seat is an abstract
 //! socket: it belongs to this machine until its holder ends, whatever happens to files.
 
+use std::convert::Infallible;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Display, Path};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use super::DaemonError;
 use crate::control::client::seat::{Holder, Occupant, occupant};
@@ -33,15 +36,22 @@ enum Elsewhere {
 pub(super) struct Seat(Option<OwnedFd>);
 
 impl Seat {
-    /// Closes the connections of processes that asked which process holds the seat. Without this the queue becomes full,
-    /// and the next process that asks learns no pid.
-    pub(super) fn drain(&self) {
-        let Some(socket) = &self.0 else { return };
-        for _ in 0..=BACKLOG {
-            if rustix::net::accept_with(socket, SocketFlags::CLOEXEC).is_err() {
-                return;
+    /// Closes the connections of processes that ask which process holds the seat, for ever. Without this the queue
+    /// becomes full, and the next process that asks learns no pid.
+    pub(super) async fn answer(&self) -> Infallible {
+        let register = |socket| {
+            // SAFETY: the socket stays open for as long as it is borrowed.
+            unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }
+        };
+        let socket = self.0.as_ref().map(|socket| register(socket.as_fd()));
+        if let Some(Ok(socket)) = socket {
+            while let Ok(mut asked) = socket.readable().await {
+                // First, so that a connection after the last look is another reason.
+                asked.clear_ready();
+                while rustix::net::accept_with(socket.get_ref(), SocketFlags::CLOEXEC).is_ok() {}
             }
         }
+        std::future::pending().await
     }
 }
 
@@ -159,8 +169,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn seat_is_held_until_its_holder_is_gone_and_names_it() {
+    #[tokio::test]
+    async fn seat_is_held_until_its_holder_is_gone_and_names_it() {
         let dir = crate::testing::scratch();
         let held = of_path(dir.path()).unwrap();
         let own = format!("a process (pid {}, ", std::process::id());
@@ -168,7 +178,18 @@ mod tests {
             // The program of this test is no supervisor, as any process of this user that takes the name.
             let said = refused(of_path(dir.path()));
             assert!(said.contains(&own) && !said.contains("another"), "{said}");
-            held.drain();
+        }
+        // One that answers can be asked any number of times.
+        let name = city::seat(
+            dir.path().as_os_str().as_encoded_bytes(),
+            rustix::process::geteuid().as_raw(),
+        );
+        let asking = tokio::task::spawn_blocking(move || {
+            (0..2 * BACKLOG).all(|_| matches!(occupant(&name), Occupant::Ours(_)))
+        });
+        tokio::select! {
+            never = held.answer() => match never {},
+            all = asking => assert!(all.unwrap()),
         }
         let _another = of_path(&dir.path().join("other")).unwrap();
         drop(held);

@@ -191,7 +191,7 @@ fn single(byte: u8) -> Act {
     }
 }
 
-/// A terminal sequence: arrows, paste marks, and keys in the extended encodings.
+/// Returns the effect of a key with Alt.
 fn with_alt(byte: u8) -> Act {
     match byte {
         b'\r' => Act::Adds,

@@ -103,6 +103,17 @@ pub enum HoldReason {
     Infra,
 }
 
+impl HoldReason {
+    /// Returns true when work in the queue waits for a person. Of work in review its state says so.
+    #[must_use]
+    pub fn needs_person_in_queue(self) -> bool {
+        match self {
+            Self::Checkout => true,
+            Self::Review | Self::Target | Self::Infra => false,
+        }
+    }
+}
+
 /// The reason why a merge request failed, the `failure_type` of MERGE_FAILED.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -337,7 +348,7 @@ impl MergeRequest {
     #[must_use]
     pub fn needs_person(&self) -> bool {
         let parked = self.state == MrState::Queued && self.not_before.is_some();
-        self.awaits_person() || parked && self.hold == Some(HoldReason::Checkout)
+        self.awaits_person() || parked && self.hold.is_some_and(HoldReason::needs_person_in_queue)
     }
 
     /// Returns true while a person's review is outstanding, or was given and the forge has not queued it yet. Its

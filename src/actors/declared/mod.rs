@@ -44,16 +44,10 @@ pub fn parse_args(
         until: Option<String>,
         reason: Option<String>,
     }
-    let bad = |why: String| Refusal::new(RefusalKind::BadRequest, why);
-    let args: Args =
-        serde_json::from_value(args.clone()).map_err(|error| bad(error.to_string()))?;
-    let read = |text: &str| {
-        let hint =
-            "RFC 3339, seconds since 1970, or in the words of a harness: 7:04am (UTC), in 2h";
-        let until = until::declared(text, now, &TimeZone::system());
-        until.ok_or_else(|| bad(format!("{text:?} is not a time")).hint(hint))
-    };
-    let until = args.until.as_deref().map(read).transpose()?;
+    let args: Args = serde_json::from_value(args.clone())
+        .map_err(|error| Refusal::new(RefusalKind::BadRequest, error.to_string()))?;
+    let until = args.until.as_deref().map(|text| time(text, now));
+    let until = until.transpose()?;
     Ok(DoneRequest {
         raider,
         incarnation: None,
@@ -64,6 +58,20 @@ pub fn parse_args(
         until,
         reason: args.reason,
         cause: Cause::Done,
+    })
+}
+
+/// Reads the end of a deferral.
+///
+/// # Errors
+/// [`RefusalKind::BadRequest`].
+pub fn time(text: &str, now: Timestamp) -> Result<Timestamp, Refusal> {
+    let until = until::declared(text, now, &TimeZone::system());
+    until.ok_or_else(|| {
+        let message = format!("{text:?} is not a time");
+        let hint =
+            "RFC 3339, seconds since 1970, or in the words of a harness: 7:04am (UTC), in 2h";
+        Refusal::new(RefusalKind::BadRequest, message).hint(hint)
     })
 }
 

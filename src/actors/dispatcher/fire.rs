@@ -149,7 +149,7 @@ fn begin(
     txn.put_mark(&mark)?;
     let seq = event.as_ref().map(|event| event.seq);
     let mut run = txn.begin_run(&automation.id, trigger.cause(), seq)?;
-    let data = json!({ "run": run.id, "gate": automation.gate.word(), "event": seq });
+    let data = json!({ "run": run.id, "gate": automation.gate.kind(), "event": seq });
     let fired = NewEvent::new(EventType::AutomationFired, &automation.id, trigger.origin());
     let seq = txn.record(&fired.with(data))?;
     // Decided before anything is made: a failed run leaves nothing but its record.

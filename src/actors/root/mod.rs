@@ -2,7 +2,7 @@
 //! order.
 //!
 //! ```text
-//!  infrastructure (infra.rs)         children (children.rs, slot.rs)
+//!  infrastructure (infra.rs)         children (children.rs, child_record.rs)
 //!  store, shaman, dispatcher,        raiders and agents: one slot each, holding
 //!  config, witness+forge per rig     spec, actor, session and the state machine of domain/child.rs
 //!        │ a panic                         │ an event: an order, ActorFailed(ChildExit), a timer

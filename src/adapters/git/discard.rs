@@ -19,7 +19,7 @@ use super::measure::{Files, Measured, measure};
 use super::rig::{GitRepo, locked};
 use super::{retired, sandbox, stash};
 use crate::adapters::trash::{self, stamp_now};
-use crate::adapters::{beneath, mounts};
+use crate::adapters::{beneath, mounts, standstill};
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::{Incarnation, RaiderId, SlotName};
 use crate::domain::nuke::NukePermit;
@@ -116,7 +116,11 @@ fn remove(
     to: (&Path, &trash::Note),
 ) -> Result<(), RepoError> {
     let beside = leaving(sandbox);
-    let step_out = || rename_free(sandbox, &beside).at("cannot move", sandbox);
+    let step_out = || {
+        // Another directory may be at the path of the city by now.
+        standstill::pass();
+        rename_free(sandbox, &beside).at("cannot move", sandbox)
+    };
     if let Some(what) = late_writes::watch(repo, judged, began, &beside, step_out)? {
         put_back(sandbox)?;
         return Err(RepoError::PermitStale(what));

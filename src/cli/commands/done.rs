@@ -20,6 +20,10 @@ use crate::domain::ids::RaiderId;
 use crate::domain::intent::KEY_VARIABLE;
 
 pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliError> {
+    // Before the outbox would take it.
+    if let Some(misfit) = args.misfit() {
+        return Err(ControlError::bad_request(misfit).into());
+    }
     let op = Op::Done(args);
     let city = context.city()?;
     let answer = Client::connect(&city.socket).and_then(|mut client| client.call(&op));

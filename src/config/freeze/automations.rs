@@ -23,9 +23,9 @@ use crate::config::values::{
 };
 use crate::domain::automation::{Automation, AutomationId};
 use crate::domain::city::{DaemonPolicy, RigSource};
-use crate::domain::gates::Gate;
 use crate::domain::gates::cron::{CatchUp, Schedule};
 use crate::domain::gates::event::Pattern;
+use crate::domain::gates::{Gate, GateKind};
 use crate::domain::ids::{AutomationName, RigName, RitualName};
 use crate::domain::ritual::Ritual;
 use crate::domain::suggest::closest;
@@ -35,13 +35,13 @@ use crate::regular;
 const FILE: &str = "automation.toml";
 
 /// Keys that only some gates use, with those gates.
-const GATED: &[(&str, &[&str])] = &[
-    ("schedule", &["cron"]),
-    ("timezone", &["cron"]),
-    ("catch_up", &["cron"]),
-    ("interval", &["cooldown", "condition"]),
-    ("check", &["condition"]),
-    ("on", &["event"]),
+const GATED: &[(&str, &[GateKind])] = &[
+    ("schedule", &[GateKind::Cron]),
+    ("timezone", &[GateKind::Cron]),
+    ("catch_up", &[GateKind::Cron]),
+    ("interval", &[GateKind::Cooldown, GateKind::Condition]),
+    ("check", &[GateKind::Condition]),
+    ("on", &[GateKind::Event]),
 ];
 
 /// The earlier sections that automations refer to.
@@ -291,14 +291,11 @@ fn one(
 }
 
 fn gate(reader: &mut Reader<'_>, folder: &Folder, known: &EarlierValues) -> Option<Gate> {
-    const WORDS: &[(&str, &str)] = &[
-        ("cooldown", "cooldown"),
-        ("cron", "cron"),
-        ("condition", "condition"),
-        ("event", "event"),
-        ("manual", "manual"),
-    ];
-    let word = reader.get("gate", choice(WORDS, &[]));
+    let kinds: Vec<_> = GateKind::ALL
+        .iter()
+        .map(|kind| (kind.as_str(), *kind))
+        .collect();
+    let kind = reader.get("gate", choice(kinds, &[]));
     let zone = reader.get("timezone", zone);
     let schedule = reader.get(
         "schedule",
@@ -313,23 +310,24 @@ fn gate(reader: &mut Reader<'_>, folder: &Folder, known: &EarlierValues) -> Opti
     let interval = reader.get("interval", optional(some_duration));
     let check = reader.get("check", optional(|node| folder.command(node)));
     let on = reader.get("on", optional(pattern));
-    let word = word?;
+    let kind = kind?;
     for (key, gates) in GATED {
-        if !reader.place(key).is_default() && !gates.contains(&word) {
+        if !reader.place(key).is_default() && !gates.contains(&kind) {
+            let gates: Vec<_> = gates.iter().map(|gate| gate.as_str()).collect();
             let gates = gates.join("\" and \"");
             reader.complain(key, format!("`{key}` is for the gate \"{gates}\" only"));
         }
     }
-    match word {
-        "cooldown" => Some(Gate::Cooldown {
-            interval: needed(reader, word, "interval", interval?)?,
+    match kind {
+        GateKind::Cooldown => Some(Gate::Cooldown {
+            interval: needed(reader, kind, "interval", interval?)?,
         }),
-        "cron" => Some(Gate::Cron {
-            schedule: needed(reader, word, "schedule", schedule?)?,
+        GateKind::Cron => Some(Gate::Cron {
+            schedule: needed(reader, kind, "schedule", schedule?)?,
             catch_up: catch_up?,
         }),
-        "condition" => {
-            let check = needed(reader, word, "check", check?)?;
+        GateKind::Condition => {
+            let check = needed(reader, kind, "check", check?)?;
             let patrol = known.patrol_interval?;
             let interval = interval?.unwrap_or(patrol);
             Some(Gate::Condition {
@@ -338,15 +336,15 @@ fn gate(reader: &mut Reader<'_>, folder: &Folder, known: &EarlierValues) -> Opti
                 every: interval.min(patrol),
             })
         }
-        "event" => Some(Gate::Event {
-            on: needed(reader, word, "on", on?)?,
+        GateKind::Event => Some(Gate::Event {
+            on: needed(reader, kind, "on", on?)?,
         }),
-        _ => Some(Gate::Manual),
+        GateKind::Manual => Some(Gate::Manual),
     }
 }
 
 /// Returns the value, or reports that the gate needs it.
-fn needed<T>(reader: &Reader<'_>, gate: &str, key: &str, value: Option<T>) -> Option<T> {
+fn needed<T>(reader: &Reader<'_>, gate: GateKind, key: &str, value: Option<T>) -> Option<T> {
     if value.is_none() {
         reader.complain("gate", format!("the gate \"{gate}\" needs `{key}`"));
     }

@@ -2,6 +2,7 @@
 
 use super::SampleDir;
 use crate::domain::ids::HarnessName;
+use crate::domain::unattended;
 
 /// A user who adds a variable must not lose the key that the preset passes.
 #[test]
@@ -38,6 +39,18 @@ fn passed_names_are_added_to_those_of_the_preset() {
     assert!(preset.iter().all(|name| both.contains(name)), "{both:?}");
     let own: Vec<_> = both.iter().filter(|name| !preset.contains(name)).collect();
     assert_eq!(own.len(), 1, "{both:?}");
+}
+
+/// `hd init` and `hd doctor` say how a program is logged in.
+#[test]
+fn login_of_every_preset_but_script_is_known() {
+    let place = SampleDir::new();
+    let city = place.load("workspace.name = \"c\"\n").unwrap().city;
+    for (name, harness) in &city.harnesses {
+        let mut words = harness.command.iter();
+        let is_known = words.any(|word| unattended::known(word).is_some());
+        assert_eq!(is_known, name.as_str() != "script", "{name}");
+    }
 }
 
 /// A program in the home directory had passed every check, and could not be started.

@@ -44,7 +44,7 @@ fn row(world: &World, (automation, mark, last, waiting): &Seen) -> answers::Auto
         name: automation.id.to_string(),
         rig: automation.id.rig.as_ref().map(ToString::to_string),
         description: automation.description.clone(),
-        gate: automation.gate.word().to_owned(),
+        gate: automation.gate.kind().to_string(),
         enabled: automation.enabled && !mark.disabled,
         last: last.map(|run| run.started),
         last_state: last.map(|run| run.state),

@@ -40,6 +40,9 @@ pub(super) async fn done(
     caller: &Caller,
     args: &args::Done,
 ) -> Result<Value, ControlError> {
+    if let Some(misfit) = args.misfit() {
+        return Err(ControlError::bad_request(misfit));
+    }
     if let CallerRole::Agent(session) = &caller.who {
         return standing::done(world, caller, session, args).await;
     }

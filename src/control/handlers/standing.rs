@@ -1,13 +1,13 @@
 //! Verbs of a standing agent about itself: `hook`, `done`, the note of `handoff`, `rally`. The agent is recognised by the
 //! session of its process.
 
-use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::caller::{self, own_member};
 use super::relic::guard;
 use super::{drums, to_json, totem};
 use crate::actors::ask;
+use crate::actors::declared;
 use crate::actors::mail::{ChildView, RootMail};
 use crate::actors::records::{agent_hooks, escalations, totems};
 use crate::actors::sagas::closing;
@@ -23,7 +23,6 @@ use crate::domain::message::{self, Body, Escalation, Handoff};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Exit, Relic, RelicStatus};
 use crate::domain::totem::{Totem, orders};
-use crate::domain::until;
 use crate::ports::relics::{StoreError, Txn};
 
 /// A standing agent that speaks for itself.
@@ -157,13 +156,10 @@ struct End {
 impl End {
     fn parse(world: &World, args: &args::Done) -> Result<Self, ControlError> {
         let now = world.clock.now();
-        let read = |text: &String| {
-            let until = until::declared(text, now, &TimeZone::system());
-            until.ok_or_else(|| ControlError::bad_request(format!("{text:?} is not a time")))
-        };
+        let until = args.until.as_deref().map(|text| declared::time(text, now));
         Ok(Self {
             exit: args.status,
-            until: args.until.as_ref().map(read).transpose()?,
+            until: until.transpose()?,
             reason: args.reason.clone(),
         })
     }

@@ -6,6 +6,7 @@
 
 mod cost;
 mod cv;
+mod done;
 mod drums;
 mod read;
 mod relic;

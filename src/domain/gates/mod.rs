@@ -18,6 +18,22 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+words! {
+    /// The kind of a gate, as `automation.toml` names it.
+    GateKind {
+        /// See [`cooldown`].
+        Cooldown => "cooldown",
+        /// See [`cron`].
+        Cron => "cron",
+        /// See [`condition`].
+        Condition => "condition",
+        /// See [`event`].
+        Event => "event",
+        /// See [`manual`].
+        Manual => "manual",
+    }
+}
+
 /// A gate as configured.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Gate {
@@ -52,15 +68,15 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// Returns its name in `automation.toml`.
+    /// Returns its kind.
     #[must_use]
-    pub fn word(&self) -> &'static str {
+    pub fn kind(&self) -> GateKind {
         match self {
-            Self::Cooldown { .. } => "cooldown",
-            Self::Cron { .. } => "cron",
-            Self::Condition { .. } => "condition",
-            Self::Event { .. } => "event",
-            Self::Manual => "manual",
+            Self::Cooldown { .. } => GateKind::Cooldown,
+            Self::Cron { .. } => GateKind::Cron,
+            Self::Condition { .. } => GateKind::Condition,
+            Self::Event { .. } => GateKind::Event,
+            Self::Manual => GateKind::Manual,
         }
     }
 
@@ -70,7 +86,9 @@ impl Gate {
         match self {
             Self::Cron { schedule, .. } => format!("cron {schedule}"),
             Self::Event { on } => format!("event {on}"),
-            Self::Cooldown { .. } | Self::Condition { .. } | Self::Manual => self.word().to_owned(),
+            Self::Cooldown { .. } | Self::Condition { .. } | Self::Manual => {
+                self.kind().to_string()
+            }
         }
     }
 }

@@ -188,6 +188,20 @@ pub const PROGRAMS: &[ProgramFacts] = &[
             how: "`amp login`",
         },
     },
+    ProgramFacts {
+        program: "goose",
+        proven: None,
+        login: Login {
+            env: &["GOOSE_PROVIDER"],
+            files: &[],
+            settings: &[(
+                dir("XDG_CONFIG_HOME", "goose", ".config/goose"),
+                "config.yaml",
+                Setting::Line("GOOSE_PROVIDER"),
+            )],
+            how: "`goose configure`",
+        },
+    },
 ];
 
 /// Returns the facts about a program by its file name.

@@ -163,8 +163,10 @@ impl Class {
             (Self::AgentDead, _) => Cause::AgentDead,
             (Self::StuckInDone, _) => Cause::DoneTimeout,
             (Self::SessionDead | Self::RelicClosed, WorkState::Closed) => Cause::RelicClosed,
-            (_, WorkState::Gone) => Cause::HookLost,
-            (_, WorkState::Open | WorkState::Done { .. }) => Cause::TooManyDeaths,
+            (Self::SessionDead | Self::RelicClosed, WorkState::Gone) => Cause::HookLost,
+            (Self::SessionDead | Self::RelicClosed, WorkState::Open | WorkState::Done { .. }) => {
+                Cause::TooManyDeaths
+            }
         }
     }
 }

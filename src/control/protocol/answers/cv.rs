@@ -44,7 +44,7 @@ pub struct Chain {
 }
 
 /// A line of an export.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum CvLine {
     /// The first line.
@@ -54,6 +54,8 @@ pub enum CvLine {
     /// The last line.
     End(End),
 }
+
+read_by_field!(CvLine { "format" => Header, "heads" => End, _ => Entry });
 
 /// A batch that was imported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

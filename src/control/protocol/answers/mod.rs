@@ -3,6 +3,24 @@
 //! later has `#[serde(default)]` unless it may be null: `hd` also reads the answers of an older supervisor, which runs on
 //! until its restart.
 
+/// Reads an answer that has several forms: a field tells which, so that an error names what is wrong in that form.
+macro_rules! read_by_field {
+    ($name:ident { $($field:literal => $variant:ident,)+ _ => $last:ident }) => {
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                use serde::de::Error;
+                let value = serde_json::Value::deserialize(from)?;
+                $(if value.get($field).is_some() {
+                    let form = serde::Deserialize::deserialize(value);
+                    return form.map(Self::$variant).map_err(Error::custom);
+                })+
+                let form = serde::Deserialize::deserialize(value);
+                form.map(Self::$last).map_err(Error::custom)
+            }
+        }
+    };
+}
+
 mod auto;
 mod child;
 mod city;

@@ -158,7 +158,7 @@ pub struct Imported {
 }
 
 /// The answer to `relic.show`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Shown {
     /// An escalation that waits for a person.
@@ -166,6 +166,8 @@ pub enum Shown {
     /// Any other relic.
     Relic(Box<RelicDetails>),
 }
+
+read_by_field!(Shown { "severity" => Escalation, _ => Relic });
 
 impl Shown {
     /// Returns the relic itself.

@@ -13,7 +13,7 @@ use crate::domain::relic::{Exit, Hook, Relic, RelicStatus};
 use crate::domain::self_review::Round;
 
 /// The answer to `done`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Done {
     /// Of a raider.
@@ -21,6 +21,8 @@ pub enum Done {
     /// Of a standing agent.
     Agent(AgentDone),
 }
+
+read_by_field!(Done { "raider" => Raider, _ => Agent });
 
 /// An accepted completion of a raider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -129,7 +131,7 @@ pub enum Hooked {
 }
 
 /// The answer to `rally`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Rally {
     /// Of a raider.
@@ -137,6 +139,8 @@ pub enum Rally {
     /// Of a standing agent.
     Agent(Box<AgentRally>),
 }
+
+read_by_field!(Rally { "raider" => Raider, _ => Agent });
 
 /// The identity, work and rules of a raider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -43,7 +43,7 @@ pub struct Started {
 }
 
 /// A relic in the answer to `run`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum StartedRelic {
     /// A raider works on it.
@@ -53,6 +53,8 @@ pub enum StartedRelic {
     /// It is ready, and waits for a free slot or another relic.
     Waits(WaitingRelic),
 }
+
+read_by_field!(StartedRelic { "error" => Failed, "session" => Charged, _ => Waits });
 
 /// A relic whose charge failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -88,7 +90,7 @@ pub struct WaitingRelic {
 }
 
 /// The answer to `raider.nuke`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Nuke {
     /// With `dry_run`: the act that a nuke would do.
@@ -96,6 +98,8 @@ pub enum Nuke {
     /// The raider is removed.
     Done(Nuked),
 }
+
+read_by_field!(Nuke { "would" => Rehearsed, _ => Done });
 
 /// A removed raider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

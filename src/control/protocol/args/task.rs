@@ -1,17 +1,33 @@
 //! Tasks of `run`: a text, or the fields of a relic.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use super::read::not_blank;
 
 /// A task.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Task {
     /// A text, whose first line is the title.
     Text(String),
     /// The fields of a relic.
     Fields(TaskFields),
+}
+
+impl<'de> Deserialize<'de> for Task {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match Value::deserialize(from)? {
+            Value::String(text) => Ok(Self::Text(text)),
+            fields @ Value::Object(_) => TaskFields::deserialize(fields)
+                .map(Self::Fields)
+                .map_err(D::Error::custom),
+            _ => Err(D::Error::custom(
+                "a task is a text, or an object with the fields of a relic",
+            )),
+        }
+    }
 }
 
 /// The fields of a task.

@@ -1,0 +1,44 @@
+//! The options of `done` that belong to one outcome.
+
+use super::Done;
+use crate::domain::relic::Exit;
+
+impl Done {
+    /// Returns the option that does not fit the outcome, and would be ignored.
+    #[must_use]
+    pub fn misfit(&self) -> Option<&'static str> {
+        match self.status {
+            Exit::Completed | Exit::Escalated if self.until.is_some() => {
+                Some("`--until` is for deferred work: --status deferred")
+            }
+            Exit::Escalated | Exit::Deferred if self.no_change => {
+                Some("`--no-change` is for completed work")
+            }
+            Exit::Completed | Exit::Escalated | Exit::Deferred => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Done;
+
+    /// An option that has no effect would be taken for one that has.
+    #[test]
+    fn option_of_another_outcome_is_a_misfit() {
+        for (args, fits) in [
+            (json!({}), true),
+            (json!({ "no_change": true, "reason": "it is right" }), true),
+            (json!({ "status": "deferred", "until": "in 2h" }), true),
+            (json!({ "status": "deferred", "no_change": true }), false),
+            (json!({ "status": "escalated", "no_change": true }), false),
+            (json!({ "status": "escalated", "until": "in 2h" }), false),
+            (json!({ "until": "in 2h" }), false),
+        ] {
+            let done: Done = serde_json::from_value(args.clone()).unwrap();
+            assert_eq!(done.misfit().is_none(), fits, "{args}");
+        }
+    }
+}
