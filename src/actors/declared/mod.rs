@@ -17,6 +17,7 @@ use super::refusal::{Refusal, RefusalKind};
 use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::facts::GitFacts;
+use crate::domain::handoff::NOTE_MAX;
 use crate::domain::ids::{RaiderId, RelicId};
 use crate::domain::nuke::{self, CleanupStatus};
 use crate::domain::outcome::Outcome;
@@ -54,6 +55,9 @@ pub fn parse_args(
         until.ok_or_else(|| bad(format!("{text:?} is not a time")).hint(hint))
     };
     let until = args.until.as_deref().map(read).transpose()?;
+    if let Some(reason) = &args.reason {
+        check_reason(reason)?;
+    }
     Ok(DoneRequest {
         raider,
         incarnation: None,
@@ -65,6 +69,18 @@ pub fn parse_args(
         reason: args.reason,
         cause: Cause::Done,
     })
+}
+
+/// Checks the length of a reason: it is stored with the hook, the relic and in the journal.
+///
+/// # Errors
+/// [`RefusalKind::BadRequest`].
+pub fn check_reason(reason: &str) -> Result<(), Refusal> {
+    if reason.len() <= NOTE_MAX {
+        return Ok(());
+    }
+    let why = format!("the reason is longer than {} KiB", NOTE_MAX / 1024);
+    Err(Refusal::new(RefusalKind::BadRequest, why).hint("write it into a file, and name the file"))
 }
 
 /// Builds the request of an outcome on file.
