@@ -51,6 +51,11 @@ impl FakeRepo {
         Ok(inner.target.contains(commit))
     }
 
+    pub(super) fn on_default_branch(&self, head: &Oid) -> Result<bool, RepoError> {
+        let inner = self.enter("on_main", head.as_str())?;
+        Ok(inner.landed.contains(head) || inner.target.contains(head))
+    }
+
     pub(super) fn take_branch(
         &self,
         branch: &str,

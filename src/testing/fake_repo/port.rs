@@ -495,7 +495,6 @@ impl Repo for FakeRepo {
     }
 
     fn on_main(&self, head: &Oid, _target: &str) -> Result<bool, RepoError> {
-        let inner = self.enter("on_main", head.as_str())?;
-        Ok(inner.landed.contains(head) || inner.target.contains(head))
+        self.on_default_branch(head)
     }
 }

@@ -105,7 +105,7 @@ async fn unsaved_work_in_the_sandbox_of_merged_work_is_kept_and_told() {
     assert_eq!(city.escalations().await.len(), 1);
 }
 
-/// One fetch of the target tells of all merge requests that wait; to compare them asks the remote no more.
+/// The fetch of the target tells of all merge requests that wait; to compare them asks the remote no more.
 #[tokio::test(start_paused = true)]
 async fn new_tip_of_the_target_is_fetched_once_for_all_that_wait() {
     let (city, _, _) = waiting().await;
