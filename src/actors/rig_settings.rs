@@ -3,6 +3,7 @@
 use crate::actors::effects;
 use crate::actors::records::{escalations, key_values};
 use crate::actors::refusal::Refusal;
+use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::{RepoError, Signature};
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::default_branch::Change;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::ChildId;
+use crate::domain::ids::{ChildId, RigName};
 use crate::domain::message::{self, Escalation};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
@@ -92,7 +93,7 @@ pub async fn target_of_charge(world: &World, rig: &Rig) -> Result<String, Refusa
                 effects::repo(world, &rig.name, move |repo| repo.follow_default(&to)).await?;
             }
         }
-        Ok(None) => {}
+        Ok(None) => forget_change(world, rig).await?,
         Err(why) => tracing::warn!(
             rig = %rig.name,
             %why,
@@ -107,11 +108,13 @@ pub async fn target_of_charge(world: &World, rig: &Rig) -> Result<String, Refusa
 async fn tell_change(world: &World, rig: &Rig, change: Change) -> Result<(), Refusal> {
     let name = rig.name.clone();
     let told = world.store.run(move |txn| {
-        let key = format!("default-branch/{name}");
+        let key = key(&name);
         if key_values::read::<Change>(txn, &key)?.as_ref() == Some(&change) {
             return Ok(());
         }
         key_values::write(txn, &key, &change)?;
+        // The earlier change is history.
+        close_told(txn, &name)?;
         let text = change.text(&name);
         let data = serde_json::json!({
             "from": change.from, "to": change.to, "followed": change.is_followed(), "detail": text,
@@ -133,6 +136,57 @@ async fn tell_change(world: &World, rig: &Rig, change: Change) -> Result<(), Ref
     });
     told.await?;
     world.nudge(message::SHAMAN);
+    Ok(())
+}
+
+/// Returns the key under which the store keeps the last change that was told.
+fn key(rig: &RigName) -> String {
+    format!("default-branch/{rig}")
+}
+
+/// Closes what was told of changes of the rig's default branch.
+fn close_told(txn: &mut dyn Txn, rig: &RigName) -> Result<(), StoreError> {
+    let witness = message::witness(rig);
+    escalations::close_matching(txn, &[ProblemKind::DefaultBranch], |about, _| {
+        about == witness
+    })
+}
+
+/// Forgets the change that was told, when the remote names the branch of new charges: the same change is told again. The
+/// escalation about one that was not followed is over then. That about one that was followed stays until a person has
+/// read it: see [`close_decided`].
+async fn forget_change(world: &World, rig: &Rig) -> Result<(), Refusal> {
+    let name = rig.name.clone();
+    let forget = move |txn: &mut dyn Txn| {
+        let key = key(&name);
+        let Some(told) = key_values::read::<Change>(txn, &key)? else {
+            return Ok(());
+        };
+        txn.set(&key, None)?;
+        match told.is_followed() {
+            true => Ok(()),
+            false => close_told(txn, &name),
+        }
+    };
+    Ok(world.store.run(forget).await?)
+}
+
+/// Closes the escalations about default branches of rigs for which a person has decided: the branch is configured now, or
+/// the change was followed, and the configuration was read again since. Called after each reload.
+///
+/// # Errors
+/// The store's.
+pub fn close_decided(txn: &mut dyn Txn, rigs: &[Rig]) -> Result<(), StoreError> {
+    for rig in rigs {
+        let is_configured = rig.forge.target.is_some() || rig.default_branch.is_some();
+        let pending = key_values::read::<Change>(txn, &key(&rig.name))?;
+        if is_configured || pending.is_none_or(|change| change.is_followed()) {
+            close_told(txn, &rig.name)?;
+        }
+        if is_configured {
+            txn.set(&key(&rig.name), None)?;
+        }
+    }
     Ok(())
 }
 

@@ -6,9 +6,6 @@ use serde::{Deserialize, Serialize};
 use super::ids::{AgentName, RelicId};
 use super::relic::{Relic, RelicStatus};
 
-/// The longest note of a handoff of a standing agent, in bytes.
-pub const NOTE_MAX: usize = 16 * 1024;
-
 /// A hook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentHook {

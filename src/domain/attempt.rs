@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::cause::Cause;
-use super::ids::{HarnessName, Incarnation, RaiderId, RelicId};
+use super::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId};
 use super::relic::REWORK;
 use super::routing::Choice;
 use super::usage::Tokens;
 use super::usage::ledger::Sum;
 
-pub use self::outcome::{Outcome, rejected_by, word};
+pub use self::outcome::{BY_UNKNOWN, Outcome, rejected_by, word};
 
 /// The most labels, types of files, or models that an entry names.
 const NAMED_MAX: usize = 24;
@@ -103,6 +103,10 @@ pub struct Attempt {
     /// The end of the time that an entry counts; none before its first entry.
     #[serde(default)]
     pub counted_until: Option<Timestamp>,
+    /// The newest commit of the target that the existing branch had on which the work began; none for work that began
+    /// elsewhere.
+    #[serde(default)]
+    pub began: Option<Oid>,
     /// The changed files of its landing, by type.
     #[serde(default)]
     pub files: Option<BTreeMap<String, u64>>,
@@ -125,6 +129,7 @@ impl Attempt {
             used_before: Used::default(),
             used_until: None,
             counted_until: None,
+            began: None,
             files: None,
         }
     }
@@ -245,6 +250,12 @@ pub struct Work {
 pub fn labels(of_relic: &[String]) -> Vec<String> {
     let own = of_relic.iter().filter(|label| *label != REWORK);
     own.take(NAMED_MAX).map(|label| clipped(label)).collect()
+}
+
+/// Returns a label as entries name it: labels with the same beginning share their records.
+#[must_use]
+pub fn label(of_relic: &str) -> String {
+    clipped(of_relic)
 }
 
 /// Returns the models that an entry names.

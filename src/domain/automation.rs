@@ -18,6 +18,10 @@ use super::cause::Cause;
 use super::gates::{Gate, When, condition, cooldown, cron, manual};
 use super::ids::{AgentName, AutomationName, InvalidId, RigName, RitualName};
 
+/// The number of runs in a row of which each was brought about by the one before: automations that start each other
+/// would run without end.
+pub const CHAIN_MAX: u32 = 16;
+
 /// The number of runs that are kept of each automation.
 pub const HISTORY: usize = 50;
 

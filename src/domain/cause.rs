@@ -172,6 +172,8 @@ causes! {
     StillRunning => "still_running",
     /// Its queue is full.
     QueueFull => "queue_full",
+    /// Too many automations brought each other about before.
+    EndlessChain => "endless_chain",
     /// Its scheduled time passed while the supervisor was not running.
     Missed => "missed",
     /// It was kept for as long as the configuration says.

@@ -9,6 +9,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
+use super::ids::Oid;
 use super::restart::Mono;
 
 /// A session that lived for this long worked: its handoffs are rare.
@@ -18,6 +21,8 @@ pub const LONG: Duration = Duration::from_secs(600);
 pub const FREE: u32 = 3;
 /// The number in a row at which a person is called: by then it has waited twice.
 pub const CALL: u32 = 6;
+/// The longest note of a handoff, in bytes.
+pub const NOTE_MAX: usize = 16 * 1024;
 /// The first wait; each further wait is twice as long.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 /// The longest wait: six sessions an hour.
@@ -25,6 +30,14 @@ const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 /// A mark of a raider's progress at a handoff; none where it cannot be observed.
 pub type Progress = Option<String>;
+
+/// Returns the mark for this head and these relics. Marks are only compared, and the texts of relics may be long.
+#[must_use]
+pub fn mark(head: &Oid, relics: &[u8]) -> String {
+    let digest = Sha256::digest(relics);
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{head} {hex}")
+}
 
 /// The answer to a handoff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,6 +148,17 @@ mod tests {
 
     const fn at(seconds: u64) -> Mono {
         Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn mark_is_short_whatever_the_relics_say_and_differs_with_them() {
+        let head = crate::testing::records::oid('a');
+        let (one, other) = (vec![b'x'; 1 << 20], vec![b'y'; 1 << 20]);
+        let marked = mark(&head, &one);
+        assert!(marked.len() < 120, "{marked}");
+        assert_eq!(mark(&head, &one), marked);
+        assert_ne!(mark(&head, &other), marked);
+        assert_ne!(mark(&crate::testing::records::oid('b'), &one), marked);
     }
 
     #[test]

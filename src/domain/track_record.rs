@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::attempt::{Outcome, WORD_MAX, Work};
+use super::attempt::{BY_UNKNOWN, Outcome, WORD_MAX, Work};
 use super::cv::CvEntry;
 
 /// The most skills of a kind that are told apart; those that come later are left out.
@@ -109,7 +109,10 @@ fn skill<T: Default>(skills: &mut BTreeMap<String, T>, name: String) -> Option<&
 #[must_use]
 pub fn read(entry: &CvEntry) -> Option<(Outcome, Work)> {
     let outcome = Outcome::named(&entry.kind)?;
-    let work = serde_json::from_value(entry.data.clone()).ok()?;
+    let mut work: Work = serde_json::from_value(entry.data.clone()).ok()?;
+    if outcome == Outcome::Rejected && work.moved.is_some() && work.failure.is_none() {
+        work.failure = Some(BY_UNKNOWN.to_owned());
+    }
     Some((outcome, work))
 }
 
@@ -151,6 +154,22 @@ mod tests {
 
     fn entry(kind: &str, data: &Value) -> CvEntry {
         Head::default().next("claude", kind, data)
+    }
+
+    /// The chains of slots did not record the caller that rejected the work: it may have been an agent.
+    #[test]
+    fn rejection_from_before_the_chain_is_no_failure() {
+        let moved = json!({ "chain": "horde/raiders/Toast", "seq": 1, "hash": "x" });
+        let rejected = |data| entry("rejected", &data);
+        let old = rejected(json!({ "labels": ["ui"], "moved": moved }));
+        let new = rejected(json!({ "labels": ["ui"], "failure": "by_person" }));
+        let mut record = TrackRecord::default();
+        [&old, &new].into_iter().for_each(|entry| record.add(entry));
+        assert_eq!((record.entries, record.all.results), (2, 1));
+        let (outcome, work) = read(&old).unwrap();
+        assert!(!outcome.is_rework(work.failure.as_deref()));
+        // The entry itself is as it was written.
+        assert_eq!(old.data.get("failure"), None);
     }
 
     #[test]

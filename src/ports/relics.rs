@@ -293,13 +293,15 @@ pub trait Txn {
     fn record(&mut self, event: &NewEvent) -> Result<u64, StoreError>;
     /// Returns the number of the newest event ever recorded; 0 when there was none.
     fn last_seq(&mut self) -> Result<u64, StoreError>;
-    /// Returns the number of the oldest stored event; without any, the number of the next.
+    /// Returns the number from which on every event is stored: earlier ones were deleted, except for some.
     fn first_seq(&mut self) -> Result<u64, StoreError>;
-    /// Deletes at most `limit` events that are older than `before` and have a number below `seq`; returns their number.
+    /// Deletes at most `limit` events that are older than `before`, have a number below `seq` and are not in `keep`;
+    /// returns their number.
     fn prune_events(
         &mut self,
         before: Timestamp,
         seq: u64,
+        keep: &[u64],
         limit: usize,
     ) -> Result<usize, StoreError>;
     /// Deletes at most `limit` messages that were handled before that time; returns their number.
@@ -340,6 +342,9 @@ pub trait Txn {
         raider: &RaiderId,
         incarnation: Incarnation,
     ) -> Result<Vec<Round>, StoreError>;
+    /// Deletes at most `limit` rounds that were recorded before that time by raiders that are gone, and whose merge
+    /// requests are settled; returns their number.
+    fn prune_self_reviews(&mut self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
 
     /// Stores a new totem, whose steps are stored relics. `Conflict` when the relic has a totem.
     fn add_totem(&mut self, totem: &TotemRow) -> Result<(), StoreError>;

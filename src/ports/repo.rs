@@ -105,6 +105,13 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`].
     fn find_branch(&self, branch: &str) -> Result<BranchAt, RepoError>;
 
+    /// Fetches the target, and returns the newest of its commits that `head` has; none without a common history, and
+    /// where the remote has no such target.
+    ///
+    /// # Errors
+    /// [`RepoError::Remote`], [`RepoError::Failed`].
+    fn fork_point(&self, head: &Oid, target: &str) -> Result<Option<Oid>, RepoError>;
+
     /// Makes the sandbox: worktree on a new branch, links, excludes, copies, refreshed index.
     /// Idempotent for the same spec: a half-made sandbox of the same incarnation is completed.
     /// If the branch already exists, its commits are kept.
@@ -436,6 +443,12 @@ pub trait Repo: Send + Sync {
     /// # Errors
     /// [`RepoError`].
     fn landed(&self, target: &str, commit: &Oid) -> Result<bool, RepoError>;
+
+    /// Returns true when `tip`, which was fetched, has `commit`. The remote is not asked.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn has(&self, tip: &Oid, commit: &Oid) -> Result<bool, RepoError>;
 
     /// Returns true when the work of `head`, whose commits `tip` has, was reverted there: to revert it once more would change
     /// nothing. The work is what `head` changed of the target before its merge; of `began`, where no merge is found. None when

@@ -17,6 +17,7 @@ use super::refusal::{Refusal, RefusalKind};
 use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::facts::GitFacts;
+use crate::domain::handoff::NOTE_MAX;
 use crate::domain::ids::{RaiderId, RelicId};
 use crate::domain::nuke::{self, CleanupStatus};
 use crate::domain::outcome::Outcome;
@@ -48,6 +49,9 @@ pub fn parse_args(
         .map_err(|error| Refusal::new(RefusalKind::BadRequest, error.to_string()))?;
     let until = args.until.as_deref().map(|text| time(text, now));
     let until = until.transpose()?;
+    if let Some(reason) = &args.reason {
+        check_reason(reason)?;
+    }
     Ok(DoneRequest {
         raider,
         incarnation: None,
@@ -73,6 +77,18 @@ pub fn time(text: &str, now: Timestamp) -> Result<Timestamp, Refusal> {
             "RFC 3339, seconds since 1970, or in the words of a harness: 7:04am (UTC), in 2h";
         Refusal::new(RefusalKind::BadRequest, message).hint(hint)
     })
+}
+
+/// Checks the length of a reason: it is stored with the hook, the relic and in the journal.
+///
+/// # Errors
+/// [`RefusalKind::BadRequest`].
+pub fn check_reason(reason: &str) -> Result<(), Refusal> {
+    if reason.len() <= NOTE_MAX {
+        return Ok(());
+    }
+    let why = format!("the reason is longer than {} KiB", NOTE_MAX / 1024);
+    Err(Refusal::new(RefusalKind::BadRequest, why).hint("write it into a file, and name the file"))
 }
 
 /// Builds the request of an outcome on file.

@@ -17,11 +17,12 @@ use super::ritual::{self, Recipe};
 use crate::actors::boards::{Busy, Role};
 use crate::actors::effects::{self, Owner, WorkKind};
 use crate::actors::mail::DispatcherMsg;
+use crate::actors::records::automation_chains;
 use crate::actors::records::automations::{self, recall};
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
 use crate::domain::asker::Asker;
-use crate::domain::automation::{Action, Automation, AutomationId, Mark, Run, RunState};
+use crate::domain::automation::{Action, Automation, AutomationId, CHAIN_MAX, Mark, Run, RunState};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rights;
 use crate::domain::event::{Event, EventType, NewEvent, Origin};
@@ -123,7 +124,7 @@ fn begin(
     if recipe.is_some() && must_wait(txn, automation, &mut mark, trigger)? {
         return Ok(None);
     }
-    let mut event = None;
+    let (mut event, mut number) = (None, 1);
     match trigger {
         Trigger::Cooldown { last } | Trigger::Condition { last } => {
             let newest = txn.runs(Some(&automation.id), 1)?;
@@ -133,7 +134,9 @@ fn begin(
         }
         Trigger::Cron => mark.slots = txn.now(),
         Trigger::Event => {
-            event = next_event(txn, automation, &mark)?;
+            let next = next_event(txn, automation, &mark)?;
+            number = next.as_ref().map_or(number, |(_, number)| *number);
+            event = next.map(|(event, _)| event);
             match &event {
                 Some(event) => mark.cursor = event.seq,
                 // Events that it does not run for: its own, and those about the work of automations.
@@ -144,8 +147,9 @@ fn begin(
                 }
             }
         }
-        Trigger::Asked(_) => {}
+        Trigger::Asked(asker) => number = automation_chains::of_party(txn, &asker.name)? + 1,
     }
+    automation_chains::begin_run(txn, &automation.id, number)?;
     txn.put_mark(&mark)?;
     let seq = event.as_ref().map(|event| event.seq);
     let mut run = txn.begin_run(&automation.id, trigger.cause(), seq)?;
@@ -187,22 +191,37 @@ fn must_wait(
     Ok(true)
 }
 
-/// Returns the first waiting event; journals which events were skipped.
+/// Returns the first waiting event to run for, with the number of the run in a row of runs that brought each other about;
+/// journals which events were skipped.
 fn next_event(
     txn: &mut dyn Txn,
     automation: &Automation,
     mark: &Mark,
-) -> Result<Option<Event>, StoreError> {
+) -> Result<Option<(Event, u32)>, StoreError> {
     let mut queue = automations::waiting_events(txn, automation, mark, None)?;
-    let next = queue.pop();
-    if queue.skipped > 0 {
-        let kind = EventType::AutomationSkipped;
-        let skipped = NewEvent::new(kind, &automation.id, Cause::QueueFull);
-        let before = next.as_ref().map(|event| event.seq);
-        let data = json!({ "events": queue.skipped, "after": mark.cursor, "before": before });
-        txn.record(&skipped.with(data))?;
+    automations::journal_skipped(txn, automation, mark, &queue)?;
+    while let Some(event) = queue.pop() {
+        // Such an event would be skipped in turn, and that would be the next event.
+        if event.cause == Cause::EndlessChain.as_str() {
+            continue;
+        }
+        let number = automation_chains::of_event(txn, &event)? + 1;
+        if number <= CHAIN_MAX {
+            return Ok(Some((event, number)));
+        }
+        let detail = format!(
+            "event {} came of {CHAIN_MAX} runs of automations that brought each other about; {} does not run for it",
+            event.seq, automation.id
+        );
+        tracing::warn!(automation = %automation.id, event = event.seq, "{detail}");
+        let skipped = NewEvent::new(
+            EventType::AutomationSkipped,
+            &automation.id,
+            Cause::EndlessChain,
+        );
+        txn.record(&skipped.with(json!({ "event": event.seq, "detail": detail })))?;
     }
-    Ok(next)
+    Ok(None)
 }
 
 /// Skips a slot that came while the last run is not over.

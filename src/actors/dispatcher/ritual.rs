@@ -3,6 +3,7 @@
 
 use serde_json::json;
 
+use crate::actors::records::automation_chains;
 use crate::actors::records::automation_work::{self, MAKER};
 use crate::actors::records::totems;
 use crate::actors::world::World;
@@ -177,6 +178,7 @@ fn relic(
     let data = json!({
         "title": relic.title, "priority": relic.priority, "deps": relic.deps, "assignee": relic.assignee,
     });
+    automation_chains::note_made(txn, &relic, asker)?;
     txn.record(&NewEvent::new(EventType::RelicCreated, &relic.id, asker).with(data))?;
     Ok(relic)
 }

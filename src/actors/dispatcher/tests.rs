@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 mod bounded;
+mod chains;
 mod disturbed;
 mod rituals;
 

@@ -1,7 +1,12 @@
 //! The stored marks of automations, and the events that wait for one.
 
+use jiff::Timestamp;
+use serde_json::json;
+
 use super::automation_work;
 use crate::domain::automation::{Automation, Mark};
+use crate::domain::cause::Cause;
+use crate::domain::event::{EventType, NewEvent};
 use crate::domain::gates::Gate;
 use crate::domain::gates::event::Queue;
 use crate::ports::relics::{EventFilter, StoreError, Txn};
@@ -84,4 +89,49 @@ pub fn waiting_events(
             return Ok(queue);
         }
     }
+}
+
+/// Journals the events that an automation does not run for because too many wait.
+///
+/// # Errors
+/// The store's.
+pub fn journal_skipped(
+    txn: &mut dyn Txn,
+    automation: &Automation,
+    mark: &Mark,
+    queue: &Queue,
+) -> Result<(), StoreError> {
+    if queue.skipped == 0 {
+        return Ok(());
+    }
+    let data = json!({ "events": queue.skipped, "after": mark.cursor, "before": queue.first() });
+    let kind = EventType::AutomationSkipped;
+    let skipped = NewEvent::new(kind, &automation.id, Cause::QueueFull);
+    txn.record(&skipped.with(data)).map(drop)
+}
+
+/// Returns the numbers of the events from before that time that an automation has still to run for. Those of a longer
+/// queue than may wait are skipped now: an automation that waits for its work to be finished keeps a bounded number.
+///
+/// # Errors
+/// The store's.
+pub fn keep_waiting(
+    txn: &mut dyn Txn,
+    automation: &Automation,
+    before: Timestamp,
+) -> Result<Vec<u64>, StoreError> {
+    let Gate::Event { .. } = &automation.gate else {
+        return Ok(Vec::new());
+    };
+    let mut mark = recall(txn, automation)?;
+    if !automation.enabled || mark.disabled {
+        return Ok(Vec::new());
+    }
+    let queue = waiting_events(txn, automation, &mark, None)?;
+    if let Some(first) = queue.first().filter(|_| queue.skipped > 0) {
+        journal_skipped(txn, automation, &mark, &queue)?;
+        mark.cursor = first - 1;
+        txn.put_mark(&mark)?;
+    }
+    Ok(queue.older(before))
 }

@@ -3,10 +3,10 @@
 
 use jiff::Timestamp;
 
-use crate::domain::attempt::{Attempt, ChargedBy, Outcome, Used, Work, labels, models};
+use crate::domain::attempt::{self, Attempt, ChargedBy, Outcome, Used, Work, labels, models};
 use crate::domain::cause::Cause;
 use crate::domain::city::City;
-use crate::domain::ids::{HarnessName, Incarnation, RaiderId, RelicId, RigName};
+use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId, RigName};
 use crate::domain::merge::MergeRequest;
 use crate::domain::message::{self, Body, Escalation};
 use crate::domain::problem::ProblemKind;
@@ -36,6 +36,8 @@ pub struct Begun<'a> {
     pub by: Option<&'a str>,
     /// The choice of its harness.
     pub choice: Option<Choice>,
+    /// The newest commit of the target that the existing branch has on which it begins.
+    pub began: Option<Oid>,
 }
 
 /// Records an attempt that begins.
@@ -66,6 +68,7 @@ pub fn begin(txn: &mut dyn Txn, relic: &Relic, begun: Begun<'_>) -> Result<(), S
         used_before: used,
         used_until: None,
         counted_until: None,
+        began: begun.began,
         files: None,
     })
 }
@@ -256,22 +259,23 @@ pub fn choose(
     label: &str,
     harnesses: &[HarnessName],
 ) -> Result<Option<Choice>, StoreError> {
+    let named = attempt::label(label);
     let mut running: Vec<String> = Vec::new();
     for hook in txn.hooks(None)? {
         let attempt = of(txn, &hook.raider, hook.incarnation, &hook.relic)?;
         let labels = match attempt.labels {
             Some(labels) => labels,
-            None => txn.relic(&hook.relic)?.labels,
+            None => attempt::labels(&txn.relic(&hook.relic)?.labels),
         };
-        if labels.iter().any(|of| of == label) {
+        if labels.contains(&named) {
             running.push(attempt.identity);
         }
     }
     let mut candidates = Vec::with_capacity(harnesses.len());
     for harness in harnesses {
         let identity = city.identity(harness);
-        let newest = txn.newest_entries(&identity, label, routing::WINDOW)?;
-        let tried = track_record::with_label(&newest, label);
+        let newest = txn.newest_entries(&identity, &named, routing::WINDOW)?;
+        let tried = track_record::with_label(&newest, &named);
         let is_recent = |at| txn.now().duration_since(at) < routing::START_PAUSE;
         let own = running.iter().filter(|of| **of == identity).count();
         candidates.push(Candidate {

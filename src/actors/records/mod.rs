@@ -1,6 +1,7 @@
 //! Records that several actors read and write: functions on a transaction that wait for nothing.
 
 pub mod agent_hooks;
+pub mod automation_chains;
 pub mod automation_work;
 pub mod automations;
 pub mod charging;
@@ -9,6 +10,7 @@ pub mod escalations;
 pub mod failures;
 pub mod hooks;
 pub mod identities;
+pub mod identity_sums;
 pub(in crate::actors) mod key_values;
 pub mod operator_orders;
 pub mod quarantine;

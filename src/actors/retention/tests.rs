@@ -1,17 +1,16 @@
 //! The objects that retention deletes, their times and their order, on the paused clock.
 
+mod journal;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::prune;
-use crate::domain::automation::{Action, Automation};
 use crate::domain::cause::Cause;
 use crate::domain::city::{City, RetentionPolicy, WispGc};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::GitFacts;
-use crate::domain::gates::Gate;
-use crate::domain::gates::event::Pattern;
 use crate::domain::ids::{RaiderId, RelicId};
 use crate::domain::message::{Body, Handoff};
 use crate::domain::other_work::OtherWork;
@@ -191,65 +190,6 @@ fn message(txn: &mut dyn Txn) -> Result<(u64, u64), StoreError> {
     let handled = txn.send("someone", "nobody", body.clone())?;
     txn.handled(handled)?;
     Ok((handled, txn.send("someone", "nobody", body)?))
-}
-
-/// An event that an automation has not handled yet is kept, however old it is.
-#[tokio::test(start_paused = true)]
-async fn an_event_that_an_automation_waits_for_outlives_its_time() {
-    let slow = Automation {
-        id: "slow".parse().unwrap(),
-        description: String::new(),
-        action: Action::Exec("slow".into()),
-        gate: Gate::Event {
-            on: Pattern::parse("relic.created").unwrap(),
-        },
-        timeout: 90 * DAY,
-        retries: 0,
-        enabled: true,
-        dir: "/city".into(),
-    };
-    let city = scenario().with(|city| {
-        city.retention.events = Some(DAY);
-        city.automations = vec![slow];
-    });
-    let city = city.start().await;
-    // The first event's run takes long, and two events wait for it.
-    city.parts.runner.let_go("slow", 3 * DAY, 0);
-    journal_events(&city, 3).await;
-    city.pass(2 * DAY).await;
-    let kept = city.events(EventType::RelicCreated).await;
-    assert_eq!(kept.len(), 2, "the one that is being run for may go");
-    city.pass(5 * DAY).await;
-    assert_eq!(city.parts.runner.started("slow").len(), 3);
-    assert_eq!(city.events(EventType::RelicCreated).await, []);
-}
-
-/// A cursor may name a deleted event.
-#[tokio::test(start_paused = true)]
-async fn cursor_goes_on_behind_pruned_events() {
-    let quick = Automation {
-        id: "quick".parse().unwrap(),
-        description: String::new(),
-        action: Action::Exec("quick".into()),
-        gate: Gate::Event {
-            on: Pattern::parse("relic.created").unwrap(),
-        },
-        timeout: MINUTE,
-        retries: 0,
-        enabled: true,
-        dir: "/city".into(),
-    };
-    let city = scenario().with(|city| {
-        city.retention.events = Some(DAY);
-        city.automations = vec![quick];
-    });
-    let city = city.start().await;
-    journal_events(&city, 1).await;
-    city.pass(3 * DAY).await;
-    assert_eq!(city.events(EventType::RelicCreated).await, []);
-    journal_events(&city, 1).await;
-    city.settle().await;
-    assert_eq!(city.parts.runner.started("quick").len(), 2);
 }
 
 /// `[retention]` runs hourly, and at once when it changed.

@@ -11,12 +11,14 @@ use super::infra::InfraSpec;
 use super::{Root, RootMsg};
 use crate::actors::mail::Reload;
 use crate::actors::mail::agent_spec;
+use crate::actors::rig_settings;
 use crate::domain::cause::Cause;
 use crate::domain::child::{ChildPhase, Rest};
 use crate::domain::city::{City, RestartType};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{AgentName, ChildId, RigName, SessionId};
 use crate::domain::reload::{Running, changes};
+use crate::ports::relics::Txn;
 
 /// Makes the witness and the forge of a rig.
 pub type RigInfra = Arc<dyn Fn(&Arc<World>, &RigName) -> Vec<InfraSpec> + Send + Sync>;
@@ -66,6 +68,7 @@ impl Root {
         }
         self.tell_all_to_look();
         self.start_look(me);
+        close_decided(world);
         // A harness may have left an account.
         self.look_at_accounts(me);
         let _gave_up = reply.send(changes);
@@ -170,5 +173,17 @@ fn resize(old: &World, new: &World) {
         if let Ok(permits) = starts.acquire_many(fewer).await {
             permits.forget();
         }
+    });
+}
+
+/// Closes the escalations about default branches that this configuration decides, in a task: the root waits for no store.
+fn close_decided(world: Arc<World>) {
+    tokio::spawn(async move {
+        let rigs = world.city.rigs.clone();
+        let close = move |txn: &mut dyn Txn| rig_settings::close_decided(txn, &rigs);
+        or_warn!(
+            world.store.run(close).await,
+            "escalations about default branches cannot be closed; the next reload closes them"
+        );
     });
 }

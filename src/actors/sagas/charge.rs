@@ -69,6 +69,9 @@ pub(super) struct Plan {
     /// The existing branch that it begins on, if one was asked for.
     #[serde(default)]
     start: Option<Start>,
+    /// The newest commit of the target that the existing branch has.
+    #[serde(default)]
+    began: Option<Oid>,
     harness: HarnessName,
     /// The identity of the work; an older version did not record it.
     #[serde(default)]
@@ -158,7 +161,7 @@ pub async fn begin(
         Some(target) => target,
         None => rig_settings::target_of_charge(world, rig).await?,
     };
-    let (base, from_target, start) = base(world, rig, &relic, &target).await?;
+    let base = base(world, rig, &relic, &target).await?;
     let on_disk = effects::repo(world, &rig.name, |repo| repo.sandboxes()).await?;
     let on_disk: BTreeSet<SlotName> = on_disk.into_iter().map(|(name, _)| name).collect();
     world.at(FaultPoint::ChargeSlotBefore);
@@ -181,10 +184,11 @@ pub async fn begin(
                 branch: raider.branch(&relic.id, incarnation),
                 relic: relic.id,
                 incarnation,
-                base: base.clone(),
-                from_target,
+                base: base.head.clone(),
+                from_target: base.from_target,
                 target: target.clone(),
-                start: start.clone(),
+                start: base.start.clone(),
+                began: base.began.clone(),
                 identity: Some(city.identity(&harness)),
                 harness,
                 choice,
@@ -467,6 +471,7 @@ async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal>
                 cause,
                 by: plan.by.as_deref(),
                 choice: plan.choice.clone(),
+                began: plan.began.clone(),
             };
             identities::begin(txn, &relic, begun)?;
             let data = serde_json::json!({ "status": "hooked", "raider": hook.raider });

@@ -1,11 +1,12 @@
 //! Finds an existing branch that work is to begin on: at the remote, and in the checkout of the rig.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::command::Git;
+use super::facts::merge_base;
 use super::fetch::network;
-use super::remote;
 use super::rig::{GitRepo, resolve};
+use super::{lfs, remote};
 use crate::domain::city::RigSource;
 use crate::domain::existing_branch::BranchAt;
 use crate::domain::ids::Oid;
@@ -28,6 +29,9 @@ pub(super) fn find(repo: &GitRepo, branch: &str) -> Result<BranchAt, RepoError> 
         Some(checkout) => in_checkout(repo, checkout, branch)?,
         None => None,
     };
+    if let (Some(checkout), Some(tip)) = (checkout, &local) {
+        lfs::lend(&lfs_store(checkout)?, repo, tip)?;
+    }
     let (ahead, behind) = match (&local, &remote) {
         (Some(local), Some(remote)) if local != remote => apart(repo, local, remote)?,
         _ => (0, 0),
@@ -47,6 +51,19 @@ pub(super) fn find(repo: &GitRepo, branch: &str) -> Result<BranchAt, RepoError> 
         ahead,
         behind,
     })
+}
+
+/// Fetches the target, and returns the newest of its commits that `head` has.
+pub(super) fn fork_point(
+    repo: &GitRepo,
+    head: &Oid,
+    target: &str,
+) -> Result<Option<Oid>, RepoError> {
+    match remote::fetch_target(repo, target) {
+        Ok(state) => merge_base(repo, head, Some(&state.tip)),
+        Err(RepoError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn at_remote(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, RepoError> {
@@ -94,6 +111,18 @@ fn in_checkout(repo: &GitRepo, checkout: &Path, branch: &str) -> Result<Option<O
             output.stderr.trim()
         ))),
     }
+}
+
+/// Returns the directory in which git-lfs keeps the files of the checkout.
+fn lfs_store(checkout: &Path) -> Result<PathBuf, RepoError> {
+    let git = || Git::in_dir(checkout).as_user();
+    let dir = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
+    let dir = PathBuf::from(git().args(dir).run()?.text().trim());
+    let named = git().args(["config", "--get", "lfs.storage"]).output()?;
+    let storage = named.text().trim().to_owned();
+    let is_named = named.ok() && !storage.is_empty();
+    let storage = if is_named { storage.as_str() } else { "lfs" };
+    Ok(dir.join(storage).join("objects"))
 }
 
 /// Returns the number of commits that only the first has, and that only the second has.

@@ -120,12 +120,16 @@ fn land_here(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result<(), R
 /// # Errors
 /// [`RepoError::Remote`], [`RepoError::NotFound`] when there is no such target.
 pub(super) fn landed(repo: &GitRepo, target: &str, commit: &Oid) -> Result<bool, RepoError> {
-    let tip = fetch_target(repo, target)?.tip;
+    has(repo, &fetch_target(repo, target)?.tip, commit)
+}
+
+/// Returns true if the tip of a target that was fetched has the commit.
+pub(super) fn has(repo: &GitRepo, tip: &Oid, commit: &Oid) -> Result<bool, RepoError> {
     // All of the target was fetched, so a commit that ours lacks is not on it.
     if repo.resolve(commit.as_str())?.is_none() {
         return Ok(false);
     }
-    repo.is_ancestor(commit, &tip)
+    repo.is_ancestor(commit, tip)
 }
 
 /// Returns true if a merge that takes the work of `head` back gives the tree of `tip`; none if that merge conflicts, because

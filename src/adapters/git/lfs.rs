@@ -14,11 +14,15 @@ use super::command::Git;
 use super::digest::hex;
 use super::files::hash::{READ_AT_ONCE, drain};
 use super::object_copy::looked_up;
+use super::rig::GitRepo;
+use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
 /// The largest size of a pointer.
 const POINTER_MAX: usize = 1024;
+/// The store in a repository.
+const STORE: &str = "lfs/objects";
 const VERSION: &str = "version https://git-lfs.github.com/spec/v1\n";
 
 /// The file that a pointer names.
@@ -35,28 +39,46 @@ pub(super) struct Pointer {
 /// # Errors
 /// When git cannot list the objects of `head`, or a file cannot be written.
 pub(super) fn bring(theirs: &Path, ours: &Path, head: &Oid) -> Result<(), RepoError> {
-    let store = theirs.join("lfs/objects");
+    let store = theirs.join(STORE);
     if theirs == ours || !store.is_dir() {
         return Ok(());
     }
-    for pointer in pointers(ours, head)? {
-        let to = place(ours, &pointer.digest);
-        if !to.exists() {
-            copy(&place(theirs, &pointer.digest), &to, &pointer).at("cannot copy", &to)?;
+    carry(&store, ours, &pointers(ours, head)?)
+}
+
+/// Copies the files that commits of `head` point to, and that no remote has, from the store of a person's checkout to the
+/// repository of sandboxes, where git-lfs takes them from. What the checkout lacks is left to the remote.
+///
+/// # Errors
+/// As [`bring`].
+pub(super) fn lend(store: &Path, repo: &GitRepo, head: &Oid) -> Result<(), RepoError> {
+    match store.is_dir() {
+        true => carry(store, repo.theirs(), &pointers(repo.repo_dir(), head)?),
+        false => Ok(()),
+    }
+}
+
+/// Copies the files that are missing from a store to that of a repository. Agents can write to it, so no link is followed.
+fn carry(store: &Path, to: &Path, pointers: &HashSet<Pointer>) -> Result<(), RepoError> {
+    for pointer in pointers {
+        let name = Path::new(STORE).join(below(&pointer.digest));
+        let place = to.join(&name);
+        if fs::symlink_metadata(&place).is_err() {
+            let from = store.join(below(&pointer.digest));
+            copy(&from, to, &name, pointer).at("cannot copy", &place)?;
         }
     }
     Ok(())
 }
 
-/// Returns the path of a digest's file in a repository's store.
-fn place(repo: &Path, digest: &str) -> PathBuf {
-    let dir = repo.join("lfs/objects");
-    dir.join(&digest[..2]).join(&digest[2..4]).join(digest)
+/// Returns the path of a digest's file in a store.
+fn below(digest: &str) -> PathBuf {
+    Path::new(&digest[..2]).join(&digest[2..4]).join(digest)
 }
 
 /// Returns true if the store of ours has the file. Its digest was verified when it was copied.
 pub(super) fn is_stored(ours: &Path, pointer: &Pointer) -> bool {
-    let found = fs::symlink_metadata(place(ours, &pointer.digest));
+    let found = fs::symlink_metadata(ours.join(STORE).join(below(&pointer.digest)));
     found.is_ok_and(|found| found.is_file() && found.len() == pointer.size)
 }
 
@@ -116,7 +138,7 @@ fn parse(text: &str) -> Option<Pointer> {
 }
 
 /// Copies a regular file of that length and digest; skips any other, and a missing one.
-fn copy(from: &Path, to: &Path, pointer: &Pointer) -> io::Result<()> {
+fn copy(from: &Path, root: &Path, name: &Path, pointer: &Pointer) -> io::Result<()> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let opened = OpenOptions::new()
         .read(true)
@@ -127,19 +149,17 @@ fn copy(from: &Path, to: &Path, pointer: &Pointer) -> io::Result<()> {
     if !found.is_file() || found.len() != pointer.size {
         return Ok(());
     }
-    let dir = to.parent().unwrap_or(to);
-    fs::create_dir_all(dir)?;
-    let part: PathBuf = to.with_extension("part");
-    let written = write(file.take(pointer.size), &part)?;
+    beneath::make_dirs(root, name.parent().unwrap_or(name))?;
+    let part = name.with_extension("part");
+    let written = write(file.take(pointer.size), beneath::create_anew(root, &part)?)?;
     match written == pointer.digest {
-        true => fs::rename(&part, to),
-        false => fs::remove_file(&part),
+        true => beneath::rename(root, &part, name),
+        false => beneath::remove(root, &part),
     }
 }
 
 /// Writes the file and returns its digest.
-fn write(mut from: impl Read, to: &Path) -> io::Result<String> {
-    let mut file = File::create(to)?;
+fn write(mut from: impl Read, mut file: File) -> io::Result<String> {
     let mut digest = Sha256::new();
     drain(&mut from, READ_AT_ONCE, |part| {
         digest.update(part);

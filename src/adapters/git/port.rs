@@ -73,6 +73,10 @@ impl Repo for GitRepo {
         existing_branch::find(self, branch)
     }
 
+    fn fork_point(&self, head: &Oid, target: &str) -> Result<Option<Oid>, RepoError> {
+        existing_branch::fork_point(self, head, target)
+    }
+
     fn make_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError> {
         sandbox::make(self, spec)
     }
@@ -287,6 +291,10 @@ impl Repo for GitRepo {
 
     fn landed(&self, target: &str, commit: &Oid) -> Result<bool, RepoError> {
         land::landed(self, target, commit)
+    }
+
+    fn has(&self, tip: &Oid, commit: &Oid) -> Result<bool, RepoError> {
+        land::has(self, tip, commit)
     }
 
     fn is_reverted(&self, began: &Oid, head: &Oid, tip: &Oid) -> Result<Option<bool>, RepoError> {

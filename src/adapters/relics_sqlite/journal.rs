@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::domain::event::{Event, NewEvent};
 use crate::ports::relics::{EventFilter, StoreError};
 
+use super::retention;
 use super::txn::SqliteTxn;
 use super::value::{Json, Time};
 
@@ -68,8 +69,12 @@ pub(super) fn last_seq(conn: &Connection) -> Result<u64, StoreError> {
     Ok(newest.query_row([], |row| row.get(0))?)
 }
 
-/// Returns the number of the oldest kept event; if there is none, that of the next one.
+/// Returns the number from which on every event is kept; if there is none, that of the next one.
 pub(super) fn first_seq(conn: &Connection) -> Result<u64, StoreError> {
+    if let Some(pruned) = retention::pruned_up_to(conn)? {
+        return Ok(pruned + 1);
+    }
+    // Nothing was deleted yet, or by a version that kept no event among deleted ones.
     let mut oldest = conn.prepare_cached("SELECT min(seq) FROM events")?;
     match oldest.query_row([], |row| row.get(0))? {
         Some(seq) => Ok(seq),

@@ -1,5 +1,7 @@
 //! Relics: rows, their numbers, their dependencies.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, named_params, params};
 
 use crate::domain::deps;
@@ -211,6 +213,7 @@ pub(super) fn put(conn: &Connection, relic: &Relic) -> Result<(), StoreError> {
     for needed in relic.deps.iter().chain(&relic.parent) {
         expect(conn, needed)?;
     }
+    let before = parent_of(conn, &relic.id)?;
     let changed = conn
         .prepare_cached(
             "UPDATE relics SET kind = :kind, title = :title, body = :body, status = :status,
@@ -247,14 +250,19 @@ pub(super) fn put(conn: &Connection, relic: &Relic) -> Result<(), StoreError> {
     if changed == 0 {
         return Err(missing(&relic.id));
     }
-    refuse_parent_cycle(conn, relic)?;
+    if relic.parent != before {
+        refuse_parent_cycle(conn, relic)?;
+    }
     let labels = relic.labels.iter().map(String::as_str);
     put_list(conn, "relic_labels", "label", &relic.id, labels)?;
-    if deps_of(conn, &relic.id)? == relic.deps {
+    let before = deps_of(conn, &relic.id)?;
+    if before == relic.deps {
         return Ok(());
     }
     put_deps(conn, relic)?;
-    refuse_cycle(conn, &relic.id)
+    let before = BTreeSet::from_iter(before);
+    let new = relic.deps.iter().filter(|dep| !before.contains(dep));
+    refuse_cycle(conn, &relic.id, &new.cloned().collect::<Vec<_>>())
 }
 
 fn put_lists(conn: &Connection, relic: &Relic) -> Result<(), StoreError> {
@@ -285,17 +293,13 @@ fn put_list<'a>(
     Ok(())
 }
 
-/// Refuses a cycle: `Conflict` if the relic depends on itself through its dependencies.
-fn refuse_cycle(conn: &Connection, id: &RelicId) -> Result<(), StoreError> {
-    let waits_for_itself = conn
-        .prepare_cached(
-            "WITH RECURSIVE needed (id) AS (
-                 SELECT dep FROM relic_deps WHERE relic = ?1
-                 UNION SELECT dep FROM relic_deps JOIN needed ON relic = needed.id)
-             SELECT 1 FROM needed WHERE id = ?1",
-        )?
-        .exists([id.as_str()])?;
-    if !waits_for_itself {
+/// Refuses a cycle: `Conflict` if the relic depends on itself through one of these new dependencies.
+fn refuse_cycle(conn: &Connection, id: &RelicId, new: &[RelicId]) -> Result<(), StoreError> {
+    let (next, before) = (
+        |one: &RelicId| deps_of(conn, one),
+        |one: &RelicId| ids(conn, "SELECT relic FROM relic_deps WHERE dep = ?", one),
+    );
+    if !deps::leads(new, id, next, before)? {
         return Ok(());
     }
     let path = deps::path(id, id, |one| deps_of(conn, one))?;
@@ -310,19 +314,20 @@ fn refuse_parent_cycle(conn: &Connection, relic: &Relic) -> Result<(), StoreErro
     if relic.parent.is_none() {
         return Ok(());
     }
-    let parent_of = |one: &RelicId| -> Result<Vec<RelicId>, StoreError> {
-        let mut select = conn.prepare_cached("SELECT parent FROM relics WHERE id = ?")?;
-        let parent = select.query_row([one.as_str()], |row| row.get::<_, Option<Word<_>>>(0));
-        let parent = parent.optional()?.flatten();
-        Ok(parent.map(|word| word.0).into_iter().collect())
-    };
-    match deps::path(&relic.id, &relic.id, parent_of)? {
+    let next = |one: &RelicId| Ok::<_, StoreError>(Vec::from_iter(parent_of(conn, one)?));
+    match deps::path(&relic.id, &relic.id, next)? {
         None => Ok(()),
         Some(path) => Err(StoreError::Conflict(deps::cycle(
             "be a step of itself",
             &path,
         ))),
     }
+}
+
+fn parent_of(conn: &Connection, id: &RelicId) -> Result<Option<RelicId>, StoreError> {
+    let mut select = conn.prepare_cached("SELECT parent FROM relics WHERE id = ?")?;
+    let parent = select.query_row([id.as_str()], |row| row.get::<_, Option<Word<_>>>(0));
+    Ok(parent.optional()?.flatten().map(|word| word.0))
 }
 
 /// Returns the dependencies of a relic, in their order.

@@ -1,7 +1,7 @@
 //! Deletes old closed wisps, events and messages. In small parts, because other users of the store wait meanwhile.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::domain::ids::RelicId;
 use crate::ports::relics::StoreError;
@@ -63,17 +63,40 @@ pub(super) fn prune_messages(
     Ok(pruned)
 }
 
+/// The counter with the highest number of a deleted event. Kept events may be older, so the oldest one does not tell it.
+const PRUNED: &str = "events:pruned";
+
+/// Returns the highest number of a deleted event; none before the first was deleted.
+pub(super) fn pruned_up_to(conn: &Connection) -> Result<Option<u64>, StoreError> {
+    let mut last = conn.prepare_cached("SELECT last FROM counters WHERE name = ?")?;
+    Ok(last.query_row([PRUNED], |row| row.get(0)).optional()?)
+}
+
 pub(super) fn prune_events(
     conn: &Connection,
     before: Timestamp,
     seq: u64,
+    keep: &[u64],
     limit: usize,
 ) -> Result<usize, StoreError> {
-    let pruned = conn
-        .prepare_cached(
-            "DELETE FROM events WHERE seq IN
-                 (SELECT seq FROM events WHERE ts < ? AND seq < ? ORDER BY ts LIMIT ?)",
+    let keep = serde_json::json!(keep).to_string();
+    let mut delete = conn.prepare_cached(
+        "DELETE FROM events WHERE seq IN
+             (SELECT seq FROM events
+              WHERE ts < ? AND seq < ? AND seq NOT IN (SELECT value FROM json_each(?))
+              ORDER BY ts LIMIT ?)
+         RETURNING seq",
+    )?;
+    let pruned = delete.query_map(params![Time(before), seq, keep, limit], |row| {
+        row.get::<_, u64>(0)
+    })?;
+    let pruned = pruned.collect::<Result<Vec<_>, _>>()?;
+    if let Some(last) = pruned.iter().max() {
+        conn.prepare_cached(
+            "INSERT INTO counters (name, last) VALUES (?, ?)
+             ON CONFLICT (name) DO UPDATE SET last = max(last, excluded.last)",
         )?
-        .execute(params![Time(before), seq, limit])?;
-    Ok(pruned)
+        .execute(params![PRUNED, last])?;
+    }
+    Ok(pruned.len())
 }

@@ -1,6 +1,7 @@
 //! Stored rounds of self-review, by relic, raider and incarnation.
 
-use rusqlite::{Connection, Row, named_params};
+use jiff::Timestamp;
+use rusqlite::{Connection, Row, named_params, params};
 
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::self_review::Round;
@@ -49,4 +50,27 @@ pub(super) fn list(
     )?;
     let rows = select.query_map((relic.as_str(), Word(raider), incarnation.0), read)?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Deletes rounds from before that time. Those of a raider at work count against its limit, and those of open merge
+/// requests are shown to the reviewer.
+pub(super) fn prune(
+    conn: &Connection,
+    before: Timestamp,
+    limit: usize,
+) -> Result<usize, StoreError> {
+    let pruned = conn
+        .prepare_cached(
+            "DELETE FROM self_reviews WHERE (relic, raider, incarnation, round) IN (
+                 SELECT s.relic, s.raider, s.incarnation, s.round FROM self_reviews s
+                  WHERE s.at < ?
+                    AND NOT EXISTS (SELECT 1 FROM hooks h
+                                     WHERE h.raider = s.raider AND h.incarnation = s.incarnation)
+                    AND NOT EXISTS (SELECT 1 FROM merge_requests m
+                                     WHERE m.relic = s.relic AND m.raider = s.raider
+                                       AND m.incarnation = s.incarnation AND m.open)
+                  LIMIT ?)",
+        )?
+        .execute(params![Time(before), limit])?;
+    Ok(pruned)
 }

@@ -128,7 +128,7 @@ impl Txn for SqliteTxn<'_> {
         saga_of(kind: SagaKind, subject: &str) -> Option<Saga> = sagas::of;
         last_seq() -> u64 = journal::last_seq;
         first_seq() -> u64 = journal::first_seq;
-        prune_events(before: Timestamp, seq: u64, limit: usize) -> usize = retention::prune_events;
+        prune_events(before: Timestamp, seq: u64, keep: &[u64], limit: usize) -> usize = retention::prune_events;
         prune_messages(before: Timestamp, limit: usize) -> usize = retention::prune_messages;
         events(filter: &EventFilter) -> Vec<Event> = journal::list;
         put_salvage(entry: &SalvageEntry) -> () = salvage::put;
@@ -143,6 +143,7 @@ impl Txn for SqliteTxn<'_> {
         prune_drums(before: Timestamp, limit: usize) -> usize = drums::prune;
         add_self_review(round: &Round) -> () = self_reviews::add;
         self_reviews(relic: &RelicId, raider: &RaiderId, incarnation: Incarnation) -> Vec<Round> = self_reviews::list;
+        prune_self_reviews(before: Timestamp, limit: usize) -> usize = self_reviews::prune;
         add_totem(totem: &TotemRow) -> () = totems::add;
         totem(relic: &RelicId) -> Option<TotemRow> = totems::get;
         totem_of_step(step: &RelicId) -> Option<RelicId> = totems::of_step;

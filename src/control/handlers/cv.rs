@@ -6,13 +6,13 @@ use std::cmp::Ordering;
 use serde_json::Value;
 
 use super::to_json;
+use crate::actors::records::identity_sums::{self, Summed};
 use crate::actors::world::World;
 use crate::control::protocol::answers::{Chain, Cv};
 use crate::control::protocol::{ControlError, Op, args};
 use crate::control::server::Caller;
 use crate::domain::cv::{Break, CvEntry, Flaw, Head};
 use crate::domain::ids::{IdentityName, RaiderId, check_name};
-use crate::domain::track_record::TrackRecord;
 use crate::ports::relics::{ChainOf, StoredEntry, Txn};
 
 mod transfer;
@@ -74,14 +74,8 @@ async fn one(world: &World, text: &str, limit: u64, verify: bool) -> Result<Cv, 
         let error = ControlError::not_found(format!("no identity named {text:?}"));
         return Err(error.hint("`hd cv` lists those with a chain"));
     };
-    let mut newest = Vec::new();
-    let from = head.seq.saturating_sub(limit);
-    let chain = read(world, &of, &name, (&head, verify), |entry| {
-        if entry.seq > from && newest.len() < SHOWN_MAX as usize {
-            newest.push(entry.clone());
-        }
-    });
-    let chain = chain.await?;
+    let newest = newest(world, &of, &name, head.seq.saturating_sub(limit)).await?;
+    let chain = read(world, &of, &name, (&head, verify)).await?;
     Ok(Cv {
         name: Some(text.to_owned()),
         entries: newest,
@@ -89,6 +83,30 @@ async fn one(world: &World, text: &str, limit: u64, verify: bool) -> Result<Cv, 
         chains: vec![chain],
         more: false,
     })
+}
+
+/// Returns the entries behind this number, as many as are shown at most.
+async fn newest(
+    world: &World,
+    of: &ChainOf,
+    name: &str,
+    mut after: u64,
+) -> Result<Vec<CvEntry>, ControlError> {
+    let mut newest = Vec::new();
+    loop {
+        let page = page(world, of, name, after).await?;
+        let is_last = page.len() < PAGE;
+        newest.extend(page.into_iter().map(|stored| stored.entry));
+        let Some(last) = newest.last().filter(|_| !is_last) else {
+            break;
+        };
+        if newest.len() >= SHOWN_MAX as usize {
+            break;
+        }
+        after = last.seq;
+    }
+    newest.truncate(SHOWN_MAX as usize);
+    Ok(newest)
 }
 
 async fn head(world: &World, of: &ChainOf, name: &str) -> Result<Option<Head>, ControlError> {
@@ -122,7 +140,7 @@ async fn all(world: &World, verify: bool) -> Result<Cv, ControlError> {
             let last = page.last().map(|(name, _)| name.clone());
             for (name, head) in page {
                 let mut chain = match verify || of == ChainOf::Own {
-                    true => read(world, &of, &name, (&head, verify), |_| {}).await?,
+                    true => read(world, &of, &name, (&head, verify)).await?,
                     false => unread(&of, &name, &head),
                 };
                 if of != ChainOf::Own {
@@ -177,38 +195,43 @@ fn unread(of: &ChainOf, name: &str, head: &Head) -> Chain {
     }
 }
 
-/// Reads a chain and sums it up; where it is to be verified, as far as it follows. Each entry is shown to `each`, broken or
-/// not.
+/// Reads a chain and sums it up; where it is to be verified, as far as it follows. The sum of an own chain is kept, and
+/// only later entries are read, unless it is to be verified.
 async fn read(
     world: &World,
     of: &ChainOf,
     name: &str,
     (due, verify): (&Head, bool),
-    mut each: impl FnMut(&CvEntry),
 ) -> Result<Chain, ControlError> {
     let mut chain = unread(of, name, due);
-    let mut record = TrackRecord::default();
-    let mut head = Head::default();
-    let mut last = 0;
+    let keeps = !verify && *of == ChainOf::Own;
+    let own = name.to_owned();
+    let mut sum = match keeps {
+        true => (world.store.run(move |txn| identity_sums::read(txn, &own))).await?,
+        false => Summed::default(),
+    };
+    let (mut head, mut last, kept) = (Head::default(), sum.seq, sum.seq);
     loop {
         let page = page(world, of, name, last).await?;
         let is_last = page.len() < PAGE;
         for stored in &page {
             last = stored.entry.seq;
-            each(&stored.entry);
-            if !verify {
-                record.add(&stored.entry);
-            } else if chain.broken.is_none() {
-                match follow(&mut head, name, stored) {
-                    Ok(()) => record.add(&stored.entry),
-                    Err(broken) => chain.broken = Some(broken),
-                }
+            if verify && chain.broken.is_none() {
+                chain.broken = follow(&mut head, name, stored).err();
+            }
+            if chain.broken.is_none() {
+                sum.record.add(&stored.entry);
+                (sum.seq, sum.hash) = (last, stored.entry.hash.clone());
             }
         }
         if is_last {
             break;
         }
     }
+    if keeps && sum.seq - kept >= PAGE as u64 {
+        keep(world, name, &sum).await;
+    }
+    let record = sum.record;
     chain.record = Some(record);
     if !verify {
         return Ok(chain);
@@ -220,6 +243,17 @@ async fn read(
     chain.head = head.hash;
     chain.verified = true;
     Ok(chain)
+}
+
+/// Keeps the sum of a chain for the next look; one that is not kept is made again.
+async fn keep(world: &World, name: &str, sum: &Summed) {
+    let (own, sum) = (name.to_owned(), sum.clone());
+    let kept = world
+        .store
+        .run(move |txn| identity_sums::keep(txn, &own, &sum));
+    if let Err(error) = kept.await {
+        tracing::debug!(name, %error, "the sum of an identity's chain is not kept; the next look reads the chain again");
+    }
 }
 
 /// Compares the end of a chain that was read with the noted one, in one transaction: entries may have been appended

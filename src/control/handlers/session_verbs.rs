@@ -1,12 +1,14 @@
 //! Verbs of a session about itself: `done`, `handoff`, `wait`, `rally`, `hook`. The caller is identified by its
 //! process, never by its arguments.
 
+use std::path::PathBuf;
+
 use serde_json::Value;
 
 use super::caller::{own_hook, own_member};
 use super::{drums, standing, to_json, totem};
 use crate::actors::conversation;
-use crate::actors::declared::parse_args;
+use crate::actors::declared::{check_reason, parse_args};
 use crate::actors::mail::{self, ChildRef, WitnessMsg};
 use crate::actors::records::{stalls, totems};
 use crate::actors::refusal::Refusal;
@@ -18,7 +20,7 @@ use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::domain::drum::Mailbox;
 use crate::domain::facts::GitFacts;
-use crate::domain::handoff::Progress;
+use crate::domain::handoff::{self, Progress};
 use crate::domain::ids::{ChildId, SessionId};
 use crate::domain::message::Handoff;
 use crate::domain::prompt;
@@ -85,6 +87,7 @@ pub(super) async fn handoff(
     args: args::Handoff,
 ) -> Result<Value, ControlError> {
     let session = own_member(world, caller).await?.session;
+    standing::check_note(args.message.as_deref())?;
     let views = ask::views(world).await?;
     let view = views.into_iter().find(|view| view.spec.session == session);
     let view = view.ok_or_else(|| {
@@ -157,21 +160,35 @@ pub(super) async fn afresh(world: &World, session: &SessionId) -> Result<(), Con
 /// saw before as no progress, so an observation from before the raider's last commit would hold its successor back.
 pub(super) async fn shown_for(world: &World, hook: &Hook) -> Progress {
     let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
-    let facts = effects::repo_for(
-        world,
-        &hook.raider.rig,
-        effects::WorkKind::Sandbox,
-        move |repo| repo.facts(&sandbox, &target),
-    );
-    let head = facts.await.ok()?.head;
+    let head = own_facts(world, hook, sandbox, target).await.ok()?.head;
     let id = hook.relic.clone();
     let relics = world.store.run(move |txn| {
         let children = txn.children(&id)?;
         let all = [id.clone()].into_iter().chain(children);
         all.map(|id| txn.relic(&id)).collect::<Result<Vec<_>, _>>()
     });
-    let relics = serde_json::to_string(&relics.await.ok()?).ok()?;
-    Some(format!("{head} {relics}"))
+    let relics = serde_json::to_vec(&relics.await.ok()?).ok()?;
+    Some(handoff::mark(&head, &relics))
+}
+
+/// The time that a session waits for what git says of its own sandbox: a disk that hangs keeps no verb of it waiting.
+const FACTS_LIMIT: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// Asks git about the raider's own sandbox, within the budget of the rig's sandboxes.
+async fn own_facts(
+    world: &World,
+    hook: &Hook,
+    sandbox: PathBuf,
+    target: String,
+) -> Result<GitFacts, String> {
+    let rig = &hook.raider.rig;
+    let facts = effects::repo_for(world, rig, effects::WorkKind::Sandbox, move |repo| {
+        repo.facts(&sandbox, &target)
+    });
+    match tokio::time::timeout(FACTS_LIMIT, facts).await {
+        Ok(facts) => facts.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("git did not answer within {FACTS_LIMIT:?}")),
+    }
 }
 
 /// The longest wait. A session that is silent for longer is treated as stalled; otherwise nothing would ever check it.
@@ -189,6 +206,7 @@ pub(super) async fn wait(
             "the work is done; there is nothing to wait for",
         ));
     }
+    check_reason(&args.reason)?;
     let wrong = |why: String| {
         ControlError::bad_request(format!("{:?} is not a duration: {why}", args.duration))
             .hint("such as 30s, 10m or 2h")
@@ -265,13 +283,7 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
     let path = sandbox.clone();
     // git is asked at this moment, within the budget of the rig's sandboxes. The counts that `status` shows (`glances`)
     // have neither head nor paths, and are older than the last edits of the agent that asks.
-    let git = effects::repo_for(
-        world,
-        &hook.raider.rig,
-        effects::WorkKind::Sandbox,
-        move |repo| repo.facts(&path, &target),
-    )
-    .await;
+    let git = own_facts(world, &hook, path, target).await;
     let earlier = reviews.len().saturating_sub(RALLIED);
     to_json(&answers::Rally::Raider(Box::new(answers::RaiderRally {
         task_file: world.tasks.task_file(&sandbox).to_owned(),
@@ -280,12 +292,7 @@ pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, Contr
         note,
         self_reviews: reviews.into_iter().skip(earlier).collect(),
         self_reviews_left: left,
-        git: git.map_or_else(
-            |error| SandboxGit::Unknown {
-                unknown: error.to_string(),
-            },
-            seen,
-        ),
+        git: git.map_or_else(|unknown| SandboxGit::Unknown { unknown }, seen),
         done: hook.is_declared(),
         drums,
         totem: totem.map(|totem| totem::progress(&totem, &hd)),
@@ -357,6 +364,46 @@ mod tests {
             let refused = declare(long).await.unwrap_err();
             assert_eq!(refused.kind, ErrorKind::BadRequest);
         }
+    }
+
+    /// A note is stored, journalled and typed into a prompt, which may be an argument of a command.
+    #[tokio::test(start_paused = true)]
+    async fn notes_and_reasons_of_a_raider_are_16_kib_at_most() {
+        let (city, charged) = Scenario::at_work().await;
+        city.parts.sessions.place(PID, &charged.session);
+        let caller = Caller::stand_in(PID, CallerRole::Raider(charged.session.clone()));
+        let long = "x".repeat(16 * 1024 + 1);
+        let note = args::Handoff {
+            message: Some(long.clone()),
+            ..args::Handoff::default()
+        };
+        let status = json!({ "status": "escalated", "reason": long });
+        let duration = "10m".to_owned();
+        for refused in [
+            handoff(&city.world, &caller, note).await,
+            done(
+                &city.world,
+                &caller,
+                &serde_json::from_value(status).unwrap(),
+            )
+            .await,
+            wait(
+                &city.world,
+                &caller,
+                args::Wait {
+                    duration,
+                    reason: long,
+                },
+            )
+            .await,
+        ] {
+            let refused = refused.unwrap_err();
+            assert_eq!(refused.kind, ErrorKind::BadRequest);
+            assert!(refused.message.contains("16 KiB"), "{refused}");
+        }
+        city.settle().await;
+        assert_eq!(city.starts(&charged.session), 1);
+        assert!(city.events(EventType::RaiderHandoff).await.is_empty());
     }
 
     /// A session that completes shows that the limit on its screen was none (an old log, say). The session ends then,

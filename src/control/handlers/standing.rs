@@ -14,10 +14,11 @@ use crate::actors::sagas::closing;
 use crate::actors::world::World;
 use crate::control::protocol::{ControlError, answers, args};
 use crate::control::server::Caller;
-use crate::domain::agent_hook::{AgentHook, NOTE_MAX};
+use crate::domain::agent_hook::AgentHook;
 use crate::domain::asker::Asker;
 use crate::domain::city::City;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::handoff;
 use crate::domain::ids::{AgentName, ChildId, SessionId};
 use crate::domain::message::{self, Body, Escalation, Handoff};
 use crate::domain::problem::ProblemKind;
@@ -230,10 +231,10 @@ fn put_off(
 
 /// Checks the note of a handoff.
 pub(super) fn check_note(note: Option<&str>) -> Result<(), ControlError> {
-    if note.is_none_or(|note| note.len() <= NOTE_MAX) {
+    if note.is_none_or(|note| note.len() <= handoff::NOTE_MAX) {
         return Ok(());
     }
-    let message = format!("the note is longer than {} KiB", NOTE_MAX / 1024);
+    let message = format!("the note is longer than {} KiB", handoff::NOTE_MAX / 1024);
     Err(ControlError::bad_request(message).hint("write it into a file, and name the file"))
 }
 
@@ -246,7 +247,6 @@ pub(super) async fn leave_note(
     note: Option<String>,
     resume: bool,
 ) -> Result<(), ControlError> {
-    check_note(note.as_deref())?;
     let note = note.filter(|note| !note.is_empty());
     let agent = agent.clone();
     let left = world.store.run(move |txn| {

@@ -207,11 +207,12 @@ fn shown(relic: &Relic, totem: &Totem) -> answers::Totem {
 
 /// Returns the state of a totem for the agent that works on it.
 pub(super) fn progress(totem: &Totem, hd: &str) -> answers::Progress {
+    let present = totem.present().map(|step| &step.name);
     let ready = |step: &Step| answers::ReadyStep {
         id: step.relic.id.clone(),
         name: step.name.clone(),
         title: step.relic.title.clone(),
-        body: step.relic.body.clone(),
+        body: (present == Some(&step.name)).then(|| step.relic.body.clone()),
         fresh_session: step.fresh_session,
     };
     let later = totem.open().filter(|step| !step.is_ready());

@@ -8,7 +8,7 @@ use super::{names, to_json};
 use crate::actors::ask;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::{self, ChargeRequest};
-use crate::actors::records::charging;
+use crate::actors::records::{automation_chains, charging};
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sagas::charge;
 use crate::actors::world::World;
@@ -249,6 +249,7 @@ pub(super) fn created(
 ) -> Result<Relic, StoreError> {
     let relic = txn.create_relic(new)?;
     let data = json!({ "title": relic.title, "priority": relic.priority, "deps": relic.deps });
+    automation_chains::note_made(txn, &relic, asker)?;
     txn.record(&NewEvent::new(EventType::RelicCreated, &relic.id, asker).with(data))?;
     Ok(relic)
 }

@@ -7,6 +7,8 @@ use crate::domain::merge::FailureType;
 const BY_PERSON: &str = "by_person";
 const BY_AGENT: &str = "by_agent";
 const BY_AUTOMATION: &str = "by_automation";
+/// The word of a rejection by a caller that an older version did not record.
+pub const BY_UNKNOWN: &str = "by_unknown";
 
 words! {
     /// The result of an attempt. An attempt can have several: a failed landing that a person retries may still land.
@@ -43,8 +45,14 @@ impl Outcome {
             Self::NoChange => None,
             // The remote or a gate's own infrastructure failed, not the work.
             Self::MergeFailed if is(FailureType::Push) || is(FailureType::Infra) => None,
-            // An agent could spoil the record of another one.
-            Self::Rejected if [BY_AGENT, BY_AUTOMATION].map(Some).contains(&failure) => None,
+            // An agent could spoil the record of another one, and could have done so before that was recorded.
+            Self::Rejected
+                if [BY_AGENT, BY_AUTOMATION, BY_UNKNOWN]
+                    .map(Some)
+                    .contains(&failure) =>
+            {
+                None
+            }
             Self::MergeFailed | Self::Rejected | Self::Escalated | Self::Quarantined => Some(false),
             Self::Deferred | Self::ChargeFailed => None,
             // A quarantine has its own entry; a person may remove any raider.

@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use jiff::Timestamp;
+
 use crate::domain::automation::AutomationId;
 use crate::domain::event::{Event, EventType};
 use crate::domain::suggest::closest;
@@ -88,6 +90,19 @@ impl Queue {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// Returns the number of the event to run for.
+    #[must_use]
+    pub fn first(&self) -> Option<u64> {
+        self.waiting.front().map(|event| event.seq)
+    }
+
+    /// Returns the numbers of the waiting events from before that time.
+    #[must_use]
+    pub fn older(&self, before: Timestamp) -> Vec<u64> {
+        let old = self.waiting.iter().filter(|event| event.ts < before);
+        old.map(|event| event.seq).collect()
     }
 
     /// Takes the event to run for.

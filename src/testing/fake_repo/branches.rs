@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::FakeRepo;
 use super::port::slot_of;
+use super::{FakeRepo, moved};
 use crate::domain::default_branch::Change;
 use crate::domain::existing_branch::BranchAt;
 use crate::domain::ids::Oid;
@@ -38,6 +38,37 @@ impl FakeRepo {
             others,
             ..BranchAt::default()
         })
+    }
+
+    /// The commit of the target at which a person's branch was made: the newest one.
+    pub(super) fn forked(&self, head: &Oid) -> Result<Option<Oid>, RepoError> {
+        let inner = self.enter("fork_point", head.as_str())?;
+        Ok(inner.target.last().cloned())
+    }
+
+    pub(super) fn on_target(&self, method: &'static str, commit: &Oid) -> Result<bool, RepoError> {
+        let inner = self.enter(method, commit.as_str())?;
+        Ok(inner.target.contains(commit))
+    }
+
+    pub(super) fn on_default_branch(&self, head: &Oid) -> Result<bool, RepoError> {
+        let inner = self.enter("on_main", head.as_str())?;
+        Ok(inner.landed.contains(head) || inner.target.contains(head))
+    }
+
+    pub(super) fn take_branch(
+        &self,
+        branch: &str,
+        head: &Oid,
+        expected: Option<&Oid>,
+    ) -> Result<(), RepoError> {
+        let mut inner = self.enter("push_branch", branch)?;
+        let found = inner.remote.get(branch).cloned();
+        if expected.is_some() && found.as_ref() != expected {
+            return Err(moved(branch, expected, found.as_ref()));
+        }
+        inner.remote.insert(branch.to_owned(), head.clone());
+        Ok(())
     }
 
     pub(super) fn known_default(&self) -> Result<String, RepoError> {

@@ -84,6 +84,10 @@ impl Repo for FakeRepo {
         self.branch_at(branch)
     }
 
+    fn fork_point(&self, head: &Oid, _target: &str) -> Result<Option<Oid>, RepoError> {
+        self.forked(head)
+    }
+
     fn make_sandbox(&self, spec: &SandboxSpec) -> Result<(), RepoError> {
         let mut inner = self.enter("make_sandbox", &spec.branch)?;
         if let Some(there) = inner.sandboxes.get(&spec.raider.name) {
@@ -205,13 +209,7 @@ impl Repo for FakeRepo {
         head: &Oid,
         expected: Option<&Oid>,
     ) -> Result<(), RepoError> {
-        let mut inner = self.enter("push_branch", branch)?;
-        let found = inner.remote.get(branch).cloned();
-        if expected.is_some() && found.as_ref() != expected {
-            return Err(moved(branch, expected, found.as_ref()));
-        }
-        inner.remote.insert(branch.to_owned(), head.clone());
-        Ok(())
+        self.take_branch(branch, head, expected)
     }
 
     fn remote_head(&self, branch: &str) -> Result<Option<Oid>, RepoError> {
@@ -484,8 +482,11 @@ impl Repo for FakeRepo {
     }
 
     fn landed(&self, _target: &str, commit: &Oid) -> Result<bool, RepoError> {
-        let inner = self.enter("landed", commit.as_str())?;
-        Ok(inner.target.contains(commit))
+        self.on_target("landed", commit)
+    }
+
+    fn has(&self, _tip: &Oid, commit: &Oid) -> Result<bool, RepoError> {
+        self.on_target("has", commit)
     }
 
     fn is_reverted(&self, _began: &Oid, head: &Oid, _tip: &Oid) -> Result<Option<bool>, RepoError> {
@@ -494,7 +495,6 @@ impl Repo for FakeRepo {
     }
 
     fn on_main(&self, head: &Oid, _target: &str) -> Result<bool, RepoError> {
-        let inner = self.enter("on_main", head.as_str())?;
-        Ok(inner.landed.contains(head) || inner.target.contains(head))
+        self.on_default_branch(head)
     }
 }

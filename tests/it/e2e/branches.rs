@@ -91,6 +91,31 @@ fn local_branch_is_taken_with_the_commits_that_the_remote_lacks() {
     assert_eq!(rev(&city.checkout(), "topic"), second);
 }
 
+/// The branch has a commit of the target that a person takes off the target while the raider works.
+#[test]
+fn commit_that_was_taken_off_the_target_does_not_come_back_with_a_branch_that_has_it() {
+    let city = City::new();
+    let checkout = city.checkout();
+    let before = rev(&checkout, "main");
+    write(&checkout, "password.txt", "secret\n");
+    commit_all(&checkout, "a password");
+    git(&checkout, &["push", "-q", "origin", "main"]);
+    topic(&city, "topic", "begun.txt");
+    git(&checkout, &["push", "-q", "origin", "topic"]);
+    let steps = ["sign at-work", "await go", "commit more.txt", "hd done"];
+    let told = run_on(&city, "topic", &steps);
+    city.wait_sign("at-work");
+    let back = format!("{before}:refs/heads/main");
+    git(&checkout, &["push", "-q", "--force", "origin", &back]);
+    city.sign("go");
+    city.wait_status(told["relic"].as_str().unwrap(), "closed");
+    let landed = city.landed();
+    for file in ["begun.txt", "more.txt"] {
+        assert!(landed.contains(&file.to_owned()), "{landed:?}");
+    }
+    assert!(!landed.contains(&"password.txt".to_owned()), "{landed:?}");
+}
+
 #[test]
 fn branch_that_diverged_or_does_not_exist_is_told() {
     let city = City::new();

@@ -237,3 +237,20 @@ fn label_with_several_harnesses_goes_to_the_better_record() {
     let chain = city.hd(&["cv", "other"]).json();
     assert_eq!(chain["entries"][0]["kind"], "merge_failed", "{chain}");
 }
+
+/// A chain that takes no entry does not keep the work from being settled: a person is called.
+#[test]
+fn person_is_called_when_a_result_cannot_be_recorded_in_its_chain() {
+    let city = City::new();
+    let store = Connection::open(city.root().join(".horde/relics.db")).unwrap();
+    let refuse = "CREATE TRIGGER broken BEFORE INSERT ON identity_entries
+                  BEGIN SELECT RAISE(ABORT, 'changed from outside'); END";
+    store.execute(refuse, []).unwrap();
+    drop(store);
+    let relic = city.work("first", &["commit first.rs", "hd done"]);
+    city.wait_status(&relic, "closed");
+    until("a person is called", || {
+        let open = city.hd(&["escalations"]).json();
+        open.to_string().contains("is not in the chain of script")
+    });
+}

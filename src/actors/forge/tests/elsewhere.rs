@@ -104,3 +104,25 @@ async fn unsaved_work_in_the_sandbox_of_merged_work_is_kept_and_told() {
     assert!(!city.runs(&charged.session), "its session ends");
     assert_eq!(city.escalations().await.len(), 1);
 }
+
+/// The fetch of the target tells of all merge requests that wait; to compare them asks the remote no more.
+#[tokio::test(start_paused = true)]
+async fn new_tip_of_the_target_is_fetched_once_for_all_that_wait() {
+    let (city, _, _) = waiting().await;
+    for title in ["b", "c"] {
+        let charged = city.charged(title).await;
+        (city.parts.repo).commit_path(&charged.raider.name, "src/b.rs");
+        city.completed(&charged.raider).await.unwrap();
+    }
+    city.pass(PATROL * 4).await;
+    let (fetched, landed) = (
+        city.parts.repo.count("fetch_target"),
+        city.parts.repo.count("landed"),
+    );
+    let other = city.parts.repo.push_of_person("other");
+    city.parts.repo.merge_on_host(&other, false);
+    city.pass(PATROL * 2).await;
+    assert!(city.parts.repo.count("has") > 3, "all are compared again");
+    assert_eq!(city.parts.repo.count("fetch_target") - fetched, 1);
+    assert_eq!(city.parts.repo.count("landed"), landed);
+}

@@ -10,26 +10,55 @@ use crate::domain::ids::Oid;
 use crate::domain::relic::Relic;
 use crate::ports::repo::RepoError;
 
+/// The start of a raider's branch.
+#[derive(Debug)]
+pub(super) struct Base {
+    /// The commit.
+    pub(super) head: Oid,
+    /// Set when it is the tip of the target.
+    pub(super) from_target: bool,
+    /// The existing branch that it is on, if one was asked for.
+    pub(super) start: Option<Start>,
+    /// The newest commit of the target that this branch has: if it is taken off the target later, the work does not
+    /// bring it back.
+    pub(super) began: Option<Oid>,
+}
+
 /// Returns the start of the branch: the commit pushed for the relic before, else the existing branch that it begins on,
-/// else the target; whether it is the target; and the existing branch.
+/// else the target.
 pub(super) async fn base(
     world: &World,
     rig: &Rig,
     relic: &Relic,
     target: &str,
-) -> Result<(Oid, bool, Option<Start>), Refusal> {
+) -> Result<Base, Refusal> {
     if let Some(branch) = relic.branch.clone() {
         let pushed = effects::repo_for(world, &rig.name, effects::WorkKind::Network, move |repo| {
             repo.fetch_branch(&branch)
         })
         .await?;
         if let Some(head) = pushed {
-            return Ok((head, false, None));
+            return Ok(Base {
+                head,
+                from_target: false,
+                start: None,
+                began: None,
+            });
         }
     }
     if let Some(branch) = &relic.starts_on {
         let start = start_on(world, rig, branch, Some(target)).await?;
-        return Ok((start.head.clone(), false, Some(start)));
+        let (head, target) = (start.head.clone(), target.to_owned());
+        let kind = effects::WorkKind::Network;
+        let began = effects::repo_for(world, &rig.name, kind, move |repo| {
+            repo.fork_point(&head, &target)
+        });
+        return Ok(Base {
+            head: start.head.clone(),
+            from_target: false,
+            began: began.await?,
+            start: Some(start),
+        });
     }
     let (target, name) = (target.to_owned(), target.to_owned());
     let state = effects::repo_for(world, &rig.name, effects::WorkKind::Network, move |repo| {
@@ -47,7 +76,12 @@ pub(super) async fn base(
             false => refusal,
         }
     })?;
-    Ok((state.tip, true, None))
+    Ok(Base {
+        head: state.tip,
+        from_target: true,
+        start: None,
+        began: None,
+    })
 }
 
 /// Returns the commit of an existing branch for work to begin on. Without a target, the rig's counts.

@@ -5,6 +5,7 @@ use super::super::super::world::World;
 use super::super::{land, pack};
 use super::{Plan, lands};
 use crate::actors::declared::review;
+use crate::actors::records::identities;
 use crate::domain::merge::{MergeRequest, MrState, Review};
 use crate::domain::message::{self, Body, RaiderDone};
 use crate::domain::relic::RelicKind;
@@ -98,6 +99,9 @@ fn make_mr(txn: &mut dyn Txn, plan: &Plan, prefix: String) -> Result<MergeReques
     // A branch that is continued keeps its first base.
     let went_on = |mr: &&MergeRequest| work.branch.as_ref() == Some(&mr.branch);
     let began = hook.map(|hook| hook.base);
+    // One that began on an existing branch has what that had of the target.
+    let attempt = identities::of(txn, &plan.raider, plan.incarnation, &plan.relic)?;
+    let began = began.or(attempt.began);
     let began = began.or_else(|| earlier.iter().rfind(went_on)?.began.clone());
     // The pull request of a rejected attempt is that of the branch, which has the later commits now.
     let is_same = |mr: &&MergeRequest| mr.branch == plan.branch && mr.target == plan.target;

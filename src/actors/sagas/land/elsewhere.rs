@@ -41,9 +41,10 @@ async fn evidence(
     mr: &MergeRequest,
     tip: &Oid,
 ) -> Result<Option<&'static str>, Refusal> {
-    let (target, head) = (mr.target.clone(), mr.head.clone());
-    let landed = effects::repo_for(world, &rig.name, effects::WorkKind::Network, move |repo| {
-        repo.landed(&target, &head)
+    // The tip was fetched for all merge requests that wait: to ask the remote for each would cost a fetch per request.
+    let (own, head) = (tip.clone(), mr.head.clone());
+    let landed = effects::repo_for(world, &rig.name, effects::WorkKind::Landing, move |repo| {
+        repo.has(&own, &head)
     });
     if landed.await? {
         let Some(began) = began(world, mr).await? else {

@@ -360,6 +360,56 @@ async fn default_branch_that_lacks_commits_of_the_former_one_is_not_followed() {
     );
 }
 
+/// Counts the escalations that are open.
+async fn open(city: &TestCity) -> usize {
+    let all = city.escalations().await.into_iter();
+    all.filter(|one| one.status == RelicStatus::Open).count()
+}
+
+/// The notice ends with the change, and a later change is another one, also when it is the same.
+#[tokio::test(start_paused = true)]
+async fn default_branch_that_changes_back_and_again_is_told_again() {
+    let city = Scenario::new().rig(|rig| rig.default_branch = None);
+    let city = city.start().await;
+    let back = Change {
+        to: "main".into(),
+        ..renamed(false, true)
+    };
+    for (change, told, waits) in [
+        (renamed(false, true), 1, 1),
+        (renamed(false, true), 1, 1),
+        (back, 1, 0),
+        (renamed(false, true), 2, 1),
+    ] {
+        city.parts.repo.change_default(change);
+        let charged = city.charged("a").await;
+        city.nuke(&charged.raider, true).await.unwrap();
+        let events = city.events(EventType::RigDefaultBranch).await;
+        assert_eq!(events.len(), told);
+        assert_eq!(open(&city).await, waits, "{told}");
+    }
+    // A reload that decides nothing leaves the question open.
+    city.reload(|city| city.daemon.wisp_gc = None).await;
+    assert_eq!(open(&city).await, 1);
+    city.reload(|city| city.rigs[0].default_branch = Some("trunk".into()))
+        .await;
+    assert_eq!(open(&city).await, 0);
+}
+
+/// A change that was followed wants nothing of a person but to be known.
+#[tokio::test(start_paused = true)]
+async fn notice_of_a_default_branch_that_was_followed_ends_with_the_next_reload() {
+    let city = Scenario::new().rig(|rig| rig.default_branch = None);
+    let city = city.start().await;
+    city.parts.repo.change_default(renamed(true, true));
+    for title in ["a", "b"] {
+        city.worker(title).await;
+        assert_eq!(open(&city).await, 1);
+    }
+    city.reload(|city| city.daemon.wisp_gc = None).await;
+    assert_eq!(open(&city).await, 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn configured_target_is_never_changed_and_the_remote_is_not_asked() {
     let city = Scenario::new().start().await;

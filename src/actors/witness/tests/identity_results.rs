@@ -84,6 +84,7 @@ async fn tokens_of_a_later_incarnation_are_not_those_of_an_earlier_one() {
             cause: Cause::Config,
             by: None,
             choice: None,
+            began: None,
         };
         identities::begin(txn, &relic, begun)
     };

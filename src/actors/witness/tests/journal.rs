@@ -15,7 +15,7 @@ async fn forget(test_city: &TestCity) {
     test_city
         .store(|txn| {
             let (end, later) = (txn.last_seq()? + 1, txn.now() + HOUR);
-            txn.prune_events(later, end, 100_000)
+            txn.prune_events(later, end, &[], 100_000)
         })
         .await;
     assert!(test_city.events(EventType::MessageSent).await.is_empty());

@@ -1,5 +1,6 @@
 //! Tests of the relic store, by theme, with their common helpers.
 
+mod chains;
 mod commits;
 mod drums;
 mod files;

@@ -3,7 +3,10 @@
 use super::*;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::relic::RelicStatus;
+use crate::domain::ids::Incarnation;
+use crate::domain::merge::{MergeRequest, MrState};
+use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::self_review::{Round, Verdict};
 use crate::ports::relics::{EventFilter, RelicFilter};
 
 const OLD: &str = "2026-01-01T00:00:00Z";
@@ -147,7 +150,7 @@ fn events_are_pruned_in_parts_and_never_from_a_number_on() {
     assert_eq!(bounds(&mut store), (1, 0));
     record(&mut store, 10);
     let prune = |store: &mut SqliteRelics, before: Timestamp, seq, limit| {
-        run(store, |txn| txn.prune_events(before, seq, limit)).unwrap()
+        run(store, |txn| txn.prune_events(before, seq, &[], limit)).unwrap()
     };
     let later = Timestamp::now() + std::time::Duration::from_secs(60);
     assert_eq!(
@@ -167,6 +170,86 @@ fn events_are_pruned_in_parts_and_never_from_a_number_on() {
     assert_eq!(story.len(), 3);
 }
 
+/// An event that is kept among deleted ones does not make the journal look whole.
+#[test]
+fn kept_event_is_not_pruned_and_hides_no_gap_behind_it() {
+    let mut store = store();
+    record(&mut store, 10);
+    let later = Timestamp::now() + std::time::Duration::from_secs(60);
+    let mut prune =
+        |limit| run(&mut store, |txn| txn.prune_events(later, 8, &[1, 3], limit)).unwrap();
+    assert_eq!((prune(4), prune(4), prune(4)), (4, 1, 0));
+    assert_eq!(bounds(&mut store), (8, 10));
+    let left = run(&mut store, |txn| {
+        txn.events(&EventFilter {
+            limit: 100,
+            ..EventFilter::default()
+        })
+    });
+    let left: Vec<u64> = left.unwrap().iter().map(|event| event.seq).collect();
+    assert_eq!(left, [1, 3, 8, 9, 10]);
+}
+
+/// Rounds are read with the merge request of their work, and count while the raider works.
+#[test]
+fn rounds_of_self_review_go_with_their_raider_once_the_work_is_settled() {
+    let mut store = store();
+    create(&mut store, &task("a"));
+    let relic = id("gt-1");
+    let round = |incarnation| Round {
+        relic: relic.clone(),
+        raider: toast(),
+        incarnation: Incarnation(incarnation),
+        round: 1,
+        verdict: Verdict::Failed,
+        note: Some("x".repeat(4096)),
+        at: at(OLD),
+    };
+    let request = create(
+        &mut store,
+        &NewRelic {
+            kind: RelicKind::MergeRequest,
+            ..task("mr")
+        },
+    );
+    let mr = records::mr(
+        request.id.as_str(),
+        records::hook(&toast(), &relic),
+        MrState::Queued,
+    );
+    let hook = Hook {
+        incarnation: Incarnation(2),
+        ..records::hook(&toast(), &relic)
+    };
+    run(&mut store, |txn| {
+        (1..=3).try_for_each(|incarnation| txn.add_self_review(&round(incarnation)))?;
+        txn.put_hook(&hook)?;
+        txn.put_mr(&mr)
+    })
+    .unwrap();
+    let kept = |store: &mut SqliteRelics, before: &str| {
+        run(store, |txn| txn.prune_self_reviews(at(before), 9)).unwrap();
+        let is_kept = |incarnation: &u64| {
+            let rounds =
+                |txn: &mut dyn Txn| txn.self_reviews(&relic, &toast(), Incarnation(*incarnation));
+            !run(store, rounds).unwrap().is_empty()
+        };
+        (1..=3).filter(is_kept).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(&mut store, OLD), [1, 2, 3], "too young");
+    assert_eq!(
+        kept(&mut store, NOW),
+        [1, 2],
+        "an open merge request, a raider at work"
+    );
+    let landed = MergeRequest {
+        state: MrState::Merged,
+        ..mr
+    };
+    run(&mut store, |txn| txn.put_mr(&landed)).unwrap();
+    assert_eq!(kept(&mut store, NOW), [2]);
+}
+
 #[test]
 fn numbers_go_on_when_every_event_was_pruned_even_after_a_restart() {
     let dir = crate::testing::scratch();
@@ -175,7 +258,7 @@ fn numbers_go_on_when_every_event_was_pruned_even_after_a_restart() {
     let mut store = open();
     record(&mut store, 3);
     let later = Timestamp::now() + std::time::Duration::from_secs(60);
-    let pruned = run(&mut store, |txn| txn.prune_events(later, 4, 100)).unwrap();
+    let pruned = run(&mut store, |txn| txn.prune_events(later, 4, &[], 100)).unwrap();
     assert_eq!((pruned, bounds(&mut store)), (3, (4, 3)));
     drop(store);
     let mut store = open();

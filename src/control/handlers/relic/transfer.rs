@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 use super::edit::changes;
 use super::guard::Speaker;
 use super::{guard, nudge_all, to_json};
-use crate::actors::records::agent_hooks;
 use crate::actors::records::identities::STORE_ID;
+use crate::actors::records::{agent_hooks, automation_chains};
 use crate::actors::sagas::closing;
 use crate::actors::world::World;
 use crate::control::handlers::{caller, names};
@@ -277,6 +277,7 @@ impl Import<'_> {
             "title": relic.title, "status": relic.status, "priority": relic.priority,
             "deps": relic.deps, "source": relic.source,
         });
+        automation_chains::note_made(self.txn, &relic, self.asker)?;
         let event = NewEvent::new(EventType::RelicCreated, &relic.id, self.asker);
         self.txn.record(&event.with(data))?;
         Ok(relic.id)

@@ -49,6 +49,9 @@ async fn raider_begins_at_the_tip_of_the_existing_branch_and_lands_as_usual() {
     city.pass(PATROL).await;
     assert_eq!(city.status(&relic).await, RelicStatus::Closed);
     assert_eq!(city.parts.repo.landings(), 1);
+    // What is taken off the target later does not come back with the branch.
+    let mr = city.mr(&relic).await.unwrap();
+    assert!(mr.began.is_some_and(|began| began != tip));
     // Only the raider's own branch is deleted.
     assert_eq!(city.parts.repo.remote("topic"), Some(tip));
     assert_eq!(city.parts.repo.remote(own), None);

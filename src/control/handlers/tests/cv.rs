@@ -404,3 +404,64 @@ async fn export_ends_with_the_ends_of_its_chains() {
     let unknown = cv::export(&city.world, args);
     assert_eq!(unknown.await.unwrap_err().kind, ErrorKind::NotFound);
 }
+
+/// Entries are never changed, so the sum over them is kept: a look reads the entries behind it.
+#[tokio::test(start_paused = true)]
+async fn long_chain_is_summed_once_and_read_from_the_kept_sum_on() {
+    const KEY: &str = "cv-sum/1/claude";
+    let city = Scenario::new().start().await;
+    record(&city, "claude", "ui", &[Outcome::Merged; 450]).await;
+    let entries = async |args: Value| {
+        let told = ask(&city, "cv", args).await.unwrap();
+        told["chains"][0]["record"]["entries"].as_u64().unwrap()
+    };
+    assert_eq!(entries(json!({})).await, 450);
+    let kept = city.store(|txn| txn.get(KEY)).await.unwrap();
+    let put = async |text: String| city.store(move |txn| txn.set(KEY, Some(&text))).await;
+    // A mark in the kept sum shows that the entries under it are not read again.
+    let mut marked: Value = serde_json::from_str(&kept).unwrap();
+    assert_eq!(
+        (&marked["seq"], &marked["record"]["entries"]),
+        (&450.into(), &450.into())
+    );
+    marked["record"]["entries"] = json!(1_000_000);
+    put(marked.to_string()).await;
+    record(&city, "claude", "db", &[Outcome::Merged; 3]).await;
+    assert_eq!(entries(json!({})).await, 1_000_003);
+    let one = json!({ "identity": "claude", "limit": 500 });
+    let shown = ask(&city, "cv", one.clone()).await.unwrap();
+    assert_eq!(shown["entries"].as_array().unwrap().len(), 453);
+    assert_eq!(entries(one).await, 1_000_003);
+    // A verification reads every entry, and the sum of another chain is not taken.
+    assert_eq!(entries(json!({ "verify": true })).await, 453);
+    marked["hash"] = json!("another");
+    put(marked.to_string()).await;
+    assert_eq!(entries(json!({})).await, 453);
+}
+
+/// Entries have the beginning of a long label only.
+#[tokio::test(start_paused = true)]
+async fn route_of_a_label_over_64_characters_has_its_record() {
+    use Outcome::{Merged, Rejected};
+    let long: &'static str = "0123456789".repeat(7).leak();
+    let city = choosing(&["first", "second"]).with(move |city| {
+        let routes = &mut city.rigs[0].raiders.routes;
+        let named = routes.remove("ui").unwrap();
+        routes.insert(long.to_owned(), named);
+    });
+    let city = city.start().await;
+    record(&city, "first", &long[..64], &[Rejected, Rejected]).await;
+    record(&city, "second", &long[..64], &[Merged, Merged]).await;
+    let made = ask(
+        &city,
+        "relic.create",
+        json!({ "title": "a", "label": [long] }),
+    )
+    .await;
+    let relic: RelicId = made.unwrap()["id"].as_str().unwrap().parse().unwrap();
+    city.charge(&relic).await.unwrap();
+    let told = story(&city, relic.as_str()).await;
+    let charged = told.iter().find(|(kind, _)| kind == "raider.charged");
+    let why = charged.unwrap().1["why"].as_str().unwrap();
+    assert!(why.contains("second 2 of 2"), "{why}");
+}

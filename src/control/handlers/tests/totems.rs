@@ -126,6 +126,35 @@ async fn wrong_rituals_and_variables_are_refused_before_anything_is_made() {
     assert_eq!(started["vars"]["place"], "there");
 }
 
+/// Bodies may be long, and a totem has up to 64 steps.
+#[tokio::test(start_paused = true)]
+async fn ready_steps_come_without_their_bodies_but_for_the_present_one() {
+    let mut both = ritual();
+    both.steps[1].needs.clear();
+    let scenario = Scenario::new().with(|city| {
+        city.rituals.insert(both.name.clone(), both);
+    });
+    let city = scenario.start().await;
+    let relic = city.relic("a task").await;
+    start(&city, &relic).await.unwrap();
+    let charged = city.charge(&relic).await.unwrap();
+    city.settle().await;
+    city.parts.sessions.place(PID, &charged.session);
+    let caller = Caller::stand_in(PID, CallerRole::Raider(charged.session.clone()));
+    let rally = ask_as(&city, caller.clone(), "rally", json!({})).await;
+    let next = rally.unwrap()["totem"]["next"].clone();
+    let bodies = |next: &Value| [0, 1].map(|n| next[n]["body"].clone());
+    assert_eq!(bodies(&next), [json!("do plan"), Value::Null], "{next}");
+    assert_eq!(next[1]["title"], format!("build {relic}"));
+    let told = done(&city, &caller, None).await.unwrap();
+    assert_eq!(told["next"][0]["body"], "do build", "{told}");
+    // The last step begins in a fresh session, which reads its own body.
+    let told = done(&city, &caller, None).await.unwrap();
+    assert_eq!(told["handoff"], true);
+    assert_eq!(bodies(&told["next"])[0], Value::Null, "{told}");
+    assert!(told["next"][0].get("body").is_some());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_raider_closes_the_ready_steps_of_its_own_totem_only() {
     let (city, charged, caller) = at_work().await;

@@ -84,6 +84,8 @@ fn answer(world: &World, relic: RelicId, closed: &Closed) -> Result<Value, Contr
             "{} is done. The next step begins in a fresh session, which starts now: {next}. Stop here.",
             closed.step
         );
+        // It is the next session's, which reads it itself.
+        progress.next.iter_mut().for_each(|next| next.body = None);
     }
     to_json(&answers::StepDone {
         relic,

@@ -111,8 +111,8 @@ pub struct ReadyStep {
     pub name: StepName,
     /// The title.
     pub title: String,
-    /// The instructions.
-    pub body: String,
+    /// The instructions of the present step, while its session goes on; null for the others, which `hd relic show` prints.
+    pub body: Option<String>,
     /// Set when it begins in a fresh session.
     pub fresh_session: bool,
 }
