@@ -142,7 +142,7 @@ fn detached_head_without_own_work_is_forgotten() {
 
 /// A sandbox that was never filled has no index, and no session ran in it.
 #[test]
-fn of_one_that_was_never_filled_nothing_is_left() {
+fn sandbox_that_was_never_filled_leaves_nothing() {
     let city = City::new();
     let sandbox = city.sandbox();
     let admin = city.repo.theirs().join("worktrees/Toast");

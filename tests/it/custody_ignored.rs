@@ -68,7 +68,7 @@ fn precious_file_among_build_output_is_named() {
 
 /// The list names exactly the files that salvage does not keep. An edited copy is work, so salvage keeps it.
 #[test]
-fn salvage_lists_the_same() {
+fn ignored_files_that_salvage_lists_are_those_that_were_measured() {
     let city = city();
     let mut spec = city.spec(1);
     spec.copy = vec![".env".into()];

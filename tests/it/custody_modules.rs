@@ -122,7 +122,7 @@ fn commits_that_a_submodule_has_left_are_saved() {
 }
 
 #[test]
-fn so_are_those_of_a_submodule_inside_it() {
+fn commits_of_a_submodule_inside_a_submodule_are_saved() {
     let taken = Taken::new();
     let commit = taken.leave("lib/inner");
     let line =
@@ -149,7 +149,7 @@ fn commits_of_a_submodule_that_is_not_checked_out_any_more_are_saved() {
 }
 
 #[test]
-fn so_are_those_of_one_inside_it() {
+fn commits_of_a_submodule_inside_one_that_is_not_checked_out_are_saved() {
     let taken = Taken::new();
     let commit = taken.commit("lib/inner");
     let deinit = ["submodule", "--quiet", "deinit", "-f", "inner"];
@@ -173,7 +173,7 @@ fn commits_of_a_submodule_that_was_removed_are_saved() {
 
 /// Staged or stashed work of a submodule exists nowhere else either.
 #[test]
-fn so_are_its_stash_and_its_index() {
+fn stash_and_index_of_a_submodule_are_saved() {
     let hold = |at: &Path, how: &[&str]| {
         write(at, "code", "mine\n");
         git(at, how);

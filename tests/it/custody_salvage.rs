@@ -293,7 +293,7 @@ fn a_nested_repository_is_one_again() {
 }
 
 #[test]
-fn work_in_a_submodule_is_one_again() {
+fn restored_submodule_is_a_submodule_again() {
     let city = City::new();
     let library = city.root().join("library");
     fs::create_dir(&library).unwrap();

@@ -288,7 +288,7 @@ async fn a_start_with_a_wrong_clock_destroys_no_salvage() {
 
 /// The same rule for salvage written from what git still had of a deleted sandbox.
 #[tokio::test(start_paused = true)]
-async fn nor_that_of_a_deleted_sandbox() {
+async fn start_with_a_wrong_clock_destroys_no_salvage_of_a_deleted_sandbox() {
     const YEAR: i64 = 365 * 24 * 3600;
     let kept = || city_with(|keep| keep.salvage = Some(9 * DAY));
     let (city, clock) = jumpy(kept().start().await, kept()).await;

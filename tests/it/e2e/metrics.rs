@@ -73,7 +73,7 @@ fn metrics(city: &City) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn a_death_is_counted_for_whom_it_befell() {
+fn death_is_counted_under_the_child_that_died() {
     let city = Plan::new()
         .agent("cook", "exec sleep 1000", "")
         .agent("clerk", "exec sleep 1000", "")

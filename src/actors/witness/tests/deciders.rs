@@ -134,7 +134,7 @@ async fn all_of_them_come_to_the_same() {
 
 /// With `--salvage`, a sandbox at risk is removed if there is room, and keeps its session if not.
 #[tokio::test(start_paused = true)]
-async fn so_they_do_where_salvage_is_asked_for() {
+async fn nuke_with_salvage_removes_a_sandbox_at_risk_only_where_there_is_room() {
     for (n, (change, with, _)) in TABLE.into_iter().enumerate() {
         for room in [true, false] {
             let fate = match (with, room) {

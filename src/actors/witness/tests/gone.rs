@@ -101,7 +101,7 @@ async fn pinned_stash_entries_of_a_missing_sandbox_are_named() {
 
 /// Without room for them, everything stays.
 #[tokio::test(start_paused = true)]
-async fn without_room_it_stays() {
+async fn gone_sandbox_stays_without_room_for_its_work() {
     let rebase = (OtherWork::unfinished(REBASE), true);
     for (special, salvage) in [rebase, (OtherWork::left_behind("abc"), false)] {
         let full = Scenario::new().with(|city| city.retention.salvage_max = Some(0));

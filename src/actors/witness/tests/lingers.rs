@@ -140,7 +140,7 @@ async fn a_sandbox_that_nothing_tells_the_owner_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sandbox_whose_owner_cannot_be_read() {
+async fn sandbox_whose_owner_cannot_be_read_is_judged_once_it_can() {
     let broken = RepoError::Failed("input/output error".into());
     let (city, charged) =
         unowned(|city, _| city.parts.repo.break_op("provenance", broken.clone())).await;

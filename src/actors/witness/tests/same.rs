@@ -325,7 +325,7 @@ fn a_kill_changes_no_conclusion() {
 
 /// Runs each case alone, independent of chance; in `cargo test` some of them.
 #[test]
-fn nor_does_it_in_any_single_case() {
+fn kill_changes_no_conclusion_in_any_single_case() {
     let all = Wrong::ALL.into_iter().enumerate();
     for (nth, wrong) in all.filter(|(nth, _)| tier::takes(*nth, 4)) {
         let work = [Work::None, Work::Stashed][nth % 2];

@@ -52,7 +52,7 @@ async fn agent_with_work_rights_cannot_close_a_hooked_relic() {
 
 /// The work waits to land, and its sandbox is gone.
 #[tokio::test(start_paused = true)]
-async fn nor_does_it_take_the_work_of_others_out_of_the_queue() {
+async fn agent_does_not_take_the_work_of_others_out_of_the_queue() {
     let city = city(Rights::Work).await;
     let charged = city.worker("a").await;
     let broken = RepoError::Failed("no network".into());
@@ -70,7 +70,7 @@ async fn nor_does_it_take_the_work_of_others_out_of_the_queue() {
 
 /// An import rewrites no relic that a raider is hooked to, unless a person asks for it; a refused batch is undone.
 #[tokio::test(start_paused = true)]
-async fn nor_does_its_import_rewrite_the_work_of_others() {
+async fn import_of_an_agent_does_not_rewrite_the_work_of_others() {
     let city = city(Rights::Work).await;
     let charged = city.worker("a").await;
     let before = city.relic_now(&charged.relic).await;
@@ -212,7 +212,7 @@ async fn events_and_relics_name_the_agent_automation_or_person_that_asked() {
 
 /// The events of `run`, `reopen` and a nuke name the caller.
 #[tokio::test(start_paused = true)]
-async fn so_do_the_events_of_run_reopen_and_nuke() {
+async fn events_of_run_reopen_and_nuke_name_the_caller() {
     let city = city(Rights::All).await;
     let told = ask_as(&city, mayor(), "run", json!({ "task": ["a"] })).await;
     let relic = told.unwrap()["relics"][0]["relic"].clone();
@@ -243,7 +243,7 @@ async fn so_do_the_events_of_run_reopen_and_nuke() {
 
 /// So do the events of orders about children.
 #[tokio::test(start_paused = true)]
-async fn so_do_the_events_of_orders_about_children() {
+async fn events_of_orders_about_children_name_the_caller() {
     let city = city(Rights::All).await;
     let charged = city.worker("a").await;
     let asker = json!({ "kind": "agent", "name": "mayor" });

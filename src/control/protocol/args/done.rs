@@ -1,12 +1,16 @@
 //! The options of `done` that belong to one outcome.
 
 use super::Done;
+use crate::domain::handoff::NOTE_MAX;
 use crate::domain::relic::Exit;
 
 impl Done {
-    /// Returns the option that does not fit the outcome, and would be ignored.
+    /// Returns the option that does not fit the outcome, and would be ignored, or that is too long.
     #[must_use]
     pub fn misfit(&self) -> Option<&'static str> {
+        if self.reason.as_ref().is_some_and(|why| why.len() > NOTE_MAX) {
+            return Some("the reason is too long: write it into a file, and name the file");
+        }
         match self.status {
             Exit::Completed | Exit::Escalated if self.until.is_some() => {
                 Some("`--until` is for deferred work: --status deferred")
@@ -23,7 +27,7 @@ impl Done {
 mod tests {
     use serde_json::json;
 
-    use super::Done;
+    use super::{Done, NOTE_MAX};
 
     /// An option that has no effect would be taken for one that has.
     #[test]
@@ -40,5 +44,8 @@ mod tests {
             let done: Done = serde_json::from_value(args.clone()).unwrap();
             assert_eq!(done.misfit().is_none(), fits, "{args}");
         }
+        let reason = "x".repeat(NOTE_MAX + 1);
+        let long: Done = serde_json::from_value(json!({ "reason": reason })).unwrap();
+        assert!(long.misfit().is_some());
     }
 }
