@@ -69,7 +69,7 @@ const BREAKS: [Break; 14] = [
     ("no head", |_, admin| {
         fs::write(admin.join("HEAD"), "").unwrap()
     }),
-    ("a lock that nobody holds", |_, admin| {
+    ("a lock without a holder", |_, admin| {
         let lock = fs::File::create(admin.join("index.lock")).unwrap();
         lock.set_modified(SystemTime::UNIX_EPOCH).unwrap();
     }),
@@ -86,7 +86,7 @@ fn whatever_broke_is_whole_again_with_its_files() {
         assert_eq!(city.repo.sandbox_fault(&sandbox), Ok(None), "{what}");
         break_it(&sandbox, &city.repo.theirs().join("worktrees/Toast"));
         // A lock is git's or the agent's to wait for.
-        let hurts = !["nothing", "locked", "a lock that nobody holds"].contains(&what);
+        let hurts = !["nothing", "locked", "a lock without a holder"].contains(&what);
         let seen = city.repo.sandbox_fault(&sandbox).unwrap();
         assert_eq!(
             matches!(seen, Some(SandboxFault::Broken(_))),

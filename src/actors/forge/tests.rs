@@ -32,7 +32,7 @@ async fn submitted(city: &TestCity) -> crate::domain::ids::RelicId {
 async fn lands(city: &TestCity, relic: &crate::domain::ids::RelicId) {
     let now = city.relic_now(relic).await;
     assert_eq!(now.status, RelicStatus::Closed);
-    assert_eq!(now.reworks, 0, "nobody was blamed");
+    assert_eq!(now.reworks, 0, "no rework is counted");
     assert_eq!(city.parts.repo.landings(), 1);
 }
 
@@ -84,7 +84,7 @@ async fn a_target_that_moved_is_tried_again_at_once_without_blame() {
     lands(&city, &relic).await;
     assert_eq!(city.parts.repo.count("land"), 4);
     let mr = city.mr(&relic).await.unwrap();
-    assert_eq!(mr.attempts, 1, "what is nobody's fault is not counted");
+    assert_eq!(mr.attempts, 1, "a fault of the infrastructure is not counted");
     assert!(city.events(EventType::MrHeld).await.is_empty());
 }
 

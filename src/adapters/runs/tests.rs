@@ -255,5 +255,5 @@ fn other_child_processes_have_read_rights_whatever_token_they_carry() {
     assert_eq!(found, (Some(Rights::Read), Some(Rights::Read)));
     assert_eq!(rights_of(std::process::id()), None, "we are no errand");
     let gone = Some(Rights::Read);
-    assert_eq!(rights_of(hook.id()), gone, "nobody knows what it was");
+    assert_eq!(rights_of(hook.id()), gone, "what it was is unknown");
 }

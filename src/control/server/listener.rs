@@ -243,7 +243,7 @@ mod tests {
         connected.unwrap();
         accepted.unwrap();
         let taken = bind(&path).err().unwrap();
-        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse, "somebody listens");
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse, "a process listens");
         drop((listener, file));
         assert!(!path.exists(), "its file goes with it");
     }

@@ -85,7 +85,7 @@ fn replaced(way: Way) {
     let stop = city.hd_text(&["stop"]);
     assert!(stop.code != 0, "nothing was stopped: {stop:?}");
     assert!(stop.err.contains(&format!("(pid {old})")), "{stop:?}");
-    assert!(processes::runs(agent), "nobody ended it");
+    assert!(processes::runs(agent), "no process ended it");
     processes::signal(old, Signal::SIGCONT);
     assert_eq!(city.ended().code(), Some(1), "{way:?}");
     assert!(named(&city, "sleep").is_empty(), "its sessions ended first");

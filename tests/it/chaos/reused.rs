@@ -19,7 +19,7 @@ on_tmux_too!(
 /// A process that has this pid.
 fn stranger(pid: u32) -> Child {
     let mut child = None;
-    until("somebody else has the pid", || {
+    until("another process has the pid", || {
         fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).unwrap();
         let mut born = Command::new("sleep").arg("100000").spawn().unwrap();
         if born.id() == pid {

@@ -67,7 +67,7 @@ fn stuck_work_is_blocked_escalated_and_pushed() {
     let relic = city.work("get stuck", STUCK);
     city.wait_status(&relic, "blocked");
     city.wait_no_raiders();
-    until("somebody is told", || {
+    until("a person is told", || {
         city.ask("status", serde_json::json!({})).unwrap()["escalations"] == 1
     });
     let escalations = city.hd(&["escalations"]).json().to_string();
@@ -171,7 +171,7 @@ fn a_tree_that_stays_dirty_is_escalated_and_kept() {
         "never clean up",
         &["echo x >dirt.txt", "outcome passed", "forever"],
     );
-    until("somebody is told", || {
+    until("a person is told", || {
         city.ask("status", serde_json::json!({})).unwrap()["escalations"] == 1
     });
     assert_eq!(city.happened("raider.nudged", TOAST).len(), 1);

@@ -25,7 +25,7 @@ fn a_branch_that_the_remote_forbids_is_escalated_and_can_be_given_up() {
         "forever",
     ];
     let relic = city.work("be refused", &steps);
-    until("somebody is told", || {
+    until("a person is told", || {
         city.ask("status", json!({})).unwrap()["escalations"] == 1
     });
     let told = city.hd(&["escalations"]).json().to_string();

@@ -46,7 +46,7 @@ fn a_question_is_told_and_defers_a_restart_until_it_is_answered() {
         });
         let asking = mayor(&city);
         assert_eq!(asking["detail"], "Trust this folder? (y)");
-        let told = wait("somebody is told", || {
+        let told = wait("a person is told", || {
             fs::read_to_string(city.root().join("told"))
                 .ok()
                 .filter(|told| told.ends_with('\n'))

@@ -276,7 +276,7 @@ async fn an_agent_comes_and_goes_with_the_configuration() {
     assert_eq!(
         city.starts(&city.session(&id)),
         mayors,
-        "nobody else was touched"
+        "no other session was touched"
     );
 }
 

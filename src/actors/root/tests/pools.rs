@@ -49,7 +49,7 @@ async fn without_a_check_there_are_as_many_as_min() {
     assert_eq!(running(&city), [1]);
     assert!(
         !city.runs(&city.session(&agent("worker"))),
-        "nobody has the plain name"
+        "no member has the plain name"
     );
 }
 
@@ -92,7 +92,7 @@ async fn a_member_drains_in_its_own_time() {
     assert_eq!(
         (running(&city), starts(&city)),
         (vec![1, 2, 3], 3),
-        "nobody was ended"
+        "no session was ended"
     );
     city.parts.runner.set_output(CHECK, "2");
     city.pass(SECOND * 6).await;
@@ -206,7 +206,7 @@ async fn a_draining_member_is_told_if_it_has_a_harness() {
         city.parts.runner.set_output(CHECK, "2");
         city.pass(SECOND * 6).await;
         let told = |n| city.parts.sessions.sent(&member(&city, n));
-        assert_eq!([told(1), told(2)], [[], []], "nobody drains yet");
+        assert_eq!([told(1), told(2)], [[], []], "no member drains yet");
         city.parts.runner.set_output(CHECK, "1");
         city.pass(SECOND * 11).await;
         assert!(city.view(&agent("worker-2")).await.unwrap().draining);

@@ -306,7 +306,7 @@ async fn a_slot_that_was_freed_behind_the_roots_back_is_forgotten() {
         .await;
     city.parts.sessions.crash(&charged.session, 9);
     city.settle().await;
-    assert!(!city.runs(&charged.session), "nobody wants it");
+    assert!(!city.runs(&charged.session), "no hook needs it");
     city.pass(PATROL).await;
     assert!(city.view(&id).await.is_none());
 }

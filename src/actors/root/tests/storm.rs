@@ -63,7 +63,7 @@ fn check(city: &TestCity, asked: &Asked) {
     }
     for session in &running {
         let allowed = asked.may.contains_key(session);
-        assert!(allowed, "nobody asks for {session}: {}", seen());
+        assert!(allowed, "no child is to have {session}: {}", seen());
     }
     for session in &asked.must {
         assert!(

@@ -126,7 +126,7 @@ async fn all_of_them_come_to_the_same() {
             assert_eq!(
                 city.starts(&charged.session),
                 1,
-                "nobody lost its session, {row}"
+                "no session was ended, {row}"
             );
         }
     }

@@ -40,7 +40,7 @@ async fn a_clean_sandbox_without_hook_goes_after_its_grace_and_its_work_is_open_
     let charged = city.charged("a").await;
     unhook(&city, &charged).await;
     city.pass(PATROL * 3).await;
-    assert!(!city.runs(&charged.session), "nobody wants it");
+    assert!(!city.runs(&charged.session), "no hook needs it");
     assert_eq!(city.parts.repo.names(), ["Toast"], "it is young");
     assert!(zombies(&city).await.is_empty());
     city.pass(GROWN).await;

@@ -211,7 +211,7 @@ fn stale_lock_of_a_remote_branch_neither_hides_a_landing_nor_stays() {
     let new = rig.commit(&rig.base, &[("a", "a\n")]);
     land(&rig.repo, "main", &rig.base, &new).unwrap();
     assert_eq!(rig.at("main"), Some(new.clone()));
-    assert!(lock.exists(), "it may be somebody's");
+    assert!(lock.exists(), "it may be of another process");
     fetch_target(&rig.repo, "main").unwrap_err();
     let file = fs::File::options().write(true).open(&lock).unwrap();
     file.set_modified(SystemTime::now() - 2 * locks::STALE)

@@ -203,7 +203,7 @@ fn a_disk_that_turns_read_only_refuses_and_recovers() {
         // program.
         let remount = |flags| {
             let none = None::<&str>;
-            eventually("nobody else has a file open", || {
+            eventually("no other process has a file open", || {
                 let done = mount(none, disk, none, MsFlags::MS_REMOUNT | flags, none);
                 (done != Err(nix::errno::Errno::EBUSY)).then_some(done)
             })

@@ -106,7 +106,7 @@ fn runaways_die_with_a_stop(bench: &LocalBench) {
     });
     let stopped = sessions.stop(&started.handle, PATIENCE);
     assert_eq!(stopped, Ok(Stopped::Gracefully));
-    assert_eq!(marked(&started), [], "somebody got away");
+    assert_eq!(marked(&started), [], "a process was left");
 }
 
 fn runaways_die_with_the_agent_that_left_them(bench: &LocalBench) {
@@ -116,7 +116,7 @@ fn runaways_die_with_the_agent_that_left_them(bench: &LocalBench) {
     let started = sessions.start(&spec).unwrap();
     let event = events.recv_timeout(PATIENCE).unwrap();
     assert!(matches!(event, SessionEvent::Exited(_, exit) if exit.code == Some(4)));
-    assert_eq!(marked(&started), [], "somebody got away");
+    assert_eq!(marked(&started), [], "a process was left");
 }
 
 fn a_child_that_holds_and_floods_the_terminal_does_not_delay_the_end(bench: &LocalBench) {

@@ -32,7 +32,7 @@ fn input_waits_for_a_program_that_does_not_read() {
         let sending = scope.spawn(|| sessions.send(&started.handle, &Input::Raw(bytes)));
         // While the input waits, the session still answers.
         sessions.peek(&started.handle).unwrap();
-        assert!(!sending.is_finished(), "nobody reads yet");
+        assert!(!sending.is_finished(), "no process reads yet");
         // The terminal gets the first bytes some time after the session has all it can take.
         eventually("bytes that wait, of which some were written", || {
             let view = sessions.view(&started.handle).ok()?;

@@ -155,7 +155,7 @@ fn person_that_attaches_to_the_pane_counts_as_attached() {
     await_screen(&sessions, &started.handle, "got hello");
     // tmux's own way to detach.
     keys.write_all(b"\x02d").unwrap();
-    eventually("nobody is attached", || (!attached()).then_some(()));
+    eventually("no client is attached", || (!attached()).then_some(()));
     drop(keys);
     person.wait().unwrap();
     assert_eq!(state(&sessions, &id("s")), RunState::Running);
@@ -255,7 +255,7 @@ fn orderly_end_after_a_persons_input_is_by_that_person() {
         RunState::Exited(exit) => Some(exit),
         _ => None,
     });
-    assert!(!exit.by_person, "nobody is attached");
+    assert!(!exit.by_person, "no client is attached");
 }
 
 #[test]
