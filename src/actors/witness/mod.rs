@@ -25,6 +25,7 @@ mod merged;
 pub mod observe;
 mod outcomes;
 mod quarantined;
+mod requested;
 mod retained;
 mod review;
 pub mod rework;
@@ -52,12 +53,11 @@ use super::accounts;
 use super::look_timer::{self, NoLook};
 use super::refusal::Refusal;
 use super::sagas::done::Begun;
-use super::sagas::{charge, done, nuke};
+use super::sagas::{done, nuke};
 use super::world::World;
 use crate::actors::mail::RootMail;
 use crate::actors::mail::raider_spec;
 use crate::actors::mail::{Accepted, DoneRequest};
-use crate::actors::mail::{ChargeRequest, Charged};
 use crate::actors::mail::{NukeTarget, Nuked};
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, RaiderId, RigName};
@@ -163,7 +163,8 @@ impl Actor for WitnessActor {
             }
             WitnessMsg::Outcome(dir) => witness.read_outcomes(outcomes::Which::In(dir)),
             WitnessMsg::Refused(raider, refused) => witness.refused(raider, refused),
-            WitnessMsg::Charge(request, reply) => witness.charge(request, reply),
+            WitnessMsg::Charge(request, reply) => requested::one(&witness.args, request, reply),
+            WitnessMsg::ChargeEach(batch) => requested::each(&witness.args, batch),
             WitnessMsg::Done(request, reply) => witness.done(request, reply),
             WitnessMsg::Nuke {
                 target,
@@ -272,16 +273,6 @@ impl Witness {
         });
     }
 
-    fn charge(&self, request: ChargeRequest, reply: RpcReplyPort<Result<Charged, Refusal>>) {
-        let args = self.args.clone();
-        tokio::spawn(async move {
-            let result = charge_now(&args, request).await;
-            let passing = result.as_ref().is_err_and(Refusal::is_passing);
-            let _gave_up = reply.send(result);
-            args.ended(if passing { Handled::Soon } else { Handled::Yes });
-        });
-    }
-
     fn done(&self, request: DoneRequest, reply: RpcReplyPort<Result<Accepted, Refusal>>) {
         let args = self.args.clone();
         tokio::spawn(async move {
@@ -334,17 +325,6 @@ async fn completed(world: &World, accepted: &Accepted) {
             );
         }
     }
-}
-
-/// Charges a relic; the saga is claimed by this task from its first row on.
-async fn charge_now(args: &WitnessArgs, request: ChargeRequest) -> Result<Charged, Refusal> {
-    let world = &args.world;
-    let rig = world
-        .city
-        .rig(&args.rig)
-        .ok_or_else(|| Refusal::not_found(format!("no rig named {}", args.rig)))?;
-    let (saga, _until_ended) = charge::begin(world, rig, request).await?;
-    charge::run(world, saga).await
 }
 
 /// Nukes; refused without any effect when work would be lost.

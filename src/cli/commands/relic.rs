@@ -17,7 +17,7 @@ pub(super) fn run(verb: RelicVerb, context: &mut Context) -> Result<(), CliError
     match verb {
         RelicVerb::Create(mut args) => {
             args.body = text_or_stdin(args.body)?;
-            context.show(&Op::RelicCreate(args), outcome_lines::relic)
+            context.show(&Op::RelicCreate(args), outcome_lines::noted)
         }
         RelicVerb::Show(args) => context.show(&Op::RelicShow(args), show::relic),
         RelicVerb::List(args) => context.show_list(&Op::RelicList(args), lists::relics),
@@ -41,7 +41,7 @@ fn edit(args: RelicEditing, context: &mut Context) -> Result<(), CliError> {
         Some(path) => Some(transfer::body(&path)?),
         None => edit.body.map(text_or_stdin).transpose()?,
     };
-    context.show(&Op::RelicEdit(edit), outcome_lines::edited)
+    context.show(&Op::RelicEdit(edit), outcome_lines::noted)
 }
 
 fn dep(verb: DepVerb, context: &mut Context) -> Result<(), CliError> {

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use crate::cli::output::{Style, Tone};
 use crate::control::protocol::answers::{
-    AgentDone, Answered, BegunRun, Cancelled, Charging, Decided, DeliveryState, Done, EditedRelic,
-    Escalation, HandedOff, Leaves, MrRow, Nuke, Nuked, Ordered, OrderedState, PullRequest,
+    AgentDone, Answered, BegunRun, Cancelled, Charging, Decided, DeliveryState, Done, Escalation,
+    HandedOff, Leaves, MrRow, NotedRelic, Nuke, Nuked, Ordered, OrderedState, PullRequest,
     RaiderDone, Raised, Rehearsed, Relic, Reloaded, Repaired, Restored, SelfReview, Switched,
     Taken, Waiting, Would,
 };
@@ -198,8 +198,8 @@ pub(in crate::cli) fn relic(told: &Relic, _: Style) -> String {
     format!("{} is {status}: {title}", told.id)
 }
 
-/// Tells that a relic was edited.
-pub(in crate::cli) fn edited(told: &EditedRelic, style: Style) -> String {
+/// Tells the state of a relic that was made or edited.
+pub(in crate::cli) fn noted(told: &NotedRelic, style: Style) -> String {
     with_note(relic(&told.relic, style), told.note.as_deref())
 }
 

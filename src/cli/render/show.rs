@@ -196,7 +196,7 @@ pub(in crate::cli) fn started(told: &Started, style: Style) -> String {
 
 /// Hints that a waiting relic needs `hd charge`, because `auto_charge` is off or paused.
 fn auto_charge_hint(waiting: &WaitingRelic, style: Style) -> Option<String> {
-    if waiting.auto_charge {
+    if waiting.auto_charge || waiting.assignee.is_some() {
         return None;
     }
     let (relic, rig) = (&waiting.relic, &waiting.rig);

@@ -35,8 +35,8 @@ pub use self::events::{Event, Story};
 pub use self::mq::{Decided, MrDetails, MrRow, PullRequest};
 pub use self::raider::{Git, OpenEscalation, Raider, RaiderUsage, SelfReview, Session};
 pub use self::relic::{
-    Cancelled, Change, Charging, Deps, EditedRelic, Escalation, Imported, Raised, ReadyRelic,
-    Relic, RelicDetails, RelicLink, Shown,
+    Cancelled, Change, Charging, Deps, Escalation, Imported, NotedRelic, Raised, ReadyRelic, Relic,
+    RelicDetails, RelicLink, Shown,
 };
 pub use self::salvage::{Kept, Pruned, Restored, Salvage, ShownSalvage, Stashes};
 pub use self::schema::{Answer, UNTYPED, schemas};

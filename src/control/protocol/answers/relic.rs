@@ -54,9 +54,9 @@ pub struct RelicDetails {
     pub dependents: Vec<RelicId>,
 }
 
-/// The answer to `relic.edit`.
+/// The answer to `relic.create` and `relic.edit`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct EditedRelic {
+pub struct NotedRelic {
     /// The relic.
     #[serde(flatten)]
     pub relic: Relic,

@@ -43,6 +43,14 @@ pub struct RelicCreate {
     #[arg(long, value_name = "BRANCH")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
+    /// The person or agent that does it: it is not charged automatically then
+    #[arg(long, value_name = "NAME")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assignee: Option<String>,
+    /// The harness of its raiders, unless a charge names another
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub harness: Option<String>,
 }
 
 /// The id of a relic.
