@@ -142,6 +142,18 @@ pub(in crate::cli) fn deps(told: &Deps, style: Style) -> String {
         let (status, title) = (cell(&link.status), cell(&link.title));
         format!("  {name} {} ({status}): {title}", link.id)
     }));
+    let more = [
+        (told.more_deps, "that it waits for"),
+        (told.more_dependents, "that wait for it"),
+    ];
+    lines.extend(
+        more.iter()
+            .filter(|(more, _)| *more > 0)
+            .map(|(more, which)| {
+                let more = format!("  and {more} more {which}: --limit N shows more");
+                style.paint(Tone::Faint, &more)
+            }),
+    );
     lines.join("\n")
 }
 

@@ -100,6 +100,7 @@ pub(super) async fn list(world: &World, args: RelicList) -> Result<Value, Contro
         status: args.status,
         prefix,
         label: args.label,
+        limit: args.limit,
     };
     let relics = world.store.run(move |txn| txn.relics(&filter)).await?;
     to_json(&relics)

@@ -21,8 +21,8 @@ pub use self::cv::{Cv, CvExport, CvForget, CvImport};
 pub use self::drums::{DrumRef, DrumsInbox, DrumsReply, DrumsSend};
 use self::read::{ids, tasks, text_or_number, word};
 pub use self::relic::{
-    RelicCancel, RelicClose, RelicCreate, RelicDep, RelicEdit, RelicImport, RelicList, RelicReady,
-    RelicRef, RelicReopen,
+    RelicCancel, RelicClose, RelicCreate, RelicDep, RelicDepList, RelicEdit, RelicImport,
+    RelicList, RelicReady, RelicRef, RelicReopen,
 };
 pub use self::session::{Handoff, Restart, Review, Wait};
 pub use self::task::{Task, TaskFields};

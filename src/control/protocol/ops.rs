@@ -132,7 +132,7 @@ ops! {
     "relic.cancel" => RelicCancel(RelicCancel), Work, Slow;
     "relic.dep.add" => RelicDepAdd(RelicDep), Work, Quick;
     "relic.dep.remove" => RelicDepRemove(RelicDep), Work, Quick;
-    "relic.dep.list" => RelicDepList(RelicRef), Look, Quick;
+    "relic.dep.list" => RelicDepList(RelicDepList), Look, Quick;
     "relic.ready" => RelicReady(RelicReady), Look, Quick;
     "relic.export" => RelicExport(Nothing), Look, Quick;
     "relic.import" => RelicImport(RelicImport), Work, Quick;
