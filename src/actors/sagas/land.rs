@@ -11,7 +11,8 @@
 //!
 //! The landed tree is byte for byte the tested one: the pushed commit is the commit that the gates ran on. The landing
 //! waits for a person's checkout that would move with the target, checked before and after the gates. A merge that changes
-//! a path of `human_review_paths` goes back to `reviewing` before the gates, unless a person approved its head.
+//! a path of `human_review_paths` goes back to `reviewing` before the gates, unless a person approved its head. Each push
+//! compares once more: a reload during the gates, or while the push waits to be retried, may have added paths.
 
 mod elsewhere;
 mod record;
@@ -113,7 +114,7 @@ async fn test_and_land(
     let changed = changed_paths(world, rig, &mr, &tip).await;
     match review::due(rig, &mr, &changed) {
         Ok(None) => {}
-        Ok(Some(why)) => return review::return_to_review(world, mr, why).await,
+        Ok(Some(why)) => return review::return_to_review(world, mr, why, None).await,
         Err(error) => {
             let why = format!("the paths that it changes cannot be listed: {error}");
             return park(world, mr, why).await;
@@ -312,6 +313,35 @@ async fn land_request(
 /// # Errors
 /// The store cannot be used.
 pub async fn resume(world: &World, rig: &Rig, saga: Saga) -> Result<Attempt, Refusal> {
+/// Returns why a person must review what is about to be pushed, by the configuration that holds now; none when it may
+/// land, or has landed: the answer of an earlier push may have been lost.
+async fn review_before_push(
+    world: &World,
+    mr: &MergeRequest,
+    plan: &Plan,
+) -> Result<Option<String>, Refusal> {
+    let newest = world.directory.newest();
+    let world = newest.as_deref().unwrap_or(world);
+    let Some(rig) = world.city.rig(&mr.rig) else {
+        return Ok(None);
+    };
+    if !review::compares(rig, mr) {
+        return Ok(None);
+    }
+    let changed = changed_paths(world, rig, mr, &plan.new).await;
+    let Some(why) = review::due(rig, mr, &changed)? else {
+        return Ok(None);
+    };
+    let (target, new) = (plan.target.clone(), plan.new.clone());
+    let landed = effects::repo_for(world, &rig.name, effects::WorkKind::Network, move |repo| {
+        repo.landed(&target, &new)
+    });
+    match landed.await.map_err(Refusal::from)? {
+        true => Ok(None),
+        false => Ok(Some(why)),
+    }
+}
+
     let plan: Plan = match unpack(&saga) {
         Ok(plan) => plan,
         Err(error) => {
@@ -327,6 +357,14 @@ pub async fn resume(world: &World, rig: &Rig, saga: Saga) -> Result<Attempt, Ref
     })
     .await;
     let close = Some(saga.id);
+    match review_before_push(world, &mr, &plan).await {
+        Ok(None) => {}
+        Ok(Some(why)) => return review::return_to_review(world, mr, why, Some(saga.id)).await,
+        Err(error) => {
+            let why = format!("it cannot be compared with human_review_paths: {error}");
+            return park(world, mr, why).await;
+        }
+    }
     match landed {
         Ok(()) => {
             world.at(FaultPoint::LandPushBefore);
