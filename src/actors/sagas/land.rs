@@ -275,6 +275,16 @@ async fn test(
     dealt_with.map(Err)
 }
 
+/// Returns the tips of the target on which the attempts at a relic began: a fresh raider may have continued the branch of an
+/// earlier one.
+#[must_use]
+pub fn began(attempts: Vec<MergeRequest>) -> Vec<Oid> {
+    let mut began: Vec<Oid> = attempts.into_iter().filter_map(|it| it.began).collect();
+    began.sort();
+    began.dedup();
+    began
+}
+
 async fn land_request(
     world: &World,
     rig: &Rig,
@@ -287,13 +297,9 @@ async fn land_request(
         Ok((txn.relic(&own.relic)?, txn.mrs_of(&own.relic)?, attempt))
     };
     let (relic, attempts, attempt) = world.store.run(read).await?;
-    // A fresh raider may have continued the branch of an earlier one.
-    let mut began: Vec<Oid> = attempts.into_iter().filter_map(|it| it.began).collect();
-    began.sort();
-    began.dedup();
     Ok(LandRequest {
         head: mr.head.clone(),
-        began,
+        began: began(attempts),
         onto: onto.clone(),
         style: rig.forge.style,
         title: relic.title,
@@ -307,12 +313,6 @@ async fn land_request(
     })
 }
 
-/// Pushes the saga's commit and records the landing. Also used after a crash, or a push of unknown result: a push that
-/// succeeded is recognised on the remote.
-///
-/// # Errors
-/// The store cannot be used.
-pub async fn resume(world: &World, rig: &Rig, saga: Saga) -> Result<Attempt, Refusal> {
 /// Returns why a person must review what is about to be pushed, by the configuration that holds now; none when it may
 /// land, or has landed: the answer of an earlier push may have been lost.
 async fn review_before_push(
@@ -342,6 +342,12 @@ async fn review_before_push(
     }
 }
 
+/// Pushes the saga's commit and records the landing. Also used after a crash, or a push of unknown result: a push that
+/// succeeded is recognised on the remote.
+///
+/// # Errors
+/// The store cannot be used.
+pub async fn resume(world: &World, rig: &Rig, saga: Saga) -> Result<Attempt, Refusal> {
     let plan: Plan = match unpack(&saga) {
         Ok(plan) => plan,
         Err(error) => {
@@ -351,12 +357,6 @@ async fn review_before_push(
         }
     };
     let mr = push_begins(world, plan.mr.clone()).await?;
-    let (target, old, new) = (plan.target.clone(), plan.old.clone(), plan.new.clone());
-    let landed = effects::repo_for(world, &rig.name, effects::WorkKind::Landing, move |repo| {
-        repo.land(&target, &old, &new)
-    })
-    .await;
-    let close = Some(saga.id);
     match review_before_push(world, &mr, &plan).await {
         Ok(None) => {}
         Ok(Some(why)) => return review::return_to_review(world, mr, why, Some(saga.id)).await,
@@ -365,6 +365,12 @@ async fn review_before_push(
             return park(world, mr, why).await;
         }
     }
+    let (target, old, new) = (plan.target.clone(), plan.old.clone(), plan.new.clone());
+    let landed = effects::repo_for(world, &rig.name, effects::WorkKind::Landing, move |repo| {
+        repo.land(&target, &old, &new)
+    })
+    .await;
+    let close = Some(saga.id);
     match landed {
         Ok(()) => {
             world.at(FaultPoint::LandPushBefore);
