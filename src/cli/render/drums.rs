@@ -1,7 +1,9 @@
 //! Drums: inbox, text, and what became of one that was sent.
 
 use crate::cli::output::{Style, Tone};
-use crate::control::protocol::answers::{DeliveryState, Drum, DrumHead, Inbox, SentDrum};
+use crate::control::protocol::answers::{
+    AckedDrums, DeliveryState, Drum, DrumHead, Inbox, SentDrum,
+};
 use crate::domain::drum::Mailbox;
 
 use super::table::{Cell, Table};
@@ -85,9 +87,15 @@ pub(in crate::cli) fn sent(sent: &SentDrum, _: Style) -> String {
     }
 }
 
-/// Tells that a drum was acknowledged.
-pub(in crate::cli) fn acked(drum: &DrumHead, _: Style) -> String {
-    format!("drum {} is acknowledged", drum.id)
+/// Tells that drums were acknowledged.
+pub(in crate::cli) fn acked(told: &AckedDrums, _: Style) -> String {
+    match told {
+        AckedDrums::One(drum) => format!("drum {} is acknowledged", drum.id),
+        AckedDrums::Several(drums) => {
+            let ids: Vec<_> = drums.iter().map(|drum| drum.id.to_string()).collect();
+            format!("drums {} are acknowledged", ids.join(", "))
+        }
+    }
 }
 
 #[cfg(test)]

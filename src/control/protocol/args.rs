@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::cost::Cost;
 pub use self::cv::{Cv, CvExport, CvForget, CvImport};
-pub use self::drums::{DrumRef, DrumsInbox, DrumsReply, DrumsSend};
+pub use self::drums::{DrumRef, DrumsAck, DrumsInbox, DrumsReply, DrumsSend};
 use self::read::{ids, tasks, text_or_number, word};
 pub use self::relic::{
     RelicCancel, RelicClose, RelicCreate, RelicDep, RelicDepList, RelicEdit, RelicImport,

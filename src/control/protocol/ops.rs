@@ -187,7 +187,7 @@ ops! {
     "drums.inbox" => DrumsInbox(DrumsInbox), Call, Quick;
     "drums.read" => DrumsRead(DrumRef), Call, Quick;
     "drums.reply" => DrumsReply(DrumsReply), Call, Slow;
-    "drums.ack" => DrumsAck(DrumRef), Call, Quick;
+    "drums.ack" => DrumsAck(DrumsAck), Call, Quick;
     "config.show" => ConfigShow(Nothing), Look, Quick;
     "doctor" => Doctor(Doctor), Look, Quick;
 }

@@ -34,6 +34,16 @@ pub struct SentDrum {
     pub delivery: Delivery,
 }
 
+/// The answer to `drums.ack`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum AckedDrums {
+    /// The drum, where one was acknowledged.
+    One(DrumHead),
+    /// The drums, in the order of the request.
+    Several(Vec<DrumHead>),
+}
+
 /// The answer to `drums.inbox`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Inbox {

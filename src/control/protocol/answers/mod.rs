@@ -29,7 +29,7 @@ pub use self::city::{Account, Agent, AgentState, Automation, Budget, Pool};
 pub use self::cost::{Cost, CostRow, Today, Usage};
 pub use self::cv::{Chain, Cv, CvForgotten, CvImported, CvLine};
 pub use self::drums::{
-    Delivery, DeliveryState, Drum, DrumHead, Inbox, RalliedDrum, RalliedDrums, SentDrum,
+    AckedDrums, Delivery, DeliveryState, Drum, DrumHead, Inbox, RalliedDrum, RalliedDrums, SentDrum,
 };
 pub use self::events::{Event, Story};
 pub use self::mq::{Decided, MrDetails, MrRow, PullRequest};

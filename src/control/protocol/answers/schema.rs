@@ -145,7 +145,7 @@ fn of_messages() -> Vec<Answer> {
         of::<Inbox>(OpName::DrumsInbox),
         of::<Drum>(OpName::DrumsRead),
         of::<SentDrum>(OpName::DrumsReply),
-        of::<DrumHead>(OpName::DrumsAck),
+        of::<AckedDrums>(OpName::DrumsAck),
     ]
 }
 
