@@ -237,9 +237,15 @@ pub(in crate::cli) fn decided(told: &Decided, style: Style) -> String {
     }
 }
 
-/// Tells the address of a pull request.
-pub(in crate::cli) fn pull_request(told: &PullRequest, _: Style) -> String {
-    cell(&told.url)
+/// Tells the address of a pull request, on a line of its own.
+pub(in crate::cli) fn pull_request(told: &PullRequest, style: Style) -> String {
+    let url = cell(&told.url);
+    if !told.already {
+        return url;
+    }
+    let id = &told.mr.id;
+    let said = format!("it was opened before; if it was closed at the host: hd mq pr {id} --anew");
+    format!("{url}\n{}", style.paint(Tone::Faint, &said))
 }
 
 /// Tells that an automation was enabled or disabled.

@@ -223,7 +223,7 @@ async fn of_review(world: &World, caller: &Caller, op: Op) -> Result<Value, Cont
         Op::MqRetry(args) => mq::retry(world, asker().await, &args.mr).await,
         Op::MqApprove(args) => mq::approve(world, asker().await, args).await,
         Op::MqReject(args) => mq::reject(world, asker().await, args).await,
-        Op::MqPr(args) => mq::pull_request(world, asker().await, &args.mr).await,
+        Op::MqPr(args) => mq::pull_request(world, asker().await, args).await,
         _ => Err(ControlError::internal("this operation is served elsewhere")),
     }
 }

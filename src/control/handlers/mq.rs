@@ -257,14 +257,15 @@ pub(super) async fn reject(
 pub(super) async fn pull_request(
     world: &World,
     asker: Asker,
-    name: &str,
+    args: args::MqPr,
 ) -> Result<Value, ControlError> {
-    let mr = match RelicId::new(name) {
+    let mr = match RelicId::new(&args.mr) {
         Ok(id) => world.store.run(move |txn| named(txn, &id)).await?,
-        Err(_) => of_raider(world, name).await?,
+        Err(_) => of_raider(world, &args.mr).await?,
     };
     let own = std::sync::Arc::new(world.clone());
-    let opening = tokio::spawn(async move { pull_request::open(&own, mr, &asker).await });
+    let anew = args.anew;
+    let opening = tokio::spawn(async move { pull_request::open(&own, mr, anew, &asker).await });
     let opened = opening.await;
     let opened = opened.map_err(|panic| ControlError::internal(panic.to_string()))??;
     to_json(&PullRequest {

@@ -332,6 +332,19 @@ pub struct MrRef {
     pub mr: String,
 }
 
+/// `mq.pr`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct MqPr {
+    /// The merge request
+    #[serde(alias = "id")]
+    pub mr: String,
+    /// Open one although an address is known: the pull request of that was closed at the host
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub anew: bool,
+}
+
 /// `mq.approve`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]

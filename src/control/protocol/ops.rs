@@ -167,7 +167,7 @@ ops! {
     "mq.retry" => MqRetry(MrRef), Operate, Quick;
     "mq.approve" => MqApprove(MqApprove), Operate, Quick;
     "mq.reject" => MqReject(MqReject), Operate, Quick;
-    "mq.pr" => MqPr(MrRef), Operate, Slow;
+    "mq.pr" => MqPr(MqPr), Operate, Slow;
     "auto.list" => AutoList(Nothing), Look, Quick;
     "auto.run" => AutoRun(AutoRef), Operate, Quick;
     "auto.history" => AutoHistory(AutoHistory), Look, Quick;
