@@ -71,8 +71,12 @@ pub(in crate::cli) fn drum(drum: &Drum, style: Style) -> String {
 pub(in crate::cli) fn sent(sent: &SentDrum, _: Style) -> String {
     let (id, to) = (sent.drum.id, cell(&sent.drum.to));
     match (sent.delivery.state, &sent.delivery.why) {
-        (DeliveryState::Delivered, _) => {
+        (DeliveryState::Delivered, None) => {
             format!("drum {id} is sent, and the session of {to} is told of it")
+        }
+        (DeliveryState::Delivered, Some(why)) => {
+            let why = cell(why);
+            format!("drum {id} is sent, and the session of {to} is told of it; {why}")
         }
         (DeliveryState::Waits, _) if sent.drum.mailbox == Mailbox::People => {
             format!("drum {id} is sent: it waits in the inbox of {to}")

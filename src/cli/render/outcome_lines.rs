@@ -227,7 +227,9 @@ pub(in crate::cli) fn decided(told: &Decided, style: Style) -> String {
     match &told.delivery {
         None => said,
         Some(delivery) if delivery.state == DeliveryState::Delivered => {
-            format!("{said}\n{back_to} has the note and works on")
+            let why = delivery.why.as_ref().map(|why| format!("; {}", cell(why)));
+            let why = why.unwrap_or_default();
+            format!("{said}\n{back_to} has the note and works on{why}")
         }
         Some(delivery) => format!(
             "{said}\n{back_to} works on; its session could not be told yet: {}; `hd rally` and its next session have \

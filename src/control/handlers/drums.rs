@@ -74,7 +74,7 @@ async fn told(
     asker: &Asker,
 ) -> Result<Value, ControlError> {
     let (drum, delivery) = match deliver {
-        true => live::deliver(world, sent.head, asker).await?,
+        true => live::deliver(world, sent.head, asker).await,
         false => (sent.head, live::waits(None)),
     };
     to_json(&SentDrum { drum, delivery })

@@ -242,7 +242,7 @@ pub(super) async fn reject(
     let delivery = match rejected.told {
         None => None,
         Some(Err(full)) => Some(drums::waits(Some(full))),
-        Some(Ok(drum)) => Some(drums::deliver(world, drum, &asker).await?.1),
+        Some(Ok(drum)) => Some(drums::deliver(world, drum, &asker).await.1),
     };
     to_json(&Decided {
         decision: "rejected".to_owned(),

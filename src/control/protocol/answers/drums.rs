@@ -20,7 +20,7 @@ pub enum DeliveryState {
 pub struct Delivery {
     /// Its state.
     pub state: DeliveryState,
-    /// Why no live session was told, if that was asked for.
+    /// Why no live session was told, if that was asked for; or why it is not recorded that one was.
     pub why: Option<String>,
 }
 
