@@ -154,7 +154,10 @@ async fn keep(world: &World, id: &RelicId) -> Result<(), Refusal> {
 }
 
 /// Returns the hook of the raider that waits for the review with its session up.
-async fn live_hook(world: &World, id: &RelicId) -> Result<Option<Hook>, Refusal> {
+///
+/// # Errors
+/// The store's, or the root does not answer.
+pub async fn live_hook(world: &World, id: &RelicId) -> Result<Option<Hook>, Refusal> {
     let id = id.clone();
     let read = move |txn: &mut dyn Txn| {
         let mr = txn.mr(&id)?;

@@ -352,17 +352,40 @@ pub(super) async fn nuke_now(
         Err(refused) => Err(refused),
     };
     args.memory.retention.remove(&raider);
-    if nuked.is_err() {
+    match nuked {
+        Ok(nuked) => Ok(nuked),
         // Its session was ended for the nuke; the work goes on.
-        respawn(world, &raider).await;
+        Err(refused) => Err(match respawn(world, &raider).await {
+            AfterRefusal::WaitsForReview => {
+                let why = "its session has ended; a session is not started for a review, so a rejection goes to a fresh \
+                    raider";
+                let hint = refused.hint.as_ref().map(|hint| format!("{hint}; {why}"));
+                refused.hint(hint.unwrap_or_else(|| why.to_owned()))
+            }
+            AfterRefusal::Other => refused,
+        }),
     }
-    nuked
+}
+
+/// What a raider does after its nuke was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AfterRefusal {
+    /// It waits for a person's review without a session.
+    WaitsForReview,
+    /// It works on with a fresh session, or needs none.
+    Other,
 }
 
 /// Restarts a raider whose nuke was refused at the last moment.
-async fn respawn(world: &World, raider: &RaiderId) {
+async fn respawn(world: &World, raider: &RaiderId) -> AfterRefusal {
     let wanted = raider.clone();
     let read = world.store.run(move |txn| txn.raider(&wanted)).await;
+    let record = read.ok().flatten();
+    let reviewed =
+        |record: &RaiderRecord| matches!(WorkPhase::of(record), WorkPhase::InReview { .. });
+    if record.as_ref().is_some_and(reviewed) {
+        return AfterRefusal::WaitsForReview;
+    }
     let goes_on = |record: &RaiderRecord| match WorkPhase::of(record) {
         WorkPhase::Working => true,
         WorkPhase::Charging { is_done } => !is_done && record.relic.is_bound(),
@@ -374,7 +397,7 @@ async fn respawn(world: &World, raider: &RaiderId) {
         | WorkPhase::InReview { .. }
         | WorkPhase::Over { .. } => false,
     };
-    if let Some(record) = read.ok().flatten().filter(goes_on) {
+    if let Some(record) = record.filter(goes_on) {
         let spec = Box::new(raider_spec(&world.city, record.hook, None));
         let want = RootMail::Want {
             spec,
@@ -383,6 +406,7 @@ async fn respawn(world: &World, raider: &RaiderId) {
         };
         world.directory.tell_root(want);
     }
+    AfterRefusal::Other
 }
 
 #[cfg(test)]

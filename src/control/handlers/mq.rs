@@ -11,7 +11,7 @@ use crate::actors::refusal::Refusal;
 use crate::actors::sagas::{land, pull_request, rejection};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
-use crate::control::protocol::answers::{Decided, MrDetails, MrRow, PullRequest};
+use crate::control::protocol::answers::{Decided, MrDetails, MrRow, PullRequest, ReviewedSession};
 use crate::control::protocol::args::{self, InRig, MqReject};
 use crate::domain::asker::Asker;
 use crate::domain::event::EventType;
@@ -53,8 +53,17 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
         })
         .await?;
     let changes = diff::sum(world, &mr).await;
+    let session = match mr.awaits_person() {
+        // That it cannot be told now is no reason to show nothing.
+        true => rejection::live_hook(world, &mr.id).await.ok(),
+        false => None,
+    };
+    let session = session.map(|live| match live {
+        Some(_) => ReviewedSession::Live,
+        None => ReviewedSession::Ended,
+    });
     let mut details = MrDetails::of(mr, reviews, world.clock.now());
-    details.changes = changes;
+    (details.changes, details.session) = (changes, session);
     to_json(&details)
 }
 

@@ -89,6 +89,27 @@ async fn review_hold_begins_again_when_later_commits_are_submitted() {
     assert!(city.mr(&charged.relic).await.unwrap().awaits_person());
 }
 
+/// The review had no session any more, and nothing said so.
+#[tokio::test(start_paused = true)]
+async fn nuke_that_is_refused_at_the_last_moment_says_that_the_review_has_no_session() {
+    let city = reviewed().start().await;
+    let charged = waiting(&city).await;
+    let id = city.mr(&charged.relic).await.unwrap().id;
+    let is_live = || async {
+        let live = rejection::live_hook(&city.world, &id).await;
+        live.unwrap().is_some()
+    };
+    assert!(is_live().await);
+    let (repo, name) = (city.parts.repo.clone(), charged.raider.name.clone());
+    (city.parts.repo).interlude("discard_sandbox", move || repo.dirty(&name, "late.txt"));
+    let refused = city.nuke(&charged.raider, true).await.unwrap_err();
+    let hint = refused.hint.unwrap();
+    assert!(hint.contains("its session has ended"), "{hint}");
+    city.pass(2 * PATROL).await;
+    assert!(!is_live().await);
+    assert!(city.mr(&charged.relic).await.unwrap().awaits_person());
+}
+
 /// Its work is pushed: nothing is lost, and a fresh session would cost tokens for a wait.
 #[tokio::test(start_paused = true)]
 async fn session_that_ends_during_its_review_is_not_started_again() {

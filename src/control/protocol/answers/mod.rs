@@ -32,7 +32,7 @@ pub use self::drums::{
     AckedDrums, Delivery, DeliveryState, Drum, DrumHead, Inbox, RalliedDrum, RalliedDrums, SentDrum,
 };
 pub use self::events::{Event, Story};
-pub use self::mq::{Decided, MrDetails, MrRow, PullRequest};
+pub use self::mq::{Decided, MrDetails, MrRow, PullRequest, ReviewedSession};
 pub use self::raider::{Git, OpenEscalation, Raider, RaiderUsage, SelfReview, Session};
 pub use self::relic::{
     Cancelled, Change, Charging, Deps, Escalation, Imported, NotedRelic, Raised, ReadyRelic, Relic,
