@@ -130,11 +130,7 @@ pub(super) async fn approve(
             if mr.review != Review::Wanted {
                 return Err(unverified(txn, &mr)?);
             }
-            // The branch may have them already: the approved head would not be what lands.
-            if rejection::has_unsubmitted_commits(txn, &mr)? {
-                let why = format!(
-                    "later commits are submitted to {id} at this moment; `hd diff {id}` shows them when it is held again"
-                );
+            if let Some(why) = rejection::submits_later_commits(txn, &mr)? {
                 return Err(StoreError::Conflict(why));
             }
             if mr.replaced && args.head.is_none() {
@@ -170,6 +166,10 @@ async fn submitted(world: &World, id: &RelicId) -> Result<(), ControlError> {
     let id = id.clone();
     let read = move |txn: &mut dyn Txn| {
         let mr = txn.mr(&id)?;
+        // It has declared them: it need not be told to.
+        if let Some(why) = rejection::submits_later_commits(txn, &mr)? {
+            return Err(StoreError::Conflict(why));
+        }
         let hook = txn.hook(&mr.raider)?;
         Ok((mr, hook))
     };

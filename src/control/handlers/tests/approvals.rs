@@ -3,7 +3,9 @@
 use std::sync::atomic::AtomicBool;
 
 use super::*;
+use crate::domain::question::Pattern;
 use crate::ports::repo::RepoError;
+use crate::testing::world::{Parts, start_clock};
 
 /// A person may mean commits that the raider has not submitted.
 #[tokio::test(start_paused = true)]
@@ -91,6 +93,8 @@ async fn approval_while_later_commits_are_submitted_is_refused() {
     for approval in [json!({ "mr": shown.id }), named] {
         let refused = ask(&city, "mq.approve", approval).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Conflict, "{refused}");
+        let why = "their push does not succeed: the remote cannot be reached: away";
+        assert!(refused.message.contains(why), "{refused}");
     }
     assert!(city.mr(&relic).await.unwrap().awaits_person());
     city.parts.repo.mend("push_branch");
