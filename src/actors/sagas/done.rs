@@ -105,6 +105,7 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
         || rejected.is_some() && lands(request.exit, request.no_change);
     let mismatch = report::compare(world, &request, &git);
     declared::check(world, &request, &hook, &git).await?;
+    again::changes_what_was_rejected(world, &request, &hook).await?;
     let plan = Plan {
         raider: hook.raider.clone(),
         incarnation: hook.incarnation,

@@ -10,7 +10,7 @@ use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
 use crate::domain::merge::{MergeRequest, MrState};
 use crate::domain::phase::WorkPhase;
-use crate::domain::relic::{DoneIntent, Hook};
+use crate::domain::relic::{DoneIntent, Exit, Hook};
 use crate::ports::relics::{StoreError, Txn};
 
 /// The relation of a declaration to an earlier one.
@@ -90,6 +90,35 @@ pub(super) fn changed(
         escalated --reason WHY`";
     Err(Refusal::conflict(message).hint(hint))
 }
+/// Refuses a completion without a change for work that a person has rejected: they asked for a change, and the completion
+/// would close the relic without their look. This holds for a fresh raider, too.
+///
+/// # Errors
+/// The newest merge request of the relic was rejected.
+pub(super) async fn changes_what_was_rejected(
+    world: &World,
+    request: &DoneRequest,
+    hook: &Hook,
+) -> Result<(), Refusal> {
+    if !request.no_change || request.exit != Exit::Completed {
+        return Ok(());
+    }
+    let relic = hook.relic.clone();
+    let newest = world.store.run(move |txn| Ok(txn.mrs_of(&relic)?.pop()));
+    let rejected = newest.await?.filter(|mr| {
+        // Others were withdrawn with their relic.
+        mr.state == MrState::Rejected && mr.decided_at.is_some()
+    });
+    let Some(mr) = rejected else { return Ok(()) };
+    let message = format!(
+        "{} was rejected: a person asked for a change, so {} is not closed without one",
+        mr.id, hook.relic
+    );
+    let hint = "commit what the note asks for, then run `hd done`; or `hd done --status escalated --reason WHY`: then a \
+        person decides";
+    Err(Refusal::conflict(message).hint(hint))
+}
+
 
 /// Checks that the head that is to be replaced is still the reviewed one.
 pub(super) fn check(txn: &mut dyn Txn, plan: &Plan) -> Result<(), StoreError> {

@@ -319,3 +319,31 @@ async fn session_whose_work_may_be_reviewed_is_not_stuck_in_done() {
     assert!(city.mr(&charged.relic).await.unwrap().awaits_person());
     assert!(city.runs(&charged.session));
 }
+/// The relic was closed although its reviewer had asked for a change. A fresh raider may not do so either.
+#[tokio::test(start_paused = true)]
+async fn rejected_work_is_not_completed_without_a_change() {
+    for is_live in [true, false] {
+        let city = reviewed().start().await;
+        let charged = waiting(&city).await;
+        if !is_live {
+            city.parts.sessions.crash(&charged.session, 9);
+            city.pass(PATROL).await;
+        }
+        reject(&city, &charged).await;
+        city.pass(2 * PATROL).await;
+        let relic = charged.relic.clone();
+        let hook = city.store(move |txn| txn.hook_of_relic(&relic)).await;
+        let raider = hook.unwrap().raider;
+        let unchanged = DoneRequest {
+            no_change: true,
+            reason: Some("it is right".into()),
+            ..completion(&raider)
+        };
+        let refused = city.done(unchanged).await.unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::Conflict, "{refused}");
+        assert!(refused.message.contains("asked for a change"), "{refused}");
+        assert!(refused.hint.unwrap().contains("--status escalated"));
+        assert_eq!(city.status(&charged.relic).await, RelicStatus::Hooked);
+    }
+}
+
