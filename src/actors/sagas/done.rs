@@ -63,6 +63,9 @@ pub(super) struct Plan {
     #[serde(default)]
     replaces: Option<Oid>,
     /// The rejected head of this incarnation that the branch of the remote may have.
+    /// The completion that this submission takes the place of: it counts again when the push is withdrawn.
+    #[serde(default)]
+    former: Option<Box<DoneIntent>>,
     #[serde(default)]
     rejected: Option<Oid>,
     /// Set while it is not known whether a person is to review it.
@@ -94,12 +97,13 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
     let hook = hook
         .ok_or_else(|| Refusal::not_found(format!("{} has no work on its hook", request.raider)))?;
     current(&request, &hook)?;
-    let (git, replaces, rejected) = match again::of(world, &request, &hook).await? {
+    let (git, former, rejected) = match again::of(world, &request, &hook).await? {
         Again::First(rejected) => (declared::measure(world, &hook).await?, None, rejected),
         Again::Same(intent) => return Ok(already(&hook, &intent)),
-        Again::Replaces(git, head) => (git, Some(head), None),
+        Again::Replaces(git, former) => (git, Some(former), None),
     };
     again::changed(&request, &hook, &git, rejected.as_deref())?;
+    let replaces = former.as_ref().map(|former| former.head.clone());
     let may_be_reviewed = review::is_possible(world, &request)
         || replaces.is_some()
         || rejected.is_some() && lands(request.exit, request.no_change);
@@ -120,6 +124,7 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
         push: git.ahead > 0,
         replaces,
         rejected: rejected.map(|mr| mr.head),
+        former,
         may_be_reviewed,
         keeps_session: false,
         blocked: None,

@@ -7,7 +7,6 @@ use crate::actors::mail::DoneRequest;
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
 use crate::domain::facts::GitFacts;
-use crate::domain::ids::Oid;
 use crate::domain::merge::{MergeRequest, MrState};
 use crate::domain::phase::WorkPhase;
 use crate::domain::relic::{DoneIntent, Exit, Hook};
@@ -19,8 +18,8 @@ pub(super) enum Again {
     First(Option<Box<MergeRequest>>),
     /// It is the same.
     Same(DoneIntent),
-    /// It submits what git says here, in place of this head.
-    Replaces(GitFacts, Oid),
+    /// It submits what git says here, in place of the head of this completion.
+    Replaces(GitFacts, Box<DoneIntent>),
 }
 
 /// Compares a declaration with an earlier one of its incarnation.
@@ -54,7 +53,7 @@ pub(super) async fn of(
         let hint = "tell them with `hd escalate`, or submit later commits with `hd done`";
         return Err(Refusal::conflict(message).hint(hint));
     }
-    Ok(Again::Replaces(git, intent.head))
+    Ok(Again::Replaces(git, Box::new(intent)))
 }
 
 /// Returns the newest merge request of the work if it was rejected.
@@ -90,6 +89,7 @@ pub(super) fn changed(
         escalated --reason WHY`";
     Err(Refusal::conflict(message).hint(hint))
 }
+
 /// Refuses a completion without a change for work that a person has rejected: they asked for a change, and the completion
 /// would close the relic without their look. This holds for a fresh raider, too.
 ///
@@ -118,7 +118,6 @@ pub(super) async fn changes_what_was_rejected(
         person decides";
     Err(Refusal::conflict(message).hint(hint))
 }
-
 
 /// Checks that the head that is to be replaced is still the reviewed one.
 pub(super) fn check(txn: &mut dyn Txn, plan: &Plan) -> Result<(), StoreError> {

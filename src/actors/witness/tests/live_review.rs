@@ -268,6 +268,35 @@ async fn rejection_while_later_commits_are_submitted_is_refused() {
     assert_eq!((mr.awaits_person(), mr.head), (true, later));
 }
 
+/// The commits that were reviewed counted as open work, for a fresh raider, while a person could still approve them.
+#[tokio::test(start_paused = true)]
+async fn nuke_during_the_push_of_later_commits_leaves_the_reviewed_ones_to_their_reviewer() {
+    let city = reviewed().start().await;
+    let charged = waiting(&city).await;
+    let shown = city.mr(&charged.relic).await.unwrap();
+    city.parts.repo.commit(&charged.raider.name);
+    let away = RepoError::Remote("away".into());
+    city.parts.repo.break_op("push_branch", away);
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    city.nuke(&charged.raider, true).await.unwrap();
+    city.pass(4 * PATROL).await;
+    assert_eq!(city.store(|txn| txn.salvages()).await.len(), 1);
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Hooked);
+    assert!(
+        city.hook(&charged.raider).await.is_none(),
+        "no fresh raider"
+    );
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert_eq!((mr.awaits_person(), &mr.head), (true, &shown.head));
+    city.parts.repo.mend("push_branch");
+    // A rejection goes to a fresh raider, once.
+    let rejected = reject(&city, &charged).await;
+    assert!(rejected.back_to.is_none());
+    city.pass(2 * PATROL).await;
+    assert_eq!(city.events(EventType::RaiderCharged).await.len(), 2);
+}
+
 /// A rig that asks for no review: the agent asked for it, and a person rejected the work.
 #[tokio::test(start_paused = true)]
 async fn rejected_work_is_reviewed_again_and_its_rejected_head_is_refused() {
@@ -297,28 +326,6 @@ async fn rejected_work_is_reviewed_again_and_its_rejected_head_is_refused() {
     assert!(city.runs(&charged.session), "it stays for its review");
 }
 
-/// Its paths cannot be compared for longer than `done_intent_timeout`.
-#[tokio::test(start_paused = true)]
-async fn session_whose_work_may_be_reviewed_is_not_stuck_in_done() {
-    let scenario = Scenario::new().rig(|rig| {
-        let patterns = vec!["migrations/".to_owned()];
-        rig.forge.human_review_paths = ReviewPaths::new(patterns).unwrap();
-        rig.witness.review_hold = 3 * HOUR;
-    });
-    let city = scenario.start().await;
-    let charged = city.charged("a").await;
-    (city.parts.repo).commit_path(&charged.raider.name, "db/migrations/1.sql");
-    let away = RepoError::Remote("away".into());
-    city.parts.repo.break_op("changed_paths", away);
-    city.completed(&charged.raider).await.unwrap();
-    city.pass(10 * PATROL).await;
-    assert!(city.events(EventType::RaiderZombie).await.is_empty());
-    assert!(city.runs(&charged.session));
-    city.parts.repo.mend("changed_paths");
-    city.pass(4 * PATROL).await;
-    assert!(city.mr(&charged.relic).await.unwrap().awaits_person());
-    assert!(city.runs(&charged.session));
-}
 /// The relic was closed although its reviewer had asked for a change. A fresh raider may not do so either.
 #[tokio::test(start_paused = true)]
 async fn rejected_work_is_not_completed_without_a_change() {
@@ -347,3 +354,25 @@ async fn rejected_work_is_not_completed_without_a_change() {
     }
 }
 
+/// Its paths cannot be compared for longer than `done_intent_timeout`.
+#[tokio::test(start_paused = true)]
+async fn session_whose_work_may_be_reviewed_is_not_stuck_in_done() {
+    let scenario = Scenario::new().rig(|rig| {
+        let patterns = vec!["migrations/".to_owned()];
+        rig.forge.human_review_paths = ReviewPaths::new(patterns).unwrap();
+        rig.witness.review_hold = 3 * HOUR;
+    });
+    let city = scenario.start().await;
+    let charged = city.charged("a").await;
+    (city.parts.repo).commit_path(&charged.raider.name, "db/migrations/1.sql");
+    let away = RepoError::Remote("away".into());
+    city.parts.repo.break_op("changed_paths", away);
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(10 * PATROL).await;
+    assert!(city.events(EventType::RaiderZombie).await.is_empty());
+    assert!(city.runs(&charged.session));
+    city.parts.repo.mend("changed_paths");
+    city.pass(4 * PATROL).await;
+    assert!(city.mr(&charged.relic).await.unwrap().awaits_person());
+    assert!(city.runs(&charged.session));
+}
