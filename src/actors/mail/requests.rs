@@ -85,6 +85,8 @@ pub struct DoneRequest {
     pub no_change: bool,
     /// Set when a person must review before the landing.
     pub wants_review: bool,
+    /// Set when it is the verdict `stuck` of a self-review, whose round is recorded with it.
+    pub is_stuck_review: bool,
     /// The end of a deferral.
     pub until: Option<Timestamp>,
     /// The reason in the agent's words.
