@@ -27,16 +27,42 @@ pub async fn ask<M, T>(
     message: impl FnOnce(RpcReplyPort<T>) -> M,
     limit: Duration,
 ) -> Result<T, Refusal> {
-    let unavailable = || {
-        Refusal::new(
-            RefusalKind::Unavailable,
-            "that part of the supervisor is restarting",
-        )
-    };
     let actor = actor.ok_or_else(unavailable)?;
     let (reply, answer) = concurrency::oneshot();
     let sent = actor.send_message(message(reply.into()));
     sent.map_err(|_| unavailable())?;
+    answered(answer, limit).await
+}
+
+/// Asks an actor `count` things with one message. Returns an answer to each.
+///
+/// # Errors
+/// As [`ask`], for each by itself.
+pub async fn ask_each<M, T>(
+    actor: Option<Address<M>>,
+    count: usize,
+    message: impl FnOnce(Vec<RpcReplyPort<T>>) -> M,
+    limit: Duration,
+) -> Vec<Result<T, Refusal>> {
+    let (replies, answers): (Vec<_>, Vec<_>) = (0..count).map(|_| concurrency::oneshot()).unzip();
+    let message = message(replies.into_iter().map(Into::into).collect());
+    // A message that is not taken is dropped with its replies, and each answer says so.
+    drop(actor.map(|actor| actor.send_message(message)));
+    let answers = answers.into_iter().map(|answer| answered(answer, limit));
+    futures_util::future::join_all(answers).await
+}
+
+fn unavailable() -> Refusal {
+    Refusal::new(
+        RefusalKind::Unavailable,
+        "that part of the supervisor is restarting",
+    )
+}
+
+async fn answered<T>(
+    answer: concurrency::OneshotReceiver<T>,
+    limit: Duration,
+) -> Result<T, Refusal> {
     match tokio::time::timeout(limit, answer).await {
         Ok(answer) => answer.map_err(|_dropped| unavailable()),
         Err(_) => {

@@ -6,7 +6,7 @@
 //!      └──Queued──► queued ──Tests──► testing ──Merges──► merging ──Landed──► merged
 //!                     ▲ └─MergesAgain──────────────────────►┘
 //!                     ├── Held, TargetMoved, Interrupted ◄── testing, merging
-//!  reviewing ◄──NeedsReview── testing (what would land changes a path that a person reviews)
+//!  reviewing ◄──NeedsReview── testing, merging (what would land changes a path that a person reviews)
 //!                     ├── Retried ◄── failed, conflict (when the relic waits for it again)
 //!                     └── testing, merging ──Failed──► failed, conflict
 //!  rejected ◄──Withdrawn── any state that is not final
@@ -109,7 +109,7 @@ impl Step {
             (Self::Verified { .. } | Self::Ready(_) | Self::Approved { .. }, Reviewing) => {
                 Some(Reviewing)
             }
-            (Self::NeedsReview { .. }, Testing) => Some(Reviewing),
+            (Self::NeedsReview { .. }, Testing | Merging) => Some(Reviewing),
             (Self::Queued(_), Reviewing) => Some(Queued),
             (Self::Tests, Queued) => Some(Testing),
             (Self::Merges, Testing) => Some(Merging),

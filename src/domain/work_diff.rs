@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::Oid;
 
-/// The changes of a piece of work since it left its target branch.
+/// The changes of a piece of work: those that would land, or those since it left its target branch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Diff {
-    /// The commit that both share; none if they share no history, or the target has no commit.
+    /// The commit that it is compared with: the tip of the target that it is merged with, or the commit that both share; none if
+    /// they share no history, or the target has no commit.
     #[schemars(with = "Option<String>")]
     pub base: Option<Oid>,
     /// The commit of the work.
@@ -20,6 +21,9 @@ pub struct Diff {
     pub text: String,
     /// Set when the patch, or the list of files, is longer than what is answered: its end is missing.
     pub is_cut: bool,
+    /// What is compared: the work merged with its target, or the branch where it cannot be merged; none for a sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// Paths that are in no commit and not shown: large files, repositories inside, pipes, names that git refuses.
     pub left_out: Vec<String>,
 }

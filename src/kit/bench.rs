@@ -135,6 +135,8 @@ impl Bench {
             dep: Vec::new(),
             parent: None,
             branch: None,
+            assignee: None,
+            harness: None,
         });
         let relic = self.ask(&create)?;
         let relic = relic.get("id").and_then(Value::as_str);

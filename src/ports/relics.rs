@@ -83,6 +83,8 @@ pub struct RelicFilter {
     pub prefix: Option<String>,
     /// Only with this label.
     pub label: Option<String>,
+    /// Only so many, the first ones.
+    pub limit: Option<u64>,
 }
 
 /// Selects events to read.
@@ -216,8 +218,8 @@ pub trait Txn {
         label: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Relic>, StoreError>;
-    /// Lists the open tasks of this prefix whose dependencies are closed, by priority, then age.
-    fn ready(&mut self, prefix: &str) -> Result<Vec<Relic>, StoreError>;
+    /// Lists the open tasks of this prefix whose dependencies are closed, by priority, then age; only the first ones with a limit.
+    fn ready(&mut self, prefix: &str, limit: Option<u64>) -> Result<Vec<Relic>, StoreError>;
     /// Returns the oldest open task whose dependencies are closed and that is assigned to this one.
     fn ready_of(&mut self, assignee: &str) -> Result<Option<Relic>, StoreError>;
     /// Deletes wisps that were closed before that time, the oldest first, and returns them. A wisp that an open relic

@@ -29,7 +29,7 @@ use crate::domain::work_diff::{Diff, DiffSum};
 
 pub use self::error::{RepoError, is_no_room};
 pub use self::gate::{GateRun, GateSpec};
-pub use self::landing::{LandRequest, Signature, TargetState};
+pub use self::landing::{LandRequest, PendingWork, Signature, TargetState};
 pub use self::sandbox::{Measurement, Provenance, SalvageRecord, SandboxSpec};
 pub use self::stashes::PinnedStashes;
 
@@ -184,17 +184,18 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`]: the sandbox cannot be read.
     fn diff_of_sandbox(&self, sandbox: &Path, target: &str) -> Result<Diff, RepoError>;
 
-    /// Returns what a pushed commit changes, since it left the target.
+    /// Returns what pushed work would change on the target as it was fetched last. Where it cannot be merged, returns what it
+    /// changes since it left the target. The note of the answer says which. Nothing is fetched, and no ref is moved.
     ///
     /// # Errors
     /// [`RepoError`].
-    fn diff_of_commit(&self, head: &Oid, target: &str) -> Result<Diff, RepoError>;
+    fn diff_of_landing(&self, work: &PendingWork) -> Result<Diff, RepoError>;
 
-    /// Sums up what a pushed commit changes. Takes a few seconds at most.
+    /// Sums up the changes of [`Repo::diff_of_landing`]. Takes a few seconds at most.
     ///
     /// # Errors
     /// [`RepoError`].
-    fn sum_of_commit(&self, head: &Oid, target: &str) -> Result<DiffSum, RepoError>;
+    fn sum_of_landing(&self, work: &PendingWork) -> Result<DiffSum, RepoError>;
 
     /// Returns the paths that a pushed commit changes since it left the target, as it was fetched last, old and new names of
     /// renamed files alike.

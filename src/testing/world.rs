@@ -467,6 +467,7 @@ pub fn completion(raider: &RaiderId) -> DoneRequest {
         cleanup_status: None,
         no_change: false,
         wants_review: false,
+        is_stuck_review: false,
         until: None,
         reason: None,
         cause: Cause::Done,

@@ -103,7 +103,29 @@ fn asks() -> Vec<(&'static str, &'static str, Value)> {
         (
             "relic list --status open",
             "relic.list",
-            json!({"status": "open"}),
+            // One more than is shown tells that there are more.
+            json!({"status": "open", "limit": 501}),
+        ),
+        ("relic ready --limit 5", "relic.ready", json!({"limit": 6})),
+        (
+            "relic ready --json --limit 5",
+            "relic.ready",
+            json!({"limit": 5}),
+        ),
+        (
+            "relic dep list gt-1",
+            "relic.dep.list",
+            json!({"relic": "gt-1", "limit": 500}),
+        ),
+        (
+            "relic create x --assignee alice --harness codex",
+            "relic.create",
+            json!({"title": "x", "assignee": "alice", "harness": "codex"}),
+        ),
+        (
+            "mq pr gt-3 --anew",
+            "mq.pr",
+            json!({"mr": "gt-3", "anew": true}),
         ),
         ("raider list horde", "raider.list", json!({"rig": "horde"})),
         (

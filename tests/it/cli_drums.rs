@@ -11,12 +11,13 @@ fn words_of_drums_are_keys_of_the_request() {
     let sent = json!({"to": "Toast", "subject": "a", "message": "b", "deliver": true});
     let inbox = json!({"name": "mayor", "all": true});
     let reply = json!({"id": 3, "message": "b"});
-    let lines: [(&str, &str, Value); 5] = [
+    let lines: [(&str, &str, Value); 6] = [
         ("drums send Toast -s a -m b --deliver", "drums.send", sent),
         ("mail inbox mayor --all", "drums.inbox", inbox),
         ("drums read 3", "drums.read", json!({"id": 3})),
         ("drums reply 3 -m b", "drums.reply", reply),
         ("drums ack 3", "drums.ack", json!({"id": 3})),
+        ("drums ack 3 4", "drums.ack", json!({"id": [3, 4]})),
     ];
     for (line, op, args) in lines {
         let ran = run(city.hd().args(line.split(' ')));

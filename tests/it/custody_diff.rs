@@ -4,14 +4,24 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use horde_supervisor::domain::ids::Oid;
+use horde_supervisor::domain::merge::LandStyle;
 use horde_supervisor::domain::work_diff::{Diff, DiffSum};
-use horde_supervisor::ports::repo::Repo;
+use horde_supervisor::ports::repo::{PendingWork, Repo};
 
 use crate::support::city::{City, snapshot};
 use crate::support::git::{commit_all, git, rev, write};
 
 fn paths(diff: &Diff) -> Vec<&str> {
     diff.files.iter().map(|file| file.path.as_str()).collect()
+}
+
+fn pending(head: &Oid) -> PendingWork {
+    PendingWork {
+        head: head.clone(),
+        began: Vec::new(),
+        target: "main".to_owned(),
+        style: LandStyle::Rebase,
+    }
 }
 
 /// Committed, uncommitted and untracked work is one patch; ignored files are no part of it, and the sandbox stays as it is.
@@ -77,21 +87,70 @@ fn no_program_of_the_sandbox_runs_for_a_patch() {
 }
 
 #[test]
-fn patch_of_a_pushed_head_is_against_where_it_left_the_target() {
+fn patch_of_a_pushed_head_is_what_would_land_on_a_target_that_did_not_move() {
     let city = City::new();
     let sandbox = city.sandbox();
     write(&sandbox, "file", "1\n2\n");
     let head = Oid::new(commit_all(&sandbox, "one")).unwrap();
     city.push_work(&sandbox);
     write(&sandbox, "later", "not pushed\n");
-    let diff = city.repo.diff_of_commit(&head, "main").unwrap();
+    let diff = city.repo.diff_of_landing(&pending(&head)).unwrap();
     assert_eq!(paths(&diff), ["file"]);
+    assert_eq!(diff.head, Some(head));
     let sum = DiffSum {
         files: 1,
         added: 2,
         removed: 0,
     };
     assert_eq!(diff.sum(), sum);
+}
+
+/// A reviewer was shown the branch, and not the merge that is asked about.
+#[test]
+fn patch_of_a_pushed_head_is_that_of_its_merge_with_the_present_target() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "changed\n");
+    write(&sandbox, "both", "the same\n");
+    let head = Oid::new(commit_all(&sandbox, "one")).unwrap();
+    city.push_work(&sandbox);
+    // Somebody moves the file that the branch changes, and adds the other one, too.
+    let checkout = city.checkout();
+    fs::create_dir(checkout.join("migrations")).unwrap();
+    git(&checkout, &["mv", "README", "migrations/README"]);
+    write(&checkout, "both", "the same\n");
+    let tip = commit_all(&checkout, "moved");
+    git(&checkout, &["push", "--quiet", "origin", "HEAD:main"]);
+    city.repo.fetch_target("main").unwrap();
+    let diff = city.repo.diff_of_landing(&pending(&head)).unwrap();
+    assert_eq!(paths(&diff), ["migrations/README"], "{}", diff.text);
+    assert_eq!(diff.base.as_ref().map(Oid::as_str), Some(&tip[..]));
+    let sum = city.repo.sum_of_landing(&pending(&head)).unwrap();
+    assert_eq!(sum, diff.sum());
+    let note = diff.note.unwrap();
+    assert!(note.starts_with("what would land: "), "{note}");
+    assert!(note.contains(&tip[..7]), "{note}");
+}
+
+#[test]
+fn patch_of_work_that_cannot_be_merged_is_that_of_its_branch_and_says_so() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "mine\n");
+    let head = Oid::new(commit_all(&sandbox, "one")).unwrap();
+    city.push_work(&sandbox);
+    let checkout = city.checkout();
+    write(&checkout, "README", "theirs\n");
+    write(&checkout, "other", "x\n");
+    commit_all(&checkout, "two");
+    git(&checkout, &["push", "--quiet", "origin", "HEAD:main"]);
+    city.repo.fetch_target("main").unwrap();
+    let diff = city.repo.diff_of_landing(&pending(&head)).unwrap();
+    assert_eq!(paths(&diff), ["README"]);
+    assert!(diff.text.contains("+mine"), "{}", diff.text);
+    let note = diff.note.unwrap();
+    assert!(note.contains("conflicts with main at "), "{note}");
+    assert!(note.ends_with(" in README"), "{note}");
 }
 
 /// The answer has a bound, and what is missing is said.

@@ -84,7 +84,10 @@ async fn a_target_that_moved_is_tried_again_at_once_without_blame() {
     lands(&city, &relic).await;
     assert_eq!(city.parts.repo.count("land"), 4);
     let mr = city.mr(&relic).await.unwrap();
-    assert_eq!(mr.attempts, 1, "a fault of the infrastructure is not counted");
+    assert_eq!(
+        mr.attempts, 1,
+        "a fault of the infrastructure is not counted"
+    );
     assert!(city.events(EventType::MrHeld).await.is_empty());
 }
 

@@ -19,7 +19,8 @@ pub use self::config::{Applied, ConfigMsg, Outcome, Reloaded};
 pub use self::dispatcher::DispatcherMsg;
 pub use self::forge::{Attempt, ForgeMsg, Landing};
 pub use self::requests::{
-    Accepted, Cancel, ChargeRequest, Charged, DoneRequest, NukeTarget, Nuked,
+    Accepted, BatchedCharge, Cancel, ChargeBatch, ChargeRequest, Charged, DoneRequest, NukeTarget,
+    Nuked,
 };
 pub use self::root::{Order, PoolView, Reload, RootMail, StopEnd, StopMode};
 pub use self::shaman::ShamanMsg;

@@ -1,10 +1,13 @@
 //! Requests to a witness, and their answers.
 
 use jiff::Timestamp;
+use ractor::RpcReplyPort;
 use serde::{Deserialize, Serialize};
 
 use super::child_ref::ChildRef;
 use super::root::Order;
+use crate::actors::claims::Claim;
+use crate::actors::refusal::Refusal;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::Origin;
@@ -28,6 +31,24 @@ pub struct ChargeRequest {
     pub target: Option<String>,
     /// The reason.
     pub origin: Origin,
+}
+
+/// The charges of several relics, in the order in which they get free slots.
+pub struct ChargeBatch {
+    /// The charges.
+    pub charges: Vec<BatchedCharge>,
+    /// Keep automatic charging from these relics until each charge has a slot or is refused.
+    pub claims: Vec<Claim>,
+}
+
+/// A charge among several.
+pub struct BatchedCharge {
+    /// The request.
+    pub request: ChargeRequest,
+    /// Set when it begins on a branch of its own: that this one cannot be fetched need not concern the others.
+    pub has_own_branch: bool,
+    /// Answered when it is charged.
+    pub reply: RpcReplyPort<Result<Charged, Refusal>>,
 }
 
 /// A completed charge.
@@ -64,6 +85,8 @@ pub struct DoneRequest {
     pub no_change: bool,
     /// Set when a person must review before the landing.
     pub wants_review: bool,
+    /// Set when it is the verdict `stuck` of a self-review, whose round is recorded with it.
+    pub is_stuck_review: bool,
     /// The end of a deferral.
     pub until: Option<Timestamp>,
     /// The reason in the agent's words.

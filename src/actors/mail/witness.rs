@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use ractor::RpcReplyPort;
 
-use super::requests::{Accepted, ChargeRequest, Charged, DoneRequest, NukeTarget, Nuked};
+use super::requests::{
+    Accepted, ChargeBatch, ChargeRequest, Charged, DoneRequest, NukeTarget, Nuked,
+};
 use crate::actors::refusal::Refusal;
 use crate::domain::ids::RaiderId;
 
@@ -23,6 +25,8 @@ pub enum WitnessMsg {
     Refused(RaiderId, Refusal),
     /// Charge a relic.
     Charge(ChargeRequest, RpcReplyPort<Result<Charged, Refusal>>),
+    /// Charge several relics, in this order.
+    ChargeEach(ChargeBatch),
     /// Work is declared done.
     Done(DoneRequest, RpcReplyPort<Result<Accepted, Refusal>>),
     /// Remove a raider.

@@ -15,6 +15,7 @@ pub(in crate::actors) mod key_values;
 pub mod operator_orders;
 pub mod quarantine;
 pub mod rework;
+pub mod self_reviews;
 pub mod session_ages;
 pub mod slots;
 pub mod stalls;

@@ -12,20 +12,20 @@
 
 mod base;
 mod harness;
+mod join;
 mod sandbox;
+mod slots;
 mod unwind;
 
 use crate::actors::mail::ChargeRequest;
 use crate::actors::mail::Charged;
 use crate::actors::rig_settings;
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
+use super::super::ask;
 use super::super::claims::Claim;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::world::World;
-use super::super::{ask, effects};
 use super::{claimed, pack, step, unpack};
 use crate::actors::mail::raider_spec;
 use crate::actors::records::{agent_hooks, charging, identities, quarantine};
@@ -33,17 +33,19 @@ use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::existing_branch::Start;
-use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId, SlotName};
+use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId};
 use crate::domain::relic::{Hook, REWORK, Relic, RelicKind, RelicStatus};
 use crate::domain::routing::Choice;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
-use crate::domain::slots::{self, NoSlot};
 use crate::ports::relics::{StoreError, Txn};
 
 use self::base::base;
 pub use self::base::start_on;
 pub use self::harness::known_harness;
+pub use self::join::join;
 pub use self::sandbox::sandbox_spec;
+pub use self::slots::free_slots;
+use self::slots::{free_slot, sandbox_names};
 pub use self::unwind::stranded;
 use self::unwind::unwind;
 
@@ -157,13 +159,19 @@ pub async fn begin(
         harness: request.harness.clone().or(relic.harness.clone()),
     };
     let candidates = harness::candidates(world, rig, &relic, asked.harness.as_ref()).await?;
+    // Before anything is fetched for it.
+    let on_disk = sandbox_names(world, rig).await?;
+    let (own, name) = (rig.clone(), request.name.clone());
+    world
+        .store
+        .run(move |txn| free_slot(txn, &own, &on_disk, name.as_ref()))
+        .await?;
     let target = match asked.target.clone() {
         Some(target) => target,
         None => rig_settings::target_of_charge(world, rig).await?,
     };
     let base = base(world, rig, &relic, &target).await?;
-    let on_disk = effects::repo(world, &rig.name, |repo| repo.sandboxes()).await?;
-    let on_disk: BTreeSet<SlotName> = on_disk.into_iter().map(|(name, _)| name).collect();
+    let on_disk = sandbox_names(world, rig).await?;
     world.at(FaultPoint::ChargeSlotBefore);
     let (rig, claims) = (rig.clone(), world.claims.clone());
     let city = std::sync::Arc::clone(&world.city);
@@ -172,11 +180,7 @@ pub async fn begin(
         .run(move |txn| {
             let relic = check_relic(txn, &request.relic, cause)?;
             refuse_paused(txn, &rig, cause)?;
-            let taken = taken(txn, &rig, &on_disk)?;
-            let policy = &rig.raiders;
-            let wanted = request.name.as_ref();
-            let name = slots::allocate(&policy.names, policy.max, &taken, wanted)
-                .map_err(|no: NoSlot| StoreError::Conflict(no.to_string()))?;
+            let name = free_slot(txn, &rig, &on_disk, request.name.as_ref())?;
             let raider = RaiderId::new(rig.name.clone(), name);
             let incarnation = txn.next_incarnation(&raider)?;
             let (harness, choice) = candidates.choose(txn, &city, &rig.name)?;
@@ -225,32 +229,6 @@ fn refuse_paused(txn: &mut dyn Txn, rig: &Rig, cause: Cause) -> Result<(), Store
     }
     let why = format!("automatic charging of {} is paused", rig.name);
     Err(StoreError::Conflict(why))
-}
-
-/// Returns the number of raiders that the rig may still have.
-///
-/// # Errors
-/// The rig's directory or the store cannot be read.
-pub async fn free_slots(world: &World, rig: &Rig) -> Result<usize, Refusal> {
-    let on_disk = effects::repo(world, &rig.name, |repo| repo.sandboxes()).await?;
-    let on_disk = on_disk.into_iter().map(|(name, _)| name).collect();
-    let rig = rig.clone();
-    let free = world.store.run(move |txn| {
-        let taken = taken(txn, &rig, &on_disk)?;
-        Ok(rig.raiders.max.saturating_sub(taken.len()))
-    });
-    Ok(free.await?)
-}
-
-/// Returns the names in use: of sandboxes found on disk, and of held slots.
-fn taken(
-    txn: &mut dyn Txn,
-    rig: &Rig,
-    on_disk: &BTreeSet<SlotName>,
-) -> Result<BTreeSet<SlotName>, StoreError> {
-    let held = crate::actors::records::slots::held(txn, Some(&rig.name))?;
-    let held = held.into_iter().map(|raider| raider.name);
-    Ok(held.chain(on_disk.iter().cloned()).collect())
 }
 
 /// Returns a relic that may be charged, or why it may not. Only a person charges a blocked one.

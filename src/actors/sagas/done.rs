@@ -29,7 +29,7 @@ use super::super::refusal::Refusal;
 use super::super::world::World;
 use super::{claimed, pack, step, unpack};
 use crate::actors::mail::ChildRef;
-use crate::actors::records::quarantine;
+use crate::actors::records::{quarantine, self_reviews};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId};
@@ -37,6 +37,7 @@ use crate::domain::message;
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::{DoneIntent, Exit, Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
+use crate::domain::self_review::Verdict;
 use crate::ports::relics::{StoreError, Txn};
 
 use self::again::Again;
@@ -62,6 +63,9 @@ pub(super) struct Plan {
     /// The head that this submission replaces while a person reviews it.
     #[serde(default)]
     replaces: Option<Oid>,
+    /// The completion that this submission takes the place of: it counts again when the push is withdrawn.
+    #[serde(default)]
+    former: Option<Box<DoneIntent>>,
     /// The rejected head of this incarnation that the branch of the remote may have.
     #[serde(default)]
     rejected: Option<Oid>,
@@ -94,12 +98,14 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
     let hook = hook
         .ok_or_else(|| Refusal::not_found(format!("{} has no work on its hook", request.raider)))?;
     current(&request, &hook)?;
-    let (git, replaces, rejected) = match again::of(world, &request, &hook).await? {
+    let (git, former, rejected) = match again::of(world, &request, &hook).await? {
         Again::First(rejected) => (declared::measure(world, &hook).await?, None, rejected),
         Again::Same(intent) => return Ok(already(&hook, &intent)),
-        Again::Replaces(git, head) => (git, Some(head), None),
+        Again::Replaces(git, former) => (git, Some(former), None),
     };
+    let replaces = former.as_ref().map(|former| former.head.clone());
     again::changed(&request, &hook, &git, rejected.as_deref())?;
+    again::changes_what_was_rejected(world, &request, &hook).await?;
     let may_be_reviewed = review::is_possible(world, &request)
         || replaces.is_some()
         || rejected.is_some() && lands(request.exit, request.no_change);
@@ -118,6 +124,7 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
         wants_review: request.wants_review,
         push: git.ahead > 0,
         replaces,
+        former,
         rejected: rejected.map(|mr| mr.head),
         may_be_reviewed,
         keeps_session: false,
@@ -128,7 +135,7 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
         may_be_reviewed,
         ..accepted(&hook, git.head, request.exit, false)
     };
-    let claims = world.claims.clone();
+    let (claims, max_reviews) = (world.claims.clone(), max_reviews(world, &hook));
     let needs_steps = declared::needs_steps(world, &request, &hook);
     let declared = world.store.run(move |txn| {
         if let Some(intent) = declared_intent(txn, &plan)? {
@@ -139,7 +146,7 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
         if let Some((_, why)) = open {
             return Err(StoreError::Conflict(why));
         }
-        let saga = declare(txn, &request, &plan, mismatch)?;
+        let saga = declare(txn, &request, &plan, (mismatch, max_reviews))?;
         claimed(&claims, saga).map(Ok)
     });
     match declared.await? {
@@ -150,6 +157,11 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
         // The same completion was declared meanwhile: by the file, the outbox, or the same call.
         Err(intent) => Ok(already(&hook, &intent)),
     }
+}
+
+fn max_reviews(world: &World, hook: &Hook) -> u32 {
+    let rig = world.city.rig(&hook.raider.rig);
+    rig.map_or(1, |rig| rig.raiders.max_reviews)
 }
 
 /// Checks that a declaration is of the present incarnation.
@@ -197,7 +209,7 @@ fn declare(
     txn: &mut dyn Txn,
     request: &DoneRequest,
     plan: &Plan,
-    mismatch: Option<CleanupStatus>,
+    (mismatch, max_reviews): (Option<CleanupStatus>, u32),
 ) -> Result<Saga, StoreError> {
     let gone = || StoreError::Conflict(format!("{} is being nuked", plan.raider));
     let mut hook = txn.hook(&plan.raider)?.ok_or_else(gone)?;
@@ -209,6 +221,10 @@ fn declare(
     let subject = plan.raider.to_string();
     if txn.saga_of(SagaKind::Nuke, &subject)?.is_some() {
         return Err(gone());
+    }
+    if request.is_stuck_review {
+        let (stuck, why) = (Verdict::Stuck, request.reason.as_deref());
+        self_reviews::add(txn, &hook, max_reviews, stuck, why)?;
     }
     quarantine::release(txn, &plan.relic, Cause::Done)?;
     let mut relic = txn.relic(&plan.relic)?;

@@ -11,7 +11,8 @@
 //!
 //! The landed tree is byte for byte the tested one: the pushed commit is the commit that the gates ran on. The landing
 //! waits for a person's checkout that would move with the target, checked before and after the gates. A merge that changes
-//! a path of `human_review_paths` goes back to `reviewing` before the gates, unless a person approved its head.
+//! a path of `human_review_paths` goes back to `reviewing` before the gates, unless a person approved its head. Each push
+//! compares once more: a reload during the gates, or while the push waits to be retried, may have added paths.
 
 mod elsewhere;
 mod record;
@@ -113,7 +114,7 @@ async fn test_and_land(
     let changed = changed_paths(world, rig, &mr, &tip).await;
     match review::due(rig, &mr, &changed) {
         Ok(None) => {}
-        Ok(Some(why)) => return review::return_to_review(world, mr, why).await,
+        Ok(Some(why)) => return review::return_to_review(world, mr, why, None).await,
         Err(error) => {
             let why = format!("the paths that it changes cannot be listed: {error}");
             return park(world, mr, why).await;
@@ -274,6 +275,16 @@ async fn test(
     dealt_with.map(Err)
 }
 
+/// Returns the tips of the target on which the attempts at a relic began: a fresh raider may have continued the branch of an
+/// earlier one.
+#[must_use]
+pub fn began(attempts: Vec<MergeRequest>) -> Vec<Oid> {
+    let mut began: Vec<Oid> = attempts.into_iter().filter_map(|it| it.began).collect();
+    began.sort();
+    began.dedup();
+    began
+}
+
 async fn land_request(
     world: &World,
     rig: &Rig,
@@ -286,13 +297,9 @@ async fn land_request(
         Ok((txn.relic(&own.relic)?, txn.mrs_of(&own.relic)?, attempt))
     };
     let (relic, attempts, attempt) = world.store.run(read).await?;
-    // A fresh raider may have continued the branch of an earlier one.
-    let mut began: Vec<Oid> = attempts.into_iter().filter_map(|it| it.began).collect();
-    began.sort();
-    began.dedup();
     Ok(LandRequest {
         head: mr.head.clone(),
-        began,
+        began: began(attempts),
         onto: onto.clone(),
         style: rig.forge.style,
         title: relic.title,
@@ -304,6 +311,35 @@ async fn land_request(
         ],
         committer: rig_settings::forge_signature(world, rig).await?,
     })
+}
+
+/// Returns why a person must review what is about to be pushed, by the configuration that holds now; none when it may
+/// land, or has landed: the answer of an earlier push may have been lost.
+async fn review_before_push(
+    world: &World,
+    mr: &MergeRequest,
+    plan: &Plan,
+) -> Result<Option<String>, Refusal> {
+    let newest = world.directory.newest();
+    let world = newest.as_deref().unwrap_or(world);
+    let Some(rig) = world.city.rig(&mr.rig) else {
+        return Ok(None);
+    };
+    if !review::compares(rig, mr) {
+        return Ok(None);
+    }
+    let changed = changed_paths(world, rig, mr, &plan.new).await;
+    let Some(why) = review::due(rig, mr, &changed)? else {
+        return Ok(None);
+    };
+    let (target, new) = (plan.target.clone(), plan.new.clone());
+    let landed = effects::repo_for(world, &rig.name, effects::WorkKind::Network, move |repo| {
+        repo.landed(&target, &new)
+    });
+    match landed.await.map_err(Refusal::from)? {
+        true => Ok(None),
+        false => Ok(Some(why)),
+    }
 }
 
 /// Pushes the saga's commit and records the landing. Also used after a crash, or a push of unknown result: a push that
@@ -321,6 +357,14 @@ pub async fn resume(world: &World, rig: &Rig, saga: Saga) -> Result<Attempt, Ref
         }
     };
     let mr = push_begins(world, plan.mr.clone()).await?;
+    match review_before_push(world, &mr, &plan).await {
+        Ok(None) => {}
+        Ok(Some(why)) => return review::return_to_review(world, mr, why, Some(saga.id)).await,
+        Err(error) => {
+            let why = format!("it cannot be compared with human_review_paths: {error}");
+            return park(world, mr, why).await;
+        }
+    }
     let (target, old, new) = (plan.target.clone(), plan.old.clone(), plan.new.clone());
     let landed = effects::repo_for(world, &rig.name, effects::WorkKind::Landing, move |repo| {
         repo.land(&target, &old, &new)

@@ -31,13 +31,19 @@ pub struct Opened {
     pub output: String,
 }
 
-/// Opens a pull request, and stores its address. One that is stored is not opened again.
+/// Opens a pull request, and stores its address. While one is stored, it is not opened again, unless that is asked for: the
+/// supervisor does not see that a person closed it at the host.
 ///
 /// # Errors
 /// [`RefusalKind::Conflict`] when the merge request has ended or no command is configured, [`RefusalKind::Failed`] when
 /// the command fails.
-pub async fn open(world: &World, mr: MergeRequest, asker: &Asker) -> Result<Opened, Refusal> {
-    if mr.pr.is_some() {
+pub async fn open(
+    world: &World,
+    mr: MergeRequest,
+    anew: bool,
+    asker: &Asker,
+) -> Result<Opened, Refusal> {
+    if mr.pr.is_some() && !anew {
         return Ok(Opened {
             mr,
             already: true,

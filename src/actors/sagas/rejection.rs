@@ -50,9 +50,8 @@ pub async fn reject(
     let rejected = world.store.run(move |txn| {
         let mut mr = txn.mr(&id)?;
         waits(txn, &mr)?;
-        if is_submitted_again(txn, &mr)? {
-            let why = format!("{id} is submitted again at this moment; try again");
-            return Err(StoreError::Conflict(why));
+        if let Some(saga) = submission(txn, &mr)? {
+            return Err(StoreError::Conflict(submits(&mr, &saga)));
         }
         // It may have ended its review since it was looked for.
         let live = live.as_ref().filter(|_| mr.awaits_person());
@@ -100,18 +99,36 @@ pub async fn reject(
     Ok(rejected)
 }
 
-/// Returns true while the raider of the merge request submits later commits to it.
-fn is_submitted_again(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<bool, StoreError> {
-    submission(txn, mr).map(|saga| saga.is_some())
-}
-
-/// Returns true while the raider of the merge request has declared later commits that the merge request does not have.
+/// Returns why a merge request cannot be approved while its raider submits commits that it does not have: the branch may
+/// have them already.
 ///
 /// # Errors
 /// The store's.
-pub fn has_unsubmitted_commits(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<bool, StoreError> {
+pub fn submits_later_commits(
+    txn: &mut dyn Txn,
+    mr: &MergeRequest,
+) -> Result<Option<String>, StoreError> {
     let saga = submission(txn, mr)?;
-    Ok(saga.is_some_and(|saga| !saga.is_submitted()))
+    Ok(saga
+        .filter(|saga| !saga.is_submitted())
+        .map(|saga| submits(mr, &saga)))
+}
+
+/// Returns what a person is told whose decision has to wait for a submission.
+fn submits(mr: &MergeRequest, saga: &Saga) -> String {
+    let (id, raider) = (&mr.id, &mr.raider);
+    match (saga.is_submitted(), saga.push_error()) {
+        (true, _) => format!("{id} is submitted at this moment; try again"),
+        // It may last for hours.
+        (false, Some(why)) => format!(
+            "{raider} has submitted later commits to {id}, and their push does not succeed: {why}; it is retried until it \
+             does, and {id} is held with them then; `hd raider nuke {raider} --salvage` saves them and has {id} decided \
+             without them"
+        ),
+        (false, None) => format!(
+            "later commits are submitted to {id} at this moment; `hd diff {id}` shows them when it is held again"
+        ),
+    }
 }
 
 /// Returns the saga in which the raider of the merge request submits its work.
@@ -154,7 +171,10 @@ async fn keep(world: &World, id: &RelicId) -> Result<(), Refusal> {
 }
 
 /// Returns the hook of the raider that waits for the review with its session up.
-async fn live_hook(world: &World, id: &RelicId) -> Result<Option<Hook>, Refusal> {
+///
+/// # Errors
+/// The store's, or the root does not answer.
+pub async fn live_hook(world: &World, id: &RelicId) -> Result<Option<Hook>, Refusal> {
     let id = id.clone();
     let read = move |txn: &mut dyn Txn| {
         let mr = txn.mr(&id)?;

@@ -25,6 +25,7 @@ mod merged;
 pub mod observe;
 mod outcomes;
 mod quarantined;
+mod requested;
 mod retained;
 mod review;
 pub mod rework;
@@ -52,12 +53,11 @@ use super::accounts;
 use super::look_timer::{self, NoLook};
 use super::refusal::Refusal;
 use super::sagas::done::Begun;
-use super::sagas::{charge, done, nuke};
+use super::sagas::{done, nuke};
 use super::world::World;
 use crate::actors::mail::RootMail;
 use crate::actors::mail::raider_spec;
 use crate::actors::mail::{Accepted, DoneRequest};
-use crate::actors::mail::{ChargeRequest, Charged};
 use crate::actors::mail::{NukeTarget, Nuked};
 use crate::domain::cause::Cause;
 use crate::domain::ids::{ChildId, RaiderId, RigName};
@@ -163,7 +163,8 @@ impl Actor for WitnessActor {
             }
             WitnessMsg::Outcome(dir) => witness.read_outcomes(outcomes::Which::In(dir)),
             WitnessMsg::Refused(raider, refused) => witness.refused(raider, refused),
-            WitnessMsg::Charge(request, reply) => witness.charge(request, reply),
+            WitnessMsg::Charge(request, reply) => requested::one(&witness.args, request, reply),
+            WitnessMsg::ChargeEach(batch) => requested::each(&witness.args, batch),
             WitnessMsg::Done(request, reply) => witness.done(request, reply),
             WitnessMsg::Nuke {
                 target,
@@ -272,16 +273,6 @@ impl Witness {
         });
     }
 
-    fn charge(&self, request: ChargeRequest, reply: RpcReplyPort<Result<Charged, Refusal>>) {
-        let args = self.args.clone();
-        tokio::spawn(async move {
-            let result = charge_now(&args, request).await;
-            let passing = result.as_ref().is_err_and(Refusal::is_passing);
-            let _gave_up = reply.send(result);
-            args.ended(if passing { Handled::Soon } else { Handled::Yes });
-        });
-    }
-
     fn done(&self, request: DoneRequest, reply: RpcReplyPort<Result<Accepted, Refusal>>) {
         let args = self.args.clone();
         tokio::spawn(async move {
@@ -336,17 +327,6 @@ async fn completed(world: &World, accepted: &Accepted) {
     }
 }
 
-/// Charges a relic; the saga is claimed by this task from its first row on.
-async fn charge_now(args: &WitnessArgs, request: ChargeRequest) -> Result<Charged, Refusal> {
-    let world = &args.world;
-    let rig = world
-        .city
-        .rig(&args.rig)
-        .ok_or_else(|| Refusal::not_found(format!("no rig named {}", args.rig)))?;
-    let (saga, _until_ended) = charge::begin(world, rig, request).await?;
-    charge::run(world, saga).await
-}
-
 /// Nukes; refused without any effect when work would be lost.
 pub(super) async fn nuke_now(
     args: &WitnessArgs,
@@ -372,17 +352,40 @@ pub(super) async fn nuke_now(
         Err(refused) => Err(refused),
     };
     args.memory.retention.remove(&raider);
-    if nuked.is_err() {
+    match nuked {
+        Ok(nuked) => Ok(nuked),
         // Its session was ended for the nuke; the work goes on.
-        respawn(world, &raider).await;
+        Err(refused) => Err(match respawn(world, &raider).await {
+            AfterRefusal::WaitsForReview => {
+                let why = "its session has ended; a session is not started for a review, so a rejection goes to a fresh \
+                    raider";
+                let hint = refused.hint.as_ref().map(|hint| format!("{hint}; {why}"));
+                refused.hint(hint.unwrap_or_else(|| why.to_owned()))
+            }
+            AfterRefusal::Other => refused,
+        }),
     }
-    nuked
+}
+
+/// What a raider does after its nuke was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AfterRefusal {
+    /// It waits for a person's review without a session.
+    WaitsForReview,
+    /// It works on with a fresh session, or needs none.
+    Other,
 }
 
 /// Restarts a raider whose nuke was refused at the last moment.
-async fn respawn(world: &World, raider: &RaiderId) {
+async fn respawn(world: &World, raider: &RaiderId) -> AfterRefusal {
     let wanted = raider.clone();
     let read = world.store.run(move |txn| txn.raider(&wanted)).await;
+    let record = read.ok().flatten();
+    let reviewed =
+        |record: &RaiderRecord| matches!(WorkPhase::of(record), WorkPhase::InReview { .. });
+    if record.as_ref().is_some_and(reviewed) {
+        return AfterRefusal::WaitsForReview;
+    }
     let goes_on = |record: &RaiderRecord| match WorkPhase::of(record) {
         WorkPhase::Working => true,
         WorkPhase::Charging { is_done } => !is_done && record.relic.is_bound(),
@@ -394,7 +397,7 @@ async fn respawn(world: &World, raider: &RaiderId) {
         | WorkPhase::InReview { .. }
         | WorkPhase::Over { .. } => false,
     };
-    if let Some(record) = read.ok().flatten().filter(goes_on) {
+    if let Some(record) = record.filter(goes_on) {
         let spec = Box::new(raider_spec(&world.city, record.hook, None));
         let want = RootMail::Want {
             spec,
@@ -403,6 +406,7 @@ async fn respawn(world: &World, raider: &RaiderId) {
         };
         world.directory.tell_root(want);
     }
+    AfterRefusal::Other
 }
 
 #[cfg(test)]

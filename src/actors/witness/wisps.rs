@@ -215,5 +215,6 @@ fn wisps(txn: &mut dyn Txn, label: String, status: RelicStatus) -> Result<Vec<Re
         status: Some(status),
         prefix: None,
         label: Some(label),
+        limit: None,
     })
 }

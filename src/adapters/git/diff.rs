@@ -1,5 +1,7 @@
-//! Compares the work of a raider with its target, for people: a patch against the commit at which the work left its target. No program
-//! of a repository or a configuration runs for it, and nothing is kept.
+//! Compares the work of a raider with its target, for people: pushed work as it would land, a sandbox against the commit at which
+//! it left its target. No program of a repository or a configuration runs for it, and no ref is moved.
+
+mod landing;
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,6 +13,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+pub(super) use self::landing::{of_landing, sum_of_landing};
 use super::admin::{At, failed, scratch};
 use super::bytes;
 use super::command::Git;
@@ -22,7 +25,7 @@ use super::measure::{Files, Measured, measure};
 use super::object_copy::borrowing;
 use super::rig::{GitRepo, oid};
 use crate::domain::ids::Oid;
-use crate::domain::work_diff::{Diff, DiffSum, FileChange};
+use crate::domain::work_diff::{Diff, FileChange};
 use crate::ports::repo::RepoError;
 
 /// The bytes of a patch that are returned.
@@ -35,40 +38,6 @@ const UNCOMMITTED_MAX: u64 = 64 * 1024 * 1024;
 const BIG: &str = "core.bigFileThreshold=8m";
 /// The longest time of a comparison.
 const LIMIT: Duration = Duration::from_secs(60);
-/// The longest time in which the changes of a merge request are summed up.
-const SUM_LIMIT: Duration = Duration::from_secs(5);
-
-/// Returns what a commit of ours changes.
-///
-/// # Errors
-/// When git cannot read it.
-pub(super) fn of_commit(repo: &GitRepo, head: &Oid, target: &str) -> Result<Diff, RepoError> {
-    let base = merge_base(repo, head, repo.target_tip(target)?.as_ref())?;
-    let git = || repo.git();
-    Ok(Diff {
-        head: Some(head.clone()),
-        ..between(repo, git, base, head.as_str())?
-    })
-}
-
-/// Sums up what a commit of ours changes.
-///
-/// # Errors
-/// When git cannot read it, or takes long.
-pub(super) fn sum_of_commit(
-    repo: &GitRepo,
-    head: &Oid,
-    target: &str,
-) -> Result<DiffSum, RepoError> {
-    let base = merge_base(repo, head, repo.target_tip(target)?.as_ref())?;
-    let from = origin(repo, base.as_ref())?;
-    let files = counted(repo.git(), [&from, head.as_str()], SUM_LIMIT)?;
-    Ok(Diff {
-        files,
-        ..Diff::default()
-    }
-    .sum())
-}
 
 /// Returns the paths that a commit of ours changes.
 ///

@@ -20,8 +20,8 @@ use crate::domain::nuke::NukePermit;
 use crate::domain::sandbox_fault::SandboxFault;
 use crate::domain::work_diff::{Diff, DiffSum};
 use crate::ports::repo::{
-    GateRun, GateSpec, LandRequest, Measurement, PinnedStashes, Provenance, Repo, RepoError,
-    SalvageRecord, SandboxSpec, TargetState,
+    GateRun, GateSpec, LandRequest, Measurement, PendingWork, PinnedStashes, Provenance, Repo,
+    RepoError, SalvageRecord, SandboxSpec, TargetState,
 };
 
 impl Repo for GitRepo {
@@ -118,12 +118,12 @@ impl Repo for GitRepo {
         diff::of_sandbox(self, sandbox, target)
     }
 
-    fn diff_of_commit(&self, head: &Oid, target: &str) -> Result<Diff, RepoError> {
-        diff::of_commit(self, head, target)
+    fn diff_of_landing(&self, work: &PendingWork) -> Result<Diff, RepoError> {
+        diff::of_landing(self, work)
     }
 
-    fn sum_of_commit(&self, head: &Oid, target: &str) -> Result<DiffSum, RepoError> {
-        diff::sum_of_commit(self, head, target)
+    fn sum_of_landing(&self, work: &PendingWork) -> Result<DiffSum, RepoError> {
+        diff::sum_of_landing(self, work)
     }
 
     fn changed_paths(&self, head: &Oid, target: &str) -> Result<Vec<String>, RepoError> {

@@ -1,9 +1,9 @@
 //! Selects the work that is ready, and of it the work that may be charged without a request. Each look of a witness
 //! queries the latter, and a look follows each new relic, so its cost must not grow with the number of relics.
 
-use rusqlite::{Connection, OptionalExtension, ToSql};
+use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
-use super::relics::{COLUMNS, read};
+use super::relics::{COLUMNS, most, read};
 use crate::domain::relic::Relic;
 use crate::ports::relics::StoreError;
 
@@ -23,15 +23,19 @@ fn query(labelled: bool) -> String {
 }
 
 /// Returns the open tasks whose dependencies are closed, assigned or not.
-pub(super) fn ready(conn: &Connection, prefix: &str) -> Result<Vec<Relic>, StoreError> {
+pub(super) fn ready(
+    conn: &Connection,
+    prefix: &str,
+    limit: Option<u64>,
+) -> Result<Vec<Relic>, StoreError> {
     let mut select = conn.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM relics r
          WHERE r.status = 'open' AND r.kind = 'task' AND r.prefix = ?
            AND NOT EXISTS (SELECT 1 FROM relic_deps d JOIN relics n ON n.id = d.dep
                            WHERE d.relic = r.id AND n.status <> 'closed')
-         ORDER BY r.priority DESC, r.created, r.number, r.step, r.id"
+         ORDER BY r.priority DESC, r.created, r.number, r.step, r.id LIMIT ?"
     ))?;
-    let rows = select.query_map([prefix], read)?;
+    let rows = select.query_map(params![prefix, most(limit)], read)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

@@ -406,6 +406,11 @@ pub(super) fn task_counts(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// Returns the limit of a query; a negative one is none.
+pub(super) fn most(limit: Option<u64>) -> i64 {
+    limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX))
+}
+
 pub(super) fn list(conn: &Connection, filter: &RelicFilter) -> Result<Vec<Relic>, StoreError> {
     let kind = filter.kind.map(Word);
     let status = filter.status.map(Word);
@@ -429,9 +434,11 @@ pub(super) fn list(conn: &Connection, filter: &RelicFilter) -> Result<Vec<Relic>
     }
     let sql = format!(
         "SELECT {COLUMNS} FROM relics r WHERE {}
-         ORDER BY priority DESC, created, number, step, id",
+         ORDER BY priority DESC, created, number, step, id LIMIT ?",
         conditions.join(" AND ")
     );
+    let limit = most(filter.limit);
+    values.push(&limit);
     let mut select = conn.prepare_cached(&sql)?;
     let rows = select.query_map(values.as_slice(), read)?;
     Ok(rows.collect::<Result<_, _>>()?)

@@ -103,7 +103,7 @@ impl Txn for SqliteTxn<'_> {
         tasks_after(after: &str, limit: usize) -> Vec<Relic> = relics::tasks_after;
         task_counts() -> Vec<(String, RelicStatus, u64)> = relics::task_counts;
         chargeable(prefix: &str, label: Option<&str>, limit: usize) -> Vec<Relic> = ready::chargeable;
-        ready(prefix: &str) -> Vec<Relic> = ready::ready;
+        ready(prefix: &str, limit: Option<u64>) -> Vec<Relic> = ready::ready;
         ready_of(assignee: &str) -> Option<Relic> = ready::ready_of;
         collect_wisps(closed_before: Timestamp, limit: usize) -> Vec<RelicId> = retention::collect_wisps;
         incarnation(raider: &RaiderId) -> Incarnation = hooks::incarnation;

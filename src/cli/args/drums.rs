@@ -15,6 +15,6 @@ pub(in crate::cli) enum DrumsVerb {
     Read(args::DrumRef),
     /// Answer the sender of a drum; your own is acknowledged with it
     Reply(args::DrumsReply),
-    /// Acknowledge a drum: it leaves the inbox
-    Ack(args::DrumRef),
+    /// Acknowledge drums: they leave the inbox
+    Ack(args::DrumsAck),
 }

@@ -18,7 +18,7 @@ pub(in crate::cli) enum MqVerb {
     /// Reject one that waits for a person: its live session, or a fresh raider, gets the work with your note
     Reject(args::MqReject),
     /// Open a pull request for one, its relic or its raider, by the command `pr` of the rig
-    Pr(args::MrRef),
+    Pr(args::MqPr),
 }
 
 /// `hd mq list`.

@@ -42,7 +42,7 @@ pub(in crate::cli) enum DepVerb {
     /// Let a relic wait for another no longer
     Remove(args::RelicDep),
     /// The relics that one waits for, and those that wait for it
-    List(args::RelicRef),
+    List(args::RelicDepList),
 }
 
 /// `hd relic edit`.

@@ -22,16 +22,29 @@ pub(super) fn run(args: Diff, context: &mut Context) -> Result<(), CliError> {
     }
     let diff = context.ask(&op)?;
     let text = patch::patch(&diff, context.style);
-    if text.is_empty() {
+    if diff.files.is_empty() && diff.left_out.is_empty() {
         return output::line(&nothing(&diff));
     }
-    match context.on_terminal().then(pager).flatten() {
+    let note = patch::note(&diff, context.style);
+    if !context.on_terminal() {
+        // The patch alone can be applied.
+        if let Some(note) = note {
+            output::message(&note);
+        }
+        return output::line(&text);
+    }
+    let text = note.into_iter().chain([text]).collect::<Vec<_>>();
+    let text = text.join("\n");
+    match pager() {
         Some(command) => in_pager(&command, &text),
         None => output::line(&text),
     }
 }
 
 fn nothing(diff: &work_diff::Diff) -> String {
+    if let Some(note) = &diff.note {
+        return format!("no changes ({})", shown::line(note));
+    }
     match diff.base.as_ref().map(Oid::as_str) {
         Some(base) => format!("no changes since {}", base.get(..8).unwrap_or(base)),
         None => "no changes".to_owned(),

@@ -4,32 +4,74 @@ mod transfer;
 
 use std::path::{self, Path};
 
+use serde::de::DeserializeOwned;
+
 use crate::cli::args::{DepVerb, RelicEditing, RelicVerb};
 use crate::cli::context::Context;
 use crate::cli::error::{CliError, Doing};
+use crate::cli::output::Style;
 use crate::cli::render::{lists, outcome_lines, show};
 use crate::control::protocol::Op;
 use crate::control::protocol::answers::Shown;
-use crate::control::protocol::args::{RelicCancel, RelicClose, RelicRef};
+use crate::control::protocol::args::{RelicCancel, RelicClose, RelicList, RelicReady, RelicRef};
 use crate::domain::relic::RelicStatus;
+
+/// The number of relics that a list shows unless another one is asked for.
+const SHOWN: u64 = 500;
 
 pub(super) fn run(verb: RelicVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
         RelicVerb::Create(mut args) => {
             args.body = text_or_stdin(args.body)?;
-            context.show(&Op::RelicCreate(args), outcome_lines::relic)
+            context.show(&Op::RelicCreate(args), outcome_lines::noted)
         }
         RelicVerb::Show(args) => context.show(&Op::RelicShow(args), show::relic),
-        RelicVerb::List(args) => context.show_list(&Op::RelicList(args), lists::relics),
+        RelicVerb::List(args) => {
+            let op = |limit| {
+                let args = args.clone();
+                Op::RelicList(RelicList { limit, ..args })
+            };
+            limited(context, args.limit, op, lists::relics)
+        }
         RelicVerb::Close(args) => close(args, context),
         RelicVerb::Reopen(args) => context.show(&Op::RelicReopen(args), outcome_lines::relic),
-        RelicVerb::Ready(args) => context.show_list(&Op::RelicReady(args), lists::ready),
+        RelicVerb::Ready(args) => {
+            let op = |limit| {
+                let args = args.clone();
+                Op::RelicReady(RelicReady { limit, ..args })
+            };
+            limited(context, args.limit, op, lists::ready)
+        }
         RelicVerb::Edit(args) => edit(args, context),
         RelicVerb::Dep(verb) => dep(verb, context),
         RelicVerb::Cancel(args) => cancel(args, context),
         RelicVerb::Export(args) => transfer::export(args, context),
         RelicVerb::Import(args) => transfer::import(&args, context),
     }
+}
+
+/// Shows the first relics of a list, and says when there are more. With `--json` the answer is shown as it comes, and is
+/// as long as `--limit` says.
+fn limited<T: DeserializeOwned>(
+    context: &mut Context,
+    asked: Option<u64>,
+    op: impl FnOnce(Option<u64>) -> Op,
+    render: fn(&[T], Style) -> String,
+) -> Result<(), CliError> {
+    if context.json {
+        return context.show_list(&op(asked), render);
+    }
+    let limit = asked.unwrap_or(SHOWN);
+    // One more than is shown tells that there are more.
+    let op = op(Some(limit.saturating_add(1)));
+    context.show_list(&op, |items, style| {
+        let shown = usize::try_from(limit).unwrap_or(usize::MAX);
+        let text = render(&items[..items.len().min(shown)], style);
+        match items.len() > shown {
+            true => format!("{text}\n{}", lists::more(limit, style)),
+            false => text,
+        }
+    })
 }
 
 fn edit(args: RelicEditing, context: &mut Context) -> Result<(), CliError> {
@@ -41,14 +83,19 @@ fn edit(args: RelicEditing, context: &mut Context) -> Result<(), CliError> {
         Some(path) => Some(transfer::body(&path)?),
         None => edit.body.map(text_or_stdin).transpose()?,
     };
-    context.show(&Op::RelicEdit(edit), outcome_lines::edited)
+    context.show(&Op::RelicEdit(edit), outcome_lines::noted)
 }
 
 fn dep(verb: DepVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
         DepVerb::Add(args) => context.show(&Op::RelicDepAdd(args), outcome_lines::waits_for),
         DepVerb::Remove(args) => context.show(&Op::RelicDepRemove(args), outcome_lines::waits_for),
-        DepVerb::List(args) => context.show(&Op::RelicDepList(args), show::deps),
+        DepVerb::List(mut args) => {
+            if !context.json {
+                args.limit = args.limit.or(Some(SHOWN));
+            }
+            context.show(&Op::RelicDepList(args), show::deps)
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! Drums: inbox, text, and what became of one that was sent.
 
 use crate::cli::output::{Style, Tone};
-use crate::control::protocol::answers::{DeliveryState, Drum, DrumHead, Inbox, SentDrum};
+use crate::control::protocol::answers::{
+    AckedDrums, DeliveryState, Drum, DrumHead, Inbox, SentDrum,
+};
 use crate::domain::drum::Mailbox;
 
 use super::table::{Cell, Table};
@@ -69,8 +71,12 @@ pub(in crate::cli) fn drum(drum: &Drum, style: Style) -> String {
 pub(in crate::cli) fn sent(sent: &SentDrum, _: Style) -> String {
     let (id, to) = (sent.drum.id, cell(&sent.drum.to));
     match (sent.delivery.state, &sent.delivery.why) {
-        (DeliveryState::Delivered, _) => {
+        (DeliveryState::Delivered, None) => {
             format!("drum {id} is sent, and the session of {to} is told of it")
+        }
+        (DeliveryState::Delivered, Some(why)) => {
+            let why = cell(why);
+            format!("drum {id} is sent, and the session of {to} is told of it; {why}")
         }
         (DeliveryState::Waits, _) if sent.drum.mailbox == Mailbox::People => {
             format!("drum {id} is sent: it waits in the inbox of {to}")
@@ -85,9 +91,15 @@ pub(in crate::cli) fn sent(sent: &SentDrum, _: Style) -> String {
     }
 }
 
-/// Tells that a drum was acknowledged.
-pub(in crate::cli) fn acked(drum: &DrumHead, _: Style) -> String {
-    format!("drum {} is acknowledged", drum.id)
+/// Tells that drums were acknowledged.
+pub(in crate::cli) fn acked(told: &AckedDrums, _: Style) -> String {
+    match told {
+        AckedDrums::One(drum) => format!("drum {} is acknowledged", drum.id),
+        AckedDrums::Several(drums) => {
+            let ids: Vec<_> = drums.iter().map(|drum| drum.id.to_string()).collect();
+            format!("drums {} are acknowledged", ids.join(", "))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -49,6 +49,12 @@ pub(in crate::cli) fn relics(relics: &[Relic], style: Style) -> String {
     list(relics, &columns, "no relics", style)
 }
 
+/// Tells that a list is longer than what is shown of it.
+pub(in crate::cli) fn more(shown: u64, style: Style) -> String {
+    let more = format!("there are more than these {shown}: --limit N shows more");
+    style.paint(Tone::Faint, &more)
+}
+
 /// Lists the rigs of `city.toml`.
 pub(in crate::cli) fn rigs(rigs: &[Value], style: Style) -> String {
     let columns: [Column<Value>; 6] = [

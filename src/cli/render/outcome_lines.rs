@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use crate::cli::output::{Style, Tone};
 use crate::control::protocol::answers::{
-    AgentDone, Answered, BegunRun, Cancelled, Charging, Decided, DeliveryState, Done, EditedRelic,
-    Escalation, HandedOff, Leaves, MrRow, Nuke, Nuked, Ordered, OrderedState, PullRequest,
+    AgentDone, Answered, BegunRun, Cancelled, Charging, Decided, DeliveryState, Done, Escalation,
+    HandedOff, Leaves, MrRow, NotedRelic, Nuke, Nuked, Ordered, OrderedState, PullRequest,
     RaiderDone, Raised, Rehearsed, Relic, Reloaded, Repaired, Restored, SelfReview, Switched,
     Taken, Waiting, Would,
 };
@@ -198,8 +198,8 @@ pub(in crate::cli) fn relic(told: &Relic, _: Style) -> String {
     format!("{} is {status}: {title}", told.id)
 }
 
-/// Tells that a relic was edited.
-pub(in crate::cli) fn edited(told: &EditedRelic, style: Style) -> String {
+/// Tells the state of a relic that was made or edited.
+pub(in crate::cli) fn noted(told: &NotedRelic, style: Style) -> String {
     with_note(relic(&told.relic, style), told.note.as_deref())
 }
 
@@ -227,7 +227,9 @@ pub(in crate::cli) fn decided(told: &Decided, style: Style) -> String {
     match &told.delivery {
         None => said,
         Some(delivery) if delivery.state == DeliveryState::Delivered => {
-            format!("{said}\n{back_to} has the note and works on")
+            let why = delivery.why.as_ref().map(|why| format!("; {}", cell(why)));
+            let why = why.unwrap_or_default();
+            format!("{said}\n{back_to} has the note and works on{why}")
         }
         Some(delivery) => format!(
             "{said}\n{back_to} works on; its session could not be told yet: {}; `hd rally` and its next session have \
@@ -237,9 +239,15 @@ pub(in crate::cli) fn decided(told: &Decided, style: Style) -> String {
     }
 }
 
-/// Tells the address of a pull request.
-pub(in crate::cli) fn pull_request(told: &PullRequest, _: Style) -> String {
-    cell(&told.url)
+/// Tells the address of a pull request, on a line of its own.
+pub(in crate::cli) fn pull_request(told: &PullRequest, style: Style) -> String {
+    let url = cell(&told.url);
+    if !told.already {
+        return url;
+    }
+    let id = &told.mr.id;
+    let said = format!("it was opened before; if it was closed at the host: hd mq pr {id} --anew");
+    format!("{url}\n{}", style.paint(Tone::Faint, &said))
 }
 
 /// Tells that an automation was enabled or disabled.

@@ -25,6 +25,12 @@ pub fn patch(diff: &Diff, style: Style) -> String {
     lines.join("\n")
 }
 
+/// Renders the sentence that says what a diff compares.
+pub fn note(diff: &Diff, style: Style) -> Option<String> {
+    let note = diff.note.as_deref()?;
+    Some(style.paint(Tone::Faint, &shown::line(note)))
+}
+
 fn tone(line: &str) -> Tone {
     const HEADS: &[&str] = &[
         "diff --git ",

@@ -83,7 +83,7 @@ fn cases() -> Vec<Case> {
         cost::cost, cv::cv, drums::acked, drums::drum, drums::inbox, drums::sent, event::event, event::why, patch::patch,
         harness::resumed, lists::pruned, outcome_lines::acked, outcome_lines::answered, outcome_lines::begun,
         outcome_lines::cancelled, outcome_lines::charging, outcome_lines::child, outcome_lines::decided,
-        outcome_lines::done, outcome_lines::edited, outcome_lines::escalated, outcome_lines::handed_off,
+        outcome_lines::done, outcome_lines::noted, outcome_lines::escalated, outcome_lines::handed_off,
         outcome_lines::merge_request, outcome_lines::nuke, outcome_lines::pull_request, outcome_lines::rehearsed,
         outcome_lines::relic, outcome_lines::reloaded, outcome_lines::repaired, outcome_lines::restored,
         outcome_lines::reviewed, outcome_lines::switched, outcome_lines::taken, outcome_lines::waits,

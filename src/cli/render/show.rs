@@ -142,6 +142,18 @@ pub(in crate::cli) fn deps(told: &Deps, style: Style) -> String {
         let (status, title) = (cell(&link.status), cell(&link.title));
         format!("  {name} {} ({status}): {title}", link.id)
     }));
+    let more = [
+        (told.more_deps, "that it waits for"),
+        (told.more_dependents, "that wait for it"),
+    ];
+    lines.extend(
+        more.iter()
+            .filter(|(more, _)| *more > 0)
+            .map(|(more, which)| {
+                let more = format!("  and {more} more {which}: --limit N shows more");
+                style.paint(Tone::Faint, &more)
+            }),
+    );
     lines.join("\n")
 }
 
@@ -196,7 +208,7 @@ pub(in crate::cli) fn started(told: &Started, style: Style) -> String {
 
 /// Hints that a waiting relic needs `hd charge`, because `auto_charge` is off or paused.
 fn auto_charge_hint(waiting: &WaitingRelic, style: Style) -> Option<String> {
-    if waiting.auto_charge {
+    if waiting.auto_charge || waiting.assignee.is_some() {
         return None;
     }
     let (relic, rig) = (&waiting.relic, &waiting.rig);

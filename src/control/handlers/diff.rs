@@ -1,17 +1,25 @@
 //! `diff`: what a raider changed, or a merge request would land.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::{names, to_json};
 use crate::actors::effects;
 use crate::actors::refusal::Refusal;
+use crate::actors::sagas::land;
 use crate::actors::thread_budgets::WorkKind;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
-use crate::domain::ids::{Oid, RaiderId, RelicId, RigName};
+use crate::domain::ids::{RaiderId, RelicId};
 use crate::domain::merge::{MergeRequest, MrState};
 use crate::domain::relic::Hook;
 use crate::domain::work_diff::{Diff, DiffSum};
+use crate::ports::relics::StoreError;
+use crate::ports::repo::PendingWork;
+
+/// The longest time in which the changes of a merge request are summed up.
+const SUM_LIMIT: Duration = Duration::from_secs(6);
 
 /// The work that is compared with its target.
 enum Subject {
@@ -27,7 +35,7 @@ pub(super) async fn diff(world: &World, name: &str) -> Result<Value, ControlErro
         Subject::Sandbox(hook) => of_sandbox(world, &hook.raider, hook.target).await?,
         Subject::Request(mr) => {
             unlanded(&mr)?;
-            of_head(world, &mr.rig, mr.head, mr.target).await?
+            of_request(world, &mr).await?
         }
     };
     to_json(&diff)
@@ -89,17 +97,31 @@ async fn of_sandbox(
     Ok(read.await.map_err(Refusal::from)?)
 }
 
-/// Compares a pushed head with its target.
-async fn of_head(
-    world: &World,
-    rig: &RigName,
-    head: Oid,
-    target: String,
-) -> Result<Diff, ControlError> {
-    let read = effects::repo_for(world, rig, WorkKind::Sandbox, move |repo| {
-        repo.diff_of_commit(&head, &target)
+/// Compares a merge request with its target: what would land.
+async fn of_request(world: &World, mr: &MergeRequest) -> Result<Diff, ControlError> {
+    let Some(work) = pending(world, mr).await? else {
+        let message = format!("rig {} is no longer configured", mr.rig);
+        return Err(ControlError::conflict(message));
+    };
+    let read = effects::repo_for(world, &mr.rig, WorkKind::Sandbox, move |repo| {
+        repo.diff_of_landing(&work)
     });
     Ok(read.await.map_err(Refusal::from)?)
+}
+
+/// Returns the work of a merge request as it would land; none when its rig is not configured.
+async fn pending(world: &World, mr: &MergeRequest) -> Result<Option<PendingWork>, StoreError> {
+    let Some(rig) = world.city.rig(&mr.rig) else {
+        return Ok(None);
+    };
+    let relic = mr.relic.clone();
+    let attempts = world.store.run(move |txn| txn.mrs_of(&relic)).await?;
+    Ok(Some(PendingWork {
+        head: mr.head.clone(),
+        began: land::began(attempts),
+        target: mr.target.clone(),
+        style: rig.forge.style,
+    }))
 }
 
 /// Sums up what a merge request changes; none when that cannot be read now, which is no reason to show nothing of it.
@@ -107,11 +129,14 @@ pub(super) async fn sum(world: &World, mr: &MergeRequest) -> Option<DiffSum> {
     if mr.is_final() {
         return None;
     }
-    let (head, target) = (mr.head.clone(), mr.target.clone());
-    let read = effects::repo(world, &mr.rig, move |repo| {
-        repo.sum_of_commit(&head, &target)
-    });
-    let read = read.await.inspect_err(|why| {
+    let work = pending(world, mr).await.ok()??;
+    let read = effects::repo(world, &mr.rig, move |repo| repo.sum_of_landing(&work));
+    let read = tokio::time::timeout(SUM_LIMIT, read).await;
+    let Ok(read) = read else {
+        tracing::debug!(mr = %mr.id, "it takes long to sum up the changes of a merge request");
+        return None;
+    };
+    let read = read.inspect_err(|why| {
         tracing::debug!(mr = %mr.id, %why, "the changes of a merge request cannot be summed up");
     });
     read.ok()

@@ -14,8 +14,8 @@ pub(super) use self::party::mailboxes_of;
 use super::to_json;
 use crate::actors::records::drums;
 use crate::actors::world::World;
-use crate::control::protocol::answers::{Inbox, RalliedDrums, SentDrum};
-use crate::control::protocol::args::{DrumRef, DrumsInbox, DrumsReply, DrumsSend};
+use crate::control::protocol::answers::{AckedDrums, Inbox, RalliedDrums, SentDrum};
+use crate::control::protocol::args::{DrumRef, DrumsAck, DrumsInbox, DrumsReply, DrumsSend};
 use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::control::server::Caller;
 use crate::domain::asker::Asker;
@@ -37,7 +37,7 @@ pub(super) async fn dispatch(
         Op::DrumsInbox(args) => inbox(world, &party, args).await,
         Op::DrumsRead(args) => read(world, party, &args).await,
         Op::DrumsReply(args) => reply(world, party, args).await,
-        Op::DrumsAck(args) => ack(world, party, &args).await,
+        Op::DrumsAck(args) => ack(world, party, args).await,
         _ => Err(ControlError::internal("this operation is served elsewhere")),
     }
 }
@@ -74,7 +74,7 @@ async fn told(
     asker: &Asker,
 ) -> Result<Value, ControlError> {
     let (drum, delivery) = match deliver {
-        true => live::deliver(world, sent.head, asker).await?,
+        true => live::deliver(world, sent.head, asker).await,
         false => (sent.head, live::waits(None)),
     };
     to_json(&SentDrum { drum, delivery })
@@ -149,14 +149,29 @@ async fn read(world: &World, party: Party, args: &DrumRef) -> Result<Value, Cont
     to_json(&read.await?)
 }
 
-/// `drums.ack`: the drum leaves the inbox.
-async fn ack(world: &World, party: Party, args: &DrumRef) -> Result<Value, ControlError> {
-    visible(world, &party, args.id).await?;
-    let (id, asker) = (args.id, party.asker);
-    let acked = world
-        .store
-        .run(move |txn| drums::acknowledge(txn, id, &asker));
-    to_json(&acked.await?)
+/// `drums.ack`: the drums leave the inbox, all of them or none.
+async fn ack(world: &World, party: Party, args: DrumsAck) -> Result<Value, ControlError> {
+    if args.id.len() > LISTED_MAX {
+        let message = format!("at most {LISTED_MAX} drums are acknowledged at once");
+        return Err(ControlError::bad_request(message));
+    }
+    for id in &args.id {
+        visible(world, &party, *id).await?;
+    }
+    let asker = party.asker;
+    let acked = world.store.run(move |txn| {
+        let ids = args.id.iter();
+        ids.map(|id| drums::acknowledge(txn, *id, &asker))
+            .collect::<Result<Vec<_>, _>>()
+    });
+    let mut acked = acked.await?;
+    to_json(&match acked.pop() {
+        Some(only) if acked.is_empty() => AckedDrums::One(only),
+        last => {
+            acked.extend(last);
+            AckedDrums::Several(acked)
+        }
+    })
 }
 
 /// `drums.reply`: a drum to the sender. The answered one is acknowledged in the same transaction, if the caller is its
@@ -219,7 +234,7 @@ pub(super) fn rallied(
     Ok(Some(RalliedDrums {
         waiting: heads.len() as u64,
         how: format!(
-            "`{hd} drums read ID` shows one, `{hd} drums reply ID -m TEXT` answers it, `{hd} drums ack ID` takes it \
+            "`{hd} drums read ID` shows one, `{hd} drums reply ID -m TEXT` answers it, `{hd} drums ack ID...` takes it \
              off this list, `{hd} drums inbox` lists all"
         ),
         drums: heads.iter().take(RALLIED_MAX).map(Into::into).collect(),

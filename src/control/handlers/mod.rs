@@ -223,7 +223,7 @@ async fn of_review(world: &World, caller: &Caller, op: Op) -> Result<Value, Cont
         Op::MqRetry(args) => mq::retry(world, asker().await, &args.mr).await,
         Op::MqApprove(args) => mq::approve(world, asker().await, args).await,
         Op::MqReject(args) => mq::reject(world, asker().await, args).await,
-        Op::MqPr(args) => mq::pull_request(world, asker().await, &args.mr).await,
+        Op::MqPr(args) => mq::pull_request(world, asker().await, args).await,
         _ => Err(ControlError::internal("this operation is served elsewhere")),
     }
 }
@@ -265,7 +265,7 @@ async fn of_relics(world: &World, caller: &Caller, op: Op) -> Result<Value, Cont
         Op::RelicCancel(args) => relic::cancel(world, caller, args).await,
         Op::RelicDepAdd(args) => relic::add_dep(world, caller, &args).await,
         Op::RelicDepRemove(args) => relic::remove_dep(world, caller, &args).await,
-        Op::RelicDepList(args) => relic::deps(world, &args.relic).await,
+        Op::RelicDepList(args) => relic::deps(world, args).await,
         Op::RelicReady(args) => relic::ready(world, args).await,
         Op::RelicImport(args) => relic::import(world, caller, args).await,
         other => totem::dispatch(world, caller, other).await,

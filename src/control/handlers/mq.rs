@@ -11,7 +11,7 @@ use crate::actors::refusal::Refusal;
 use crate::actors::sagas::{land, pull_request, rejection};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
-use crate::control::protocol::answers::{Decided, MrDetails, MrRow, PullRequest};
+use crate::control::protocol::answers::{Decided, MrDetails, MrRow, PullRequest, ReviewedSession};
 use crate::control::protocol::args::{self, InRig, MqReject};
 use crate::domain::asker::Asker;
 use crate::domain::event::EventType;
@@ -53,8 +53,17 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
         })
         .await?;
     let changes = diff::sum(world, &mr).await;
+    let session = match mr.awaits_person() {
+        // That it cannot be told now is no reason to show nothing.
+        true => rejection::live_hook(world, &mr.id).await.ok(),
+        false => None,
+    };
+    let session = session.map(|live| match live {
+        Some(_) => ReviewedSession::Live,
+        None => ReviewedSession::Ended,
+    });
     let mut details = MrDetails::of(mr, reviews, world.clock.now());
-    details.changes = changes;
+    (details.changes, details.session) = (changes, session);
     to_json(&details)
 }
 
@@ -121,11 +130,7 @@ pub(super) async fn approve(
             if mr.review != Review::Wanted {
                 return Err(unverified(txn, &mr)?);
             }
-            // The branch may have them already: the approved head would not be what lands.
-            if rejection::has_unsubmitted_commits(txn, &mr)? {
-                let why = format!(
-                    "later commits are submitted to {id} at this moment; `hd diff {id}` shows them when it is held again"
-                );
+            if let Some(why) = rejection::submits_later_commits(txn, &mr)? {
                 return Err(StoreError::Conflict(why));
             }
             if mr.replaced && args.head.is_none() {
@@ -161,6 +166,10 @@ async fn submitted(world: &World, id: &RelicId) -> Result<(), ControlError> {
     let id = id.clone();
     let read = move |txn: &mut dyn Txn| {
         let mr = txn.mr(&id)?;
+        // It has declared them: it need not be told to.
+        if let Some(why) = rejection::submits_later_commits(txn, &mr)? {
+            return Err(StoreError::Conflict(why));
+        }
         let hook = txn.hook(&mr.raider)?;
         Ok((mr, hook))
     };
@@ -242,7 +251,7 @@ pub(super) async fn reject(
     let delivery = match rejected.told {
         None => None,
         Some(Err(full)) => Some(drums::waits(Some(full))),
-        Some(Ok(drum)) => Some(drums::deliver(world, drum, &asker).await?.1),
+        Some(Ok(drum)) => Some(drums::deliver(world, drum, &asker).await.1),
     };
     to_json(&Decided {
         decision: "rejected".to_owned(),
@@ -257,14 +266,15 @@ pub(super) async fn reject(
 pub(super) async fn pull_request(
     world: &World,
     asker: Asker,
-    name: &str,
+    args: args::MqPr,
 ) -> Result<Value, ControlError> {
-    let mr = match RelicId::new(name) {
+    let mr = match RelicId::new(&args.mr) {
         Ok(id) => world.store.run(move |txn| named(txn, &id)).await?,
-        Err(_) => of_raider(world, name).await?,
+        Err(_) => of_raider(world, &args.mr).await?,
     };
     let own = std::sync::Arc::new(world.clone());
-    let opening = tokio::spawn(async move { pull_request::open(&own, mr, &asker).await });
+    let anew = args.anew;
+    let opening = tokio::spawn(async move { pull_request::open(&own, mr, anew, &asker).await });
     let opened = opening.await;
     let opened = opened.map_err(|panic| ControlError::internal(panic.to_string()))??;
     to_json(&PullRequest {

@@ -12,14 +12,14 @@ pub(super) use self::cancel::cancel;
 pub(super) use self::deps::{add as add_dep, list as deps, ready, remove as remove_dep};
 pub(super) use self::edit::edit;
 pub(super) use self::transfer::{export, import};
-use super::work::created_on;
-use super::{agent, caller, escalation, names, to_json};
+use super::work::{self, Extras};
+use super::{agent, caller, drums, escalation, names, to_json};
 use crate::actors::records::escalations::Entry;
 use crate::actors::records::quarantine;
 use crate::actors::sagas::closing::{self, Landing};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
-use crate::control::protocol::answers::{RelicDetails, Shown};
+use crate::control::protocol::answers::{NotedRelic, RelicDetails, Shown};
 use crate::control::protocol::args::{RelicClose, RelicCreate, RelicList, RelicReopen};
 use crate::control::server::Caller;
 use crate::domain::asker::Asker;
@@ -43,7 +43,15 @@ pub(super) async fn create(
         .iter()
         .map(|dep| names::relic(dep))
         .collect::<Result<Vec<_>, _>>()?;
-    let branch = names::branch(args.branch.as_deref())?;
+    let extras = Extras {
+        starts_on: names::branch(args.branch.as_deref())?,
+        assignee: work::assignee(args.assignee.as_deref()),
+        harness: work::harness(world, rig, args.harness.as_deref())?,
+    };
+    let note = match &extras.assignee {
+        Some(name) => drums::unknown_note(world, name).await?,
+        None => None,
+    };
     let new = NewRelic {
         prefix: rig.prefix.clone(),
         kind: RelicKind::Task,
@@ -55,10 +63,10 @@ pub(super) async fn create(
         deps,
         by: Some(asker.name.clone()),
     };
-    let make = move |txn: &mut dyn Txn| created_on(txn, &new, &asker, branch.clone());
+    let make = move |txn: &mut dyn Txn| work::created_with(txn, &new, &asker, &extras);
     let relic = world.store.run(make).await?;
     world.nudge(&message::witness(&rig.name));
-    to_json(&relic)
+    to_json(&NotedRelic { relic, note })
 }
 
 pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError> {
@@ -92,6 +100,7 @@ pub(super) async fn list(world: &World, args: RelicList) -> Result<Value, Contro
         status: args.status,
         prefix,
         label: args.label,
+        limit: args.limit,
     };
     let relics = world.store.run(move |txn| txn.relics(&filter)).await?;
     to_json(&relics)

@@ -4,23 +4,20 @@ use serde_json::Value;
 
 use super::caller::own_hook;
 use super::{session_verbs, to_json};
+use crate::actors::records::self_reviews;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::answers::SelfReview;
 use crate::control::protocol::args;
 use crate::control::server::Caller;
-use crate::domain::asker::Asker;
-use crate::domain::event::{EventType, NewEvent};
-use crate::domain::relic::{Exit, Hook};
-use crate::domain::self_review::{self, Round, Verdict};
-use crate::ports::relics::{StoreError, Txn};
+use crate::domain::relic::Exit;
+use crate::domain::self_review::{self, Verdict};
+use crate::ports::relics::Txn;
 
 /// The maximum size of a note, in bytes.
 const NOTE_MAX: usize = 4 * 1024;
-/// The maximum number of rounds of one incarnation: a session in a loop does not fill the store.
-const ROUNDS_MAX: usize = 20;
 
-/// Records the round. `stuck` declares the completion `escalated` first, and is recorded if that is accepted.
+/// Records the round. `stuck` declares the completion `escalated`, and is recorded with it.
 pub(super) async fn record(
     world: &World,
     caller: &Caller,
@@ -45,10 +42,21 @@ pub(super) async fn record(
             let message = "`stuck` needs the reason: a person reads it";
             return Err(ControlError::bad_request(message).hint("hd review stuck -m WHY"));
         };
-        session_verbs::done(world, caller, &stuck(why)).await?;
+        // The round is recorded with the declaration.
+        session_verbs::stuck(world, caller, &stuck(why)).await?;
+        let read =
+            move |txn: &mut dyn Txn| txn.self_reviews(&hook.relic, &hook.raider, hook.incarnation);
+        let mut rounds = world.store.run(read).await?;
+        let left = self_review::left(&rounds, max);
+        // Another completion was declared meanwhile.
+        let over = || ControlError::conflict("the work is done; its review is over");
+        let last = rounds.pop().filter(|last| last.verdict == Verdict::Stuck);
+        let round = last.ok_or_else(over)?;
+        return to_json(&SelfReview { round, max, left });
     }
-    let add = move |txn: &mut dyn Txn| add(txn, &hook, max, verdict, note.as_deref());
-    to_json(&world.store.run(add).await?)
+    let add = move |txn: &mut dyn Txn| self_reviews::add(txn, &hook, max, verdict, note.as_deref());
+    let (round, left) = world.store.run(add).await?;
+    to_json(&SelfReview { round, max, left })
 }
 
 fn stuck(why: &str) -> args::Done {
@@ -59,53 +67,4 @@ fn stuck(why: &str) -> args::Done {
         until: None,
         reason: Some(why.to_owned()),
     }
-}
-
-fn add(
-    txn: &mut dyn Txn,
-    hook: &Hook,
-    max: u32,
-    verdict: Verdict,
-    note: Option<&str>,
-) -> Result<SelfReview, StoreError> {
-    let now = txn.hook(&hook.raider)?;
-    let now = now.filter(|now| now.incarnation == hook.incarnation);
-    // What is declared meanwhile ends the review; `stuck` is such a declaration.
-    if verdict != Verdict::Stuck && now.is_none_or(|now| now.is_declared()) {
-        let why = "the work is done; its review is over";
-        return Err(StoreError::Conflict(why.to_owned()));
-    }
-    let mut rounds = txn.self_reviews(&hook.relic, &hook.raider, hook.incarnation)?;
-    if !self_review::may_follow(&rounds, max, verdict) {
-        let why = format!(
-            "{max} of {max} self-reviews of {} failed: run `hd review stuck -m WHY`",
-            hook.relic
-        );
-        return Err(StoreError::Conflict(why));
-    }
-    if rounds.len() >= ROUNDS_MAX && verdict != Verdict::Stuck {
-        let why = format!("{ROUNDS_MAX} self-reviews of {} are recorded", hook.relic);
-        return Err(StoreError::Conflict(why));
-    }
-    let last = rounds.last().map_or(0, |last| last.round);
-    let round = Round {
-        relic: hook.relic.clone(),
-        raider: hook.raider.clone(),
-        incarnation: hook.incarnation,
-        round: last + 1,
-        verdict,
-        note: note.map(str::to_owned),
-        at: txn.now(),
-    };
-    txn.add_self_review(&round)?;
-    rounds.push(round.clone());
-    let left = self_review::left(&rounds, max);
-    let data = serde_json::json!({
-        "relic": hook.relic, "incarnation": hook.incarnation, "round": round.round,
-        "verdict": verdict, "note": note, "left": left,
-    });
-    let asker = Asker::agent(hook.raider.to_string());
-    let event = NewEvent::new(EventType::RaiderReviewed, &hook.raider, &asker);
-    txn.record(&event.with(data))?;
-    Ok(SelfReview { round, max, left })
 }

@@ -49,11 +49,7 @@ pub(super) async fn done(
         return standing::done(world, caller, session, args).await;
     }
     let hook = own_hook(world, caller).await?;
-    let mut request = parse_args(hook.raider.clone(), &to_json(args)?, world.clock.now())?;
-    request.incarnation = Some(hook.incarnation);
-    let witness = world.directory.witness(&hook.raider.rig);
-    let message = |reply| WitnessMsg::Done(request, reply);
-    let accepted = ask::ask(witness, message, DONE_LIMIT).await??;
+    let accepted = declare(world, &hook, args, false).await?;
     let is_open = args.status == Exit::Deferred && args.until.is_none();
     let note = is_open.then(|| {
         format!(
@@ -63,6 +59,30 @@ pub(super) async fn done(
         )
     });
     to_json(&answers::Done::Raider(declared(accepted, note)))
+}
+
+/// `review stuck`: declares that the raider is stuck, with the round of its self-review.
+pub(super) async fn stuck(
+    world: &World,
+    caller: &Caller,
+    args: &args::Done,
+) -> Result<(), ControlError> {
+    let hook = own_hook(world, caller).await?;
+    declare(world, &hook, args, true).await.map(drop)
+}
+
+async fn declare(
+    world: &World,
+    hook: &Hook,
+    args: &args::Done,
+    is_stuck_review: bool,
+) -> Result<mail::Accepted, ControlError> {
+    let mut request = parse_args(hook.raider.clone(), &to_json(args)?, world.clock.now())?;
+    request.incarnation = Some(hook.incarnation);
+    request.is_stuck_review = is_stuck_review;
+    let witness = world.directory.witness(&hook.raider.rig);
+    let message = |reply| WitnessMsg::Done(request, reply);
+    Ok(ask::ask(witness, message, DONE_LIMIT).await??)
 }
 
 /// Returns the answer to an accepted completion.

@@ -18,6 +18,7 @@ mod pull_request;
 mod relic_limits;
 mod relics;
 mod resume;
+mod run;
 mod shown;
 mod standing;
 mod totems;

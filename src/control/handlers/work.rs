@@ -1,13 +1,14 @@
 //! `run` and `charge`: work for raiders.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{names, to_json};
+use super::{drums, names, to_json};
 use crate::actors::ask;
-use crate::actors::mail::WitnessMsg;
-use crate::actors::mail::{self, ChargeRequest};
+use crate::actors::claims::{Claim, ClaimKey, Claims};
+use crate::actors::mail::{self, BatchedCharge, ChargeBatch, ChargeRequest, WitnessMsg};
 use crate::actors::records::{automation_chains, charging};
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sagas::charge;
@@ -15,7 +16,7 @@ use crate::actors::world::World;
 use crate::control::protocol::answers::{
     Charged, FailedCharge, Started, StartedRelic, WaitingRelic,
 };
-use crate::control::protocol::args::{Charge, Run, Task, TaskFields};
+use crate::control::protocol::args::{Charge, Run, Task};
 use crate::control::protocol::{BATCH_MAX, ControlError};
 use crate::domain::asker::Asker;
 use crate::domain::city::Rig;
@@ -27,12 +28,18 @@ use crate::ports::relics::{NewRelic, StoreError, Txn};
 /// The limit of a charge, which fetches, checks out and starts a session.
 const CHARGE_LIMIT: std::time::Duration = std::time::Duration::from_secs(900);
 
-fn harness(name: Option<&str>) -> Result<Option<HarnessName>, ControlError> {
-    let parse = |name: &str| {
-        HarnessName::new(name)
-            .map_err(|_| ControlError::not_found(format!("no harness named {name}")))
+/// Returns the harness of this name, which must exist; an empty name means none.
+pub(super) fn harness(
+    world: &World,
+    rig: &Rig,
+    name: Option<&str>,
+) -> Result<Option<HarnessName>, ControlError> {
+    let Some(name) = name.map(str::trim).filter(|name| !name.is_empty()) else {
+        return Ok(None);
     };
-    name.map(parse).transpose()
+    let parsed = HarnessName::new(name);
+    let parsed = parsed.map_err(|_| ControlError::not_found(format!("no harness named {name}")))?;
+    Ok(Some(charge::known_harness(world, rig, Some(&parsed))?))
 }
 
 impl From<mail::Charged> for Charged {
@@ -68,7 +75,7 @@ pub(super) async fn charge(
     };
     let request = ChargeRequest {
         relic: names::relic(&args.relic)?,
-        harness: harness(args.harness.as_deref())?,
+        harness: harness(world, rig, args.harness.as_deref())?,
         name: args.name.map(slot).transpose()?,
         target: args.target,
         origin: Origin::from(&asker),
@@ -88,43 +95,102 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
             ControlError::conflict(message).hint("it is removed when its last work is done")
         );
     }
-    let harness = harness(args.harness.as_deref())?;
+    let harness = harness(world, rig, args.harness.as_deref())?;
+    // That of the rig, too.
     charge::known_harness(world, rig, harness.as_ref())?;
     let after = args.after.as_deref().map(names::relic).transpose()?;
     if args.task.len() > BATCH_MAX {
         let message = format!("a run has at most {BATCH_MAX} tasks");
         return Err(ControlError::bad_request(message));
     }
-    let tasks = args
-        .task
-        .into_iter()
-        .map(|task| checked(task, after.as_ref()));
-    let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
     let branch = names::branch(args.branch.as_deref())?;
-    let tasks = with_branches(world, rig, tasks, branch).await?;
-    let (prefix, own, asked) = (rig.prefix.clone(), asker.clone(), harness.clone());
-    let relics = world
+    let usual = Extras {
+        starts_on: branch,
+        assignee: None,
+        harness,
+    };
+    let tasks =
+        (args.task.into_iter()).map(|task| checked(world, rig, task, after.as_ref(), &usual));
+    let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
+    expect_branches(world, rig, &tasks).await?;
+    let mut notes = BTreeMap::new();
+    for assignee in tasks
+        .iter()
+        .filter_map(|(_, extras)| extras.assignee.clone())
+    {
+        if !notes.contains_key(&assignee)
+            && let Some(note) = drums::unknown_note(world, &assignee).await?
+        {
+            notes.insert(assignee, note);
+        }
+    }
+    let (own, all) = (asker.clone(), world.claims.clone());
+    let (relics, claims) = world
         .store
-        .run(move |txn| make(txn, &prefix, (&tasks, asked.as_ref()), &own))
+        .run(move |txn| make(txn, &tasks, &own, &all))
         .await?;
-    let charges = relics.iter().map(|relic| {
-        let request = ChargeRequest {
-            relic: relic.id.clone(),
-            harness: harness.clone(),
-            name: None,
-            target: None,
-            origin: Origin::from(&asker),
-        };
-        ask_charge(world, rig, request)
-    });
-    let charged = futures_util::future::join_all(charges).await;
+    let mut charged = charge_each(world, rig, &asker, &relics, claims).await;
     let own = rig.name.clone();
     let paused = move |txn: &mut dyn Txn| Ok(charging::pauses(txn)?.of(&own).is_some());
     let paused = world.store.run(paused).await?;
-    let shown = relics.into_iter().zip(charged);
-    let shown = shown.map(|(relic, charged)| started(rig, paused, relic.id, charged));
+    let shown = relics.iter().map(|relic| match charged.remove(&relic.id) {
+        Some(charged) => started(rig, paused, relic, charged),
+        None => assigned(rig, relic, &notes),
+    });
     to_json(&Started {
         relics: shown.collect(),
+    })
+}
+
+/// Charges the relics without an assignee, the most urgent first, then in their order. Returns the result of each.
+async fn charge_each(
+    world: &World,
+    rig: &Rig,
+    asker: &Asker,
+    relics: &[Relic],
+    claims: Vec<Claim>,
+) -> BTreeMap<RelicId, Result<Charged, Refusal>> {
+    let mut order: Vec<_> = relics.iter().filter(|it| it.assignee.is_none()).collect();
+    order.sort_by_key(|relic| Reverse(relic.priority));
+    let batched = |(relic, reply): (&&Relic, _)| BatchedCharge {
+        request: ChargeRequest {
+            relic: relic.id.clone(),
+            harness: relic.harness.clone(),
+            name: None,
+            target: None,
+            origin: Origin::from(asker),
+        },
+        has_own_branch: relic.starts_on.is_some(),
+        reply,
+    };
+    let message = |replies: Vec<_>| {
+        WitnessMsg::ChargeEach(ChargeBatch {
+            charges: order.iter().zip(replies).map(batched).collect(),
+            claims,
+        })
+    };
+    let witness = world.directory.witness(&rig.name);
+    let answers = ask::ask_each(witness, order.len(), message, CHARGE_LIMIT).await;
+    let of_each = order.iter().zip(answers);
+    let result = |answer: Result<Result<mail::Charged, Refusal>, Refusal>| answer?.map(Into::into);
+    of_each
+        .map(|(relic, answer)| (relic.id.clone(), result(answer)))
+        .collect()
+}
+
+/// Returns a relic of a `run` that is assigned: its assignee does it.
+fn assigned(rig: &Rig, relic: &Relic, notes: &BTreeMap<String, String>) -> StartedRelic {
+    let assignee = relic.assignee.clone().unwrap_or_default();
+    let doubt = notes.get(&assignee);
+    let doubt = doubt.map_or_else(String::new, |note| format!(" ({note})"));
+    StartedRelic::Waits(WaitingRelic {
+        relic: relic.id.clone(),
+        raider: (),
+        note: format!("it is assigned to {assignee}{doubt}"),
+        rig: rig.name.clone(),
+        auto_charge: false,
+        charge_paused: false,
+        assignee: Some(assignee),
     })
 }
 
@@ -132,9 +198,10 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
 fn started(
     rig: &Rig,
     paused: bool,
-    relic: RelicId,
+    relic: &Relic,
     charged: Result<Charged, Refusal>,
 ) -> StartedRelic {
+    let relic = relic.id.clone();
     match charged {
         Ok(charged) => StartedRelic::Charged(charged),
         // No free slot, or the relic waits for another: it is ready, and that is no failure.
@@ -146,6 +213,7 @@ fn started(
                 rig: rig.name.clone(),
                 auto_charge: rig.raiders.auto_charge && !paused,
                 charge_paused: rig.raiders.auto_charge && paused,
+                assignee: None,
             })
         }
         Err(refused) => StartedRelic::Failed(FailedCharge {
@@ -157,85 +225,125 @@ fn started(
     }
 }
 
-/// Gives each task the branch that it begins on: its own, else that of the run. A branch that cannot be used is an error
-/// before the first relic is made; a remote that is away is not: then the charge tells.
-async fn with_branches(
+/// Checks the branches that tasks begin on. One that cannot be used is an error before the first relic is made; a remote
+/// that is away is not: then the charge tells.
+async fn expect_branches(
     world: &World,
     rig: &Rig,
-    mut tasks: Vec<(TaskFields, Vec<RelicId>)>,
-    usual: Option<String>,
-) -> Result<Vec<(TaskFields, Vec<RelicId>)>, ControlError> {
-    let mut named = BTreeSet::new();
-    for (task, _) in &mut tasks {
-        task.branch = names::branch(task.branch.as_deref())?.or_else(|| usual.clone());
-        named.extend(task.branch.clone());
-    }
+    tasks: &[(NewRelic, Extras)],
+) -> Result<(), ControlError> {
+    let named = tasks
+        .iter()
+        .filter_map(|(_, extras)| extras.starts_on.as_deref());
+    let named: BTreeSet<&str> = named.collect();
     for branch in named {
-        match charge::start_on(world, rig, &branch, None).await {
+        match charge::start_on(world, rig, branch, None).await {
             Err(refused) if !refused.is_passing() => return Err(refused.into()),
             Ok(_) | Err(_) => {}
         }
     }
-    Ok(tasks)
+    Ok(())
 }
 
-/// Returns the fields of a task, and the relics that must be closed first.
+/// Returns the relic that a task asks for. What it leaves out is as in the rest of the run.
 fn checked(
+    world: &World,
+    rig: &Rig,
     task: Task,
     after: Option<&RelicId>,
-) -> Result<(TaskFields, Vec<RelicId>), ControlError> {
-    let mut fields = task.into_fields();
-    fields.title = names::title(&fields.title)?;
+    usual: &Extras,
+) -> Result<(NewRelic, Extras), ControlError> {
+    let fields = task.into_fields();
     names::few_labels(&fields.labels)?;
     let own = fields.deps.iter().map(|dep| names::relic(dep));
     let mut deps = own.collect::<Result<Vec<_>, _>>()?;
     deps.extend(after.cloned());
     deps.sort_unstable();
     deps.dedup();
-    Ok((fields, deps))
+    let own = Extras {
+        starts_on: names::branch(fields.branch.as_deref())?,
+        assignee: assignee(fields.assignee.as_deref()),
+        harness: harness(world, rig, fields.harness.as_deref())?,
+    };
+    let new = NewRelic {
+        prefix: rig.prefix.clone(),
+        kind: RelicKind::Task,
+        title: names::title(&fields.title)?,
+        body: fields.body,
+        priority: fields.priority,
+        labels: fields.labels,
+        parent: None,
+        deps,
+        by: None,
+    };
+    Ok((new, own.or(usual)))
 }
 
-/// Makes a relic of each task. The harness is stored with it, because a task that waits is charged later by
-/// `auto_charge` or another `charge`.
+/// Returns the assignee of this name; an empty one means none.
+pub(super) fn assignee(name: Option<&str>) -> Option<String> {
+    let name = name.map(str::trim).filter(|name| !name.is_empty());
+    name.map(str::to_owned)
+}
+
+/// Makes a relic of each task. Its harness is stored with it, because a task that waits is charged later by
+/// `auto_charge` or another `charge`. The claims keep automatic charging from those that the run is about to charge: they
+/// are taken before the commit that shows the relics.
 fn make(
     txn: &mut dyn Txn,
-    prefix: &str,
-    (tasks, harness): (&[(TaskFields, Vec<RelicId>)], Option<&HarnessName>),
+    tasks: &[(NewRelic, Extras)],
     asker: &Asker,
-) -> Result<Vec<Relic>, StoreError> {
-    let mut relics = Vec::new();
-    for (task, deps) in tasks {
+    claims: &Claims,
+) -> Result<(Vec<Relic>, Vec<Claim>), StoreError> {
+    let (mut relics, mut held) = (Vec::new(), Vec::new());
+    for (task, extras) in tasks {
         let new = NewRelic {
-            prefix: prefix.to_owned(),
-            kind: RelicKind::Task,
-            title: task.title.clone(),
-            body: task.body.clone(),
-            priority: task.priority,
-            labels: task.labels.clone(),
-            parent: None,
-            deps: deps.clone(),
             by: Some(asker.name.clone()),
+            ..task.clone()
         };
-        let mut relic = created_on(txn, &new, asker, task.branch.clone())?;
-        if harness.is_some() {
-            relic.harness = harness.cloned();
-            txn.put_relic(&relic)?;
-        }
+        let relic = created_with(txn, &new, asker, extras)?;
+        held.extend(claims.claim(ClaimKey::Charge(relic.id.clone())));
         relics.push(relic);
     }
-    Ok(relics)
+    Ok((relics, held))
 }
 
-/// Makes a relic whose work begins on an existing branch, if one is given, and journals it.
-pub(super) fn created_on(
+/// The fields of a new relic beside those that every kind of relic has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Extras {
+    /// The existing branch that the work begins on.
+    pub(super) starts_on: Option<String>,
+    /// The person, agent or pool that does it.
+    pub(super) assignee: Option<String>,
+    /// The harness of its raiders.
+    pub(super) harness: Option<HarnessName>,
+}
+
+impl Extras {
+    /// Returns these fields, with others where one is left out.
+    fn or(self, usual: &Self) -> Self {
+        Self {
+            starts_on: self.starts_on.or_else(|| usual.starts_on.clone()),
+            assignee: self.assignee.or_else(|| usual.assignee.clone()),
+            harness: self.harness.or_else(|| usual.harness.clone()),
+        }
+    }
+}
+
+/// Makes a relic with these fields, and journals it.
+pub(super) fn created_with(
     txn: &mut dyn Txn,
     new: &NewRelic,
     asker: &Asker,
-    branch: Option<String>,
+    extras: &Extras,
 ) -> Result<Relic, StoreError> {
     let mut relic = created(txn, new, asker)?;
-    if branch.is_some() {
-        relic.starts_on = branch;
+    if *extras != Extras::default() {
+        let Extras {
+            starts_on,
+            assignee,
+            harness,
+        } = extras.clone();
+        (relic.starts_on, relic.assignee, relic.harness) = (starts_on, assignee, harness);
         txn.put_relic(&relic)?;
     }
     Ok(relic)

@@ -19,11 +19,11 @@ use serde::{Deserialize, Serialize};
 
 pub use self::cost::Cost;
 pub use self::cv::{Cv, CvExport, CvForget, CvImport};
-pub use self::drums::{DrumRef, DrumsInbox, DrumsReply, DrumsSend};
+pub use self::drums::{DrumRef, DrumsAck, DrumsInbox, DrumsReply, DrumsSend};
 use self::read::{ids, tasks, text_or_number, word};
 pub use self::relic::{
-    RelicCancel, RelicClose, RelicCreate, RelicDep, RelicEdit, RelicImport, RelicList, RelicReady,
-    RelicRef, RelicReopen,
+    RelicCancel, RelicClose, RelicCreate, RelicDep, RelicDepList, RelicEdit, RelicImport,
+    RelicList, RelicReady, RelicRef, RelicReopen,
 };
 pub use self::session::{Handoff, Restart, Review, Wait};
 pub use self::task::{Task, TaskFields};
@@ -331,6 +331,19 @@ pub struct MrRef {
     /// The merge request
     #[serde(alias = "id")]
     pub mr: String,
+}
+
+/// `mq.pr`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct MqPr {
+    /// The merge request
+    #[serde(alias = "id")]
+    pub mr: String,
+    /// Open one although an address is known: the pull request of that was closed at the host
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub anew: bool,
 }
 
 /// `mq.approve`.

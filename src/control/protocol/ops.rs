@@ -132,7 +132,7 @@ ops! {
     "relic.cancel" => RelicCancel(RelicCancel), Work, Slow;
     "relic.dep.add" => RelicDepAdd(RelicDep), Work, Quick;
     "relic.dep.remove" => RelicDepRemove(RelicDep), Work, Quick;
-    "relic.dep.list" => RelicDepList(RelicRef), Look, Quick;
+    "relic.dep.list" => RelicDepList(RelicDepList), Look, Quick;
     "relic.ready" => RelicReady(RelicReady), Look, Quick;
     "relic.export" => RelicExport(Nothing), Look, Quick;
     "relic.import" => RelicImport(RelicImport), Work, Quick;
@@ -167,7 +167,7 @@ ops! {
     "mq.retry" => MqRetry(MrRef), Operate, Quick;
     "mq.approve" => MqApprove(MqApprove), Operate, Quick;
     "mq.reject" => MqReject(MqReject), Operate, Quick;
-    "mq.pr" => MqPr(MrRef), Operate, Slow;
+    "mq.pr" => MqPr(MqPr), Operate, Slow;
     "auto.list" => AutoList(Nothing), Look, Quick;
     "auto.run" => AutoRun(AutoRef), Operate, Quick;
     "auto.history" => AutoHistory(AutoHistory), Look, Quick;
@@ -187,7 +187,7 @@ ops! {
     "drums.inbox" => DrumsInbox(DrumsInbox), Call, Quick;
     "drums.read" => DrumsRead(DrumRef), Call, Quick;
     "drums.reply" => DrumsReply(DrumsReply), Call, Slow;
-    "drums.ack" => DrumsAck(DrumRef), Call, Quick;
+    "drums.ack" => DrumsAck(DrumsAck), Call, Quick;
     "config.show" => ConfigShow(Nothing), Look, Quick;
     "doctor" => Doctor(Doctor), Look, Quick;
 }

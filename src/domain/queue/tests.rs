@@ -66,7 +66,11 @@ fn table() -> Vec<(Step, Vec<MrState>, MrState)> {
     vec![
         (verified, vec![Reviewing], Reviewing),
         (Step::Ready(oid('b')), vec![Reviewing], Reviewing),
-        (Step::NeedsReview { note: note() }, vec![Testing], Reviewing),
+        (
+            Step::NeedsReview { note: note() },
+            vec![Testing, Merging],
+            Reviewing,
+        ),
         (Step::Approved { note: note() }, vec![Reviewing], Reviewing),
         (Step::Queued(oid('b')), vec![Reviewing], Queued),
         (Step::Tests, vec![Queued], Testing),

@@ -32,6 +32,19 @@ pub struct LandRequest {
     pub committer: Signature,
 }
 
+/// Work that may land, to be shown before it does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingWork {
+    /// The head of the work.
+    pub head: Oid,
+    /// As in [`LandRequest`].
+    pub began: Vec<Oid>,
+    /// The branch to land on.
+    pub target: String,
+    /// Rebase, squash or merge.
+    pub style: LandStyle,
+}
+
 /// A name and an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {

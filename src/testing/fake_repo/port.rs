@@ -18,8 +18,8 @@ use crate::domain::sandbox_fault::SandboxFault;
 use crate::domain::saved_work::SavedWork;
 use crate::domain::work_diff::{Diff, DiffSum};
 use crate::ports::repo::{
-    GateRun, GateSpec, LandRequest, Measurement, PinnedStashes, Provenance, Repo, RepoError,
-    SalvageRecord, SandboxSpec, TargetState,
+    GateRun, GateSpec, LandRequest, Measurement, PendingWork, PinnedStashes, Provenance, Repo,
+    RepoError, SalvageRecord, SandboxSpec, TargetState,
 };
 use crate::testing::records;
 
@@ -165,13 +165,13 @@ impl Repo for FakeRepo {
         Ok(diff_of(&measured.ok_or_else(|| no_sandbox(sandbox))?))
     }
 
-    fn diff_of_commit(&self, head: &Oid, _target: &str) -> Result<Diff, RepoError> {
-        let own = self.enter("diff", head.as_str());
-        own.map(|_| diff_of_head(head))
+    fn diff_of_landing(&self, work: &PendingWork) -> Result<Diff, RepoError> {
+        (self.enter("diff", work.head.as_str())).map(|_| diff_of_head(&work.head))
     }
 
-    fn sum_of_commit(&self, head: &Oid, _target: &str) -> Result<DiffSum, RepoError> {
-        self.enter("sum", head.as_str()).map(|_| DiffSum::default())
+    fn sum_of_landing(&self, work: &PendingWork) -> Result<DiffSum, RepoError> {
+        self.enter("sum", work.head.as_str())
+            .map(|_| DiffSum::default())
     }
 
     fn changed_paths(&self, head: &Oid, _target: &str) -> Result<Vec<String>, RepoError> {

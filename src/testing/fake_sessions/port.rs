@@ -140,6 +140,7 @@ impl Sessions for FakeSessions {
     }
 
     fn send(&self, handle: &SessionHandle, input: &Input) -> Result<(), SessionError> {
+        self.enter("send");
         let mut inner = self.inner();
         inner.living(handle)?;
         if inner.deaf.contains(&handle.id) {

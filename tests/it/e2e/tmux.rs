@@ -172,7 +172,11 @@ fn a_reload_moves_a_city_to_tmux_agent_by_agent() {
     until("the mayor is there", || {
         tmux_sessions(&city).contains("mayor")
     });
-    assert_eq!(tmux_sessions(&city).lines().count(), 1, "no other session is there");
+    assert_eq!(
+        tmux_sessions(&city).lines().count(),
+        1,
+        "no other session is there"
+    );
     assert_eq!(pid(&city.wait_session(&relic, 1)), first);
     assert!(processes::runs(first));
     city.sign("go1");

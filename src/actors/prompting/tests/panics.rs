@@ -57,3 +57,24 @@ async fn person_is_called_when_the_task_of_a_first_prompt_panicked_three_times()
         assert_eq!(typed(&city, &charged), 3, "{patrol}");
     }
 }
+
+/// The report of the third panic panicked as well, and no person was told.
+#[tokio::test(start_paused = true)]
+async fn person_is_called_although_the_report_of_the_last_panic_panicked() {
+    let clock = start_clock();
+    let mut parts = Parts::new(&clock);
+    let full = Arc::<AtomicBool>::default();
+    parts.store = StoreHandle::full_while(&clock, &full);
+    let city = Scenario::new().with(knows_its_input);
+    let city = city.start_on(parts, clock).await;
+    let charged = raider(&city, "What is new").await;
+    city.parts.sessions.reads_keys(&charged.session);
+    full.store(true, Ordering::SeqCst);
+    // The task panics three times where its escalation cannot be stored, and so do the reports of that.
+    let tripwire = Tripwire::times(HERE, 6);
+    city.pass(300 * SECOND).await;
+    full.store(false, Ordering::SeqCst);
+    drop(tripwire);
+    city.pass(60 * SECOND).await;
+    one_call(&city, "failed by a bug").await;
+}

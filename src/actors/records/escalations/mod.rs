@@ -172,6 +172,7 @@ fn labelled(txn: &mut dyn Txn, label: Option<String>) -> Result<Vec<Entry>, Stor
         status: Some(RelicStatus::Open),
         prefix: None,
         label,
+        limit: None,
     })?;
     relics
         .into_iter()

@@ -7,10 +7,9 @@ use crate::actors::mail::DoneRequest;
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
 use crate::domain::facts::GitFacts;
-use crate::domain::ids::Oid;
 use crate::domain::merge::{MergeRequest, MrState};
 use crate::domain::phase::WorkPhase;
-use crate::domain::relic::{DoneIntent, Hook};
+use crate::domain::relic::{DoneIntent, Exit, Hook};
 use crate::ports::relics::{StoreError, Txn};
 
 /// The relation of a declaration to an earlier one.
@@ -19,8 +18,8 @@ pub(super) enum Again {
     First(Option<Box<MergeRequest>>),
     /// It is the same.
     Same(DoneIntent),
-    /// It submits what git says here, in place of this head.
-    Replaces(GitFacts, Oid),
+    /// It submits what git says here, in place of the head of this completion.
+    Replaces(GitFacts, Box<DoneIntent>),
 }
 
 /// Compares a declaration with an earlier one of its incarnation.
@@ -54,7 +53,7 @@ pub(super) async fn of(
         let hint = "tell them with `hd escalate`, or submit later commits with `hd done`";
         return Err(Refusal::conflict(message).hint(hint));
     }
-    Ok(Again::Replaces(git, intent.head))
+    Ok(Again::Replaces(git, Box::new(intent)))
 }
 
 /// Returns the newest merge request of the work if it was rejected.
@@ -88,6 +87,35 @@ pub(super) fn changed(
     );
     let hint = "read the note with `hd rally`, commit what it asks for, then run `hd done`; or `hd done --status \
         escalated --reason WHY`";
+    Err(Refusal::conflict(message).hint(hint))
+}
+
+/// Refuses a completion without a change for work that a person has rejected: they asked for a change, and the completion
+/// would close the relic without their look. This holds for a fresh raider, too.
+///
+/// # Errors
+/// The newest merge request of the relic was rejected.
+pub(super) async fn changes_what_was_rejected(
+    world: &World,
+    request: &DoneRequest,
+    hook: &Hook,
+) -> Result<(), Refusal> {
+    if !request.no_change || request.exit != Exit::Completed {
+        return Ok(());
+    }
+    let relic = hook.relic.clone();
+    let newest = world.store.run(move |txn| Ok(txn.mrs_of(&relic)?.pop()));
+    let rejected = newest.await?.filter(|mr| {
+        // Others were withdrawn with their relic.
+        mr.state == MrState::Rejected && mr.decided_at.is_some()
+    });
+    let Some(mr) = rejected else { return Ok(()) };
+    let message = format!(
+        "{} was rejected: a person asked for a change, so {} is not closed without one",
+        mr.id, hook.relic
+    );
+    let hint = "commit what the note asks for, then run `hd done`; or `hd done --status escalated --reason WHY`: then a \
+        person decides";
     Err(Refusal::conflict(message).hint(hint))
 }
 

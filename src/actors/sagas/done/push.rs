@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
-use super::super::pack;
+use super::super::{pack, unpack};
 use super::Plan;
 use crate::actors::records::escalations;
 use crate::actors::refusal::LASTING;
@@ -119,7 +119,8 @@ pub fn is_pushing(saga: &Saga) -> bool {
     saga.kind == SagaKind::Done && saga.step == "intent"
 }
 
-/// Withdraws a completion that is still being pushed: its raider has open work again.
+/// Withdraws a completion that is still being pushed: its raider has open work again. Where it was to replace work that a
+/// person reviews, that completion counts again: its merge request waits on.
 ///
 /// # Errors
 /// The store's.
@@ -129,9 +130,14 @@ pub fn withdraw(txn: &mut dyn Txn, raider: &RaiderId, cause: Cause) -> Result<()
         return Ok(());
     };
     txn.close_saga(saga.id)?;
-    hook.done = None;
+    // An unreadable plan was written by another version, which had none.
+    let former = unpack::<Plan>(&saga).ok().and_then(|plan| plan.former);
+    hook.done = former.map(|former| *former);
     txn.put_hook(&hook)?;
-    let data = serde_json::json!({ "relic": hook.relic, "incarnation": hook.incarnation });
+    let reviewed = hook.done.as_ref().map(|done| &done.head);
+    let data = serde_json::json!({
+        "relic": hook.relic, "incarnation": hook.incarnation, "reviewed": reviewed,
+    });
     let event = NewEvent::new(EventType::RaiderDoneWithdrawn, raider, cause);
     txn.record(&event.with(data)).map(|_| ())
 }

@@ -59,6 +59,11 @@ fn ask_person(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<(), StoreError> {
     txn.record(&event.with(data)).map(drop)
 }
 
+/// Returns true when the paths of a merge decide whether a person must review it.
+pub(super) fn compares(rig: &Rig, mr: &MergeRequest) -> bool {
+    !rig.forge.human_review_paths.is_empty() && mr.review != Review::Approved
+}
+
 /// Returns why a person must review what a merge would land; none when it may land. The merge can change other paths than
 /// the branch did when it was submitted, and the configuration may be another one since. An approval is of the head, so
 /// that a merge of an approved head is not asked about again.
@@ -70,22 +75,26 @@ pub(super) fn due(
     mr: &MergeRequest,
     changed: &Result<Vec<String>, RepoError>,
 ) -> Result<Option<String>, Refusal> {
-    if rig.forge.human_review_paths.is_empty() || mr.review == Review::Approved {
+    if !compares(rig, mr) {
         return Ok(None);
     }
     review::of_paths(&rig.forge, changed.clone())
 }
 
-/// Takes a merge request out of its attempt, for the review of a person. Its raider may be gone: the witness gets the
+/// Takes a merge request out of its attempt, for the review of a person, and closes the saga of its push. Its raider may be gone: the witness gets the
 /// declaration of its work again, and passes the head on when it is approved.
 pub(super) async fn return_to_review(
     world: &World,
     mr: MergeRequest,
     why: String,
+    saga: Option<u64>,
 ) -> Result<Attempt, Refusal> {
     let witness = message::witness(&mr.rig);
     let to = witness.clone();
     let returned = world.store.run(move |txn| {
+        if let Some(id) = saga {
+            txn.close_saga(id)?;
+        }
         let mut mr = txn.mr(&mr.id)?;
         let id = &mr.id;
         let note =

@@ -89,6 +89,27 @@ async fn review_hold_begins_again_when_later_commits_are_submitted() {
     assert!(city.mr(&charged.relic).await.unwrap().awaits_person());
 }
 
+/// The review had no session any more, and nothing said so.
+#[tokio::test(start_paused = true)]
+async fn nuke_that_is_refused_at_the_last_moment_says_that_the_review_has_no_session() {
+    let city = reviewed().start().await;
+    let charged = waiting(&city).await;
+    let id = city.mr(&charged.relic).await.unwrap().id;
+    let is_live = || async {
+        let live = rejection::live_hook(&city.world, &id).await;
+        live.unwrap().is_some()
+    };
+    assert!(is_live().await);
+    let (repo, name) = (city.parts.repo.clone(), charged.raider.name.clone());
+    (city.parts.repo).interlude("discard_sandbox", move || repo.dirty(&name, "late.txt"));
+    let refused = city.nuke(&charged.raider, true).await.unwrap_err();
+    let hint = refused.hint.unwrap();
+    assert!(hint.contains("its session has ended"), "{hint}");
+    city.pass(2 * PATROL).await;
+    assert!(!is_live().await);
+    assert!(city.mr(&charged.relic).await.unwrap().awaits_person());
+}
+
 /// Its work is pushed: nothing is lost, and a fresh session would cost tokens for a wait.
 #[tokio::test(start_paused = true)]
 async fn session_that_ends_during_its_review_is_not_started_again() {
@@ -239,11 +260,41 @@ async fn rejection_while_later_commits_are_submitted_is_refused() {
     let id = city.mr(&charged.relic).await.unwrap().id;
     let rejected = rejection::reject(&city.world, id, "no".to_owned(), Asker::person());
     let refused = rejected.await.unwrap_err();
-    assert!(refused.message.contains("submitted again"), "{refused}");
+    let why = "their push does not succeed: the remote cannot be reached: away";
+    assert!(refused.message.contains(why), "{refused}");
     city.parts.repo.mend("push_branch");
     city.pass(2 * PATROL).await;
     let mr = city.mr(&charged.relic).await.unwrap();
     assert_eq!((mr.awaits_person(), mr.head), (true, later));
+}
+
+/// The commits that were reviewed counted as open work, for a fresh raider, while a person could still approve them.
+#[tokio::test(start_paused = true)]
+async fn nuke_during_the_push_of_later_commits_leaves_the_reviewed_ones_to_their_reviewer() {
+    let city = reviewed().start().await;
+    let charged = waiting(&city).await;
+    let shown = city.mr(&charged.relic).await.unwrap();
+    city.parts.repo.commit(&charged.raider.name);
+    let away = RepoError::Remote("away".into());
+    city.parts.repo.break_op("push_branch", away);
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    city.nuke(&charged.raider, true).await.unwrap();
+    city.pass(4 * PATROL).await;
+    assert_eq!(city.store(|txn| txn.salvages()).await.len(), 1);
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Hooked);
+    assert!(
+        city.hook(&charged.raider).await.is_none(),
+        "no fresh raider"
+    );
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert_eq!((mr.awaits_person(), &mr.head), (true, &shown.head));
+    city.parts.repo.mend("push_branch");
+    // A rejection goes to a fresh raider, once.
+    let rejected = reject(&city, &charged).await;
+    assert!(rejected.back_to.is_none());
+    city.pass(2 * PATROL).await;
+    assert_eq!(city.events(EventType::RaiderCharged).await.len(), 2);
 }
 
 /// A rig that asks for no review: the agent asked for it, and a person rejected the work.
@@ -273,6 +324,34 @@ async fn rejected_work_is_reviewed_again_and_its_rejected_head_is_refused() {
     assert_eq!((second.awaits_person(), &second.head), (true, &head));
     assert!(!city.parts.repo.has_landed(&head));
     assert!(city.runs(&charged.session), "it stays for its review");
+}
+
+/// The relic was closed although its reviewer had asked for a change. A fresh raider may not do so either.
+#[tokio::test(start_paused = true)]
+async fn rejected_work_is_not_completed_without_a_change() {
+    for is_live in [true, false] {
+        let city = reviewed().start().await;
+        let charged = waiting(&city).await;
+        if !is_live {
+            city.parts.sessions.crash(&charged.session, 9);
+            city.pass(PATROL).await;
+        }
+        reject(&city, &charged).await;
+        city.pass(2 * PATROL).await;
+        let relic = charged.relic.clone();
+        let hook = city.store(move |txn| txn.hook_of_relic(&relic)).await;
+        let raider = hook.unwrap().raider;
+        let unchanged = DoneRequest {
+            no_change: true,
+            reason: Some("it is right".into()),
+            ..completion(&raider)
+        };
+        let refused = city.done(unchanged).await.unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::Conflict, "{refused}");
+        assert!(refused.message.contains("asked for a change"), "{refused}");
+        assert!(refused.hint.unwrap().contains("--status escalated"));
+        assert_eq!(city.status(&charged.relic).await, RelicStatus::Hooked);
+    }
 }
 
 /// Its paths cannot be compared for longer than `done_intent_timeout`.

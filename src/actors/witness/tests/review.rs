@@ -213,6 +213,47 @@ async fn queued_work_is_compared_with_review_paths_of_a_reload_and_its_rejection
     );
 }
 
+/// A push that waits to be retried landed with the paths that held when it was tested.
+#[tokio::test(start_paused = true)]
+async fn waiting_push_is_compared_with_review_paths_of_a_reload() {
+    let city = Scenario::new().start().await;
+    let away = RepoError::Remote("away".into());
+    city.parts.repo.break_op("land", away);
+    let charged = city.charged("a").await;
+    (city.parts.repo).commit_path(&charged.raider.name, "db/migrations/1.sql");
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    assert_eq!(city.sagas().await, 1, "the push waits");
+    city.reload(|city| migrations(&mut city.rigs[0])).await;
+    city.parts.repo.mend("land");
+    city.pass(4 * PATROL).await;
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert!(mr.awaits_person(), "{mr:?}");
+    let note = mr.note.clone().unwrap();
+    let why = "it changes db/migrations/1.sql (human_review_paths)";
+    assert!(note.contains(why), "{note}");
+    assert_eq!((city.parts.repo.landings(), city.sagas().await), (0, 0));
+    approve(&city, &charged).await;
+    assert!(city.parts.repo.has_landed(&mr.head));
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
+}
+
+/// What has landed is not reviewed any more.
+#[tokio::test(start_paused = true)]
+async fn push_whose_answer_was_lost_is_no_review_after_a_reload() {
+    let city = Scenario::new().start().await;
+    city.parts.repo.lose_answer_of_landing();
+    let charged = city.charged("a").await;
+    (city.parts.repo).commit_path(&charged.raider.name, "db/migrations/1.sql");
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    assert_eq!(city.sagas().await, 1, "it is not known that it landed");
+    city.reload(|city| migrations(&mut city.rigs[0])).await;
+    city.pass(4 * PATROL).await;
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert_eq!((mr.state, city.parts.repo.landings()), (MrState::Merged, 1));
+}
+
 /// Work that was rebased would else have the changes of the target as its own.
 #[tokio::test(start_paused = true)]
 async fn target_is_fetched_before_paths_are_compared_and_a_remote_that_is_away_is_tolerated() {

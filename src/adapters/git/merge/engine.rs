@@ -64,6 +64,15 @@ pub(super) fn open(dir: &Path) -> Result<Box<dyn Engine>, RepoError> {
     Ok(Box::new(engine))
 }
 
+/// As [`open`], but nothing is signed: for commits that do not land.
+pub(super) fn open_unsigned(dir: &Path) -> Result<Box<dyn Engine>, RepoError> {
+    let fallback = Commands::new(dir, false);
+    Ok(match InProcess::open(dir) {
+        None => Box::new(fallback),
+        Some(engine) => Box::new(InProcess { fallback, ..engine }),
+    })
+}
+
 impl InProcess {
     /// Opens the repository; none if git2 must not be used here.
     pub(super) fn open(dir: &Path) -> Option<Self> {

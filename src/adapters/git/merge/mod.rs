@@ -43,6 +43,15 @@ pub(super) fn merge(repo: &GitRepo, request: &LandRequest) -> Result<MergeOutcom
     merge_in(repo.repo_dir(), request)
 }
 
+/// As [`merge`], for a look at the result: nothing of it lands, so nothing is signed.
+///
+/// # Errors
+/// As [`merge`].
+pub(super) fn preview(repo: &GitRepo, request: &LandRequest) -> Result<MergeOutcome, RepoError> {
+    let engine = engine::open_unsigned(repo.repo_dir())?;
+    styles::land(engine.as_ref(), request)
+}
+
 /// As [`merge`], but in any repository.
 fn merge_in(dir: &Path, request: &LandRequest) -> Result<MergeOutcome, RepoError> {
     let engine = engine::open(dir)?;

@@ -176,7 +176,7 @@ fn what_is_ready_and_what_is_charged_without_a_request() {
         .unwrap();
         let is_in = |list: Vec<Relic>| list.iter().any(|one| one.id == relic.id);
         let row = (status, assignee, of_dep);
-        let all = run(&mut store, |txn| txn.ready("gt")).unwrap();
+        let all = run(&mut store, |txn| txn.ready("gt", None)).unwrap();
         assert_eq!(is_in(all), ready, "{row:?}");
         let some = run(&mut store, |txn| txn.chargeable("gt", None, 9)).unwrap();
         assert_eq!(is_in(some), charged, "{row:?}");

@@ -65,7 +65,7 @@ fn a_step_is_never_charged_by_itself() {
     let relic = create(&mut store, &task("work")).id;
     step(&mut store, &relic);
     let ids = |relics: Vec<Relic>| relics.into_iter().map(|it| it.id).collect::<Vec<_>>();
-    let ready = run(&mut store, |txn| txn.ready("gt")).unwrap();
+    let ready = run(&mut store, |txn| txn.ready("gt", None)).unwrap();
     let chargeable = run(&mut store, |txn| txn.chargeable("gt", None, 9)).unwrap();
     assert_eq!(
         (ids(ready), ids(chargeable)),

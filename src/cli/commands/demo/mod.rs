@@ -19,7 +19,7 @@ use crate::cli::error::{CliError, Doing};
 use crate::cli::output::{self, Style};
 use crate::cli::render::event;
 use crate::control::client::{Client, Flow};
-use crate::control::protocol::answers::{Event, Relic};
+use crate::control::protocol::answers::{Event, NotedRelic};
 use crate::control::protocol::args::{Charge, Events, RelicCreate, Stop};
 use crate::control::protocol::{ControlError, Exit, Op, OpName};
 
@@ -148,10 +148,12 @@ fn create(city: &City, task: &Task) -> Result<String, CliError> {
         dep: Vec::new(),
         parent: None,
         branch: None,
+        assignee: None,
+        harness: None,
     });
     let relic = Client::connect(&city.socket)?.call(&create)?;
-    let relic: Relic = answer::read(create.name(), &relic)?;
-    Ok(relic.id.to_string())
+    let made: NotedRelic = answer::read(create.name(), &relic)?;
+    Ok(made.relic.id.to_string())
 }
 
 fn charge(city: &City, relic: &str) -> Result<(), CliError> {

@@ -9,7 +9,6 @@ use crate::actors::mail::ChildView;
 use crate::actors::records::drums;
 use crate::actors::typing::{self, Typing};
 use crate::actors::world::World;
-use crate::control::protocol::ControlError;
 use crate::control::protocol::answers::{Delivery, DeliveryState};
 use crate::domain::asker::Asker;
 use crate::domain::drum::{DrumHead, Mailbox, notice};
@@ -23,27 +22,26 @@ pub(in crate::control::handlers) fn waits(why: Option<String>) -> Delivery {
     }
 }
 
-/// Tells a live session of the drum, and notes that. The drum is stored already: if this fails, it waits.
-///
-/// # Errors
-/// The delivery cannot be stored.
+/// Tells a live session of the drum, and notes that. The drum is stored already: if this fails, it waits. What was done before is
+/// never an error because of the delivery: its failure is told beside it.
 pub(in crate::control::handlers) async fn deliver(
     world: &World,
     head: DrumHead,
     asker: &Asker,
-) -> Result<(DrumHead, Delivery), ControlError> {
+) -> (DrumHead, Delivery) {
     if let Err(why) = tell(world, &head).await {
-        return Ok((head, waits(Some(why))));
+        return (head, waits(Some(why)));
     }
     let (id, asker) = (head.id, asker.clone());
     let noted = world
         .store
         .run(move |txn| drums::delivered(txn, id, &asker));
-    let delivery = Delivery {
-        state: DeliveryState::Delivered,
-        why: None,
+    let (head, why) = match noted.await {
+        Ok(noted) => (noted, None),
+        Err(error) => (head, Some(format!("that could not be recorded: {error}"))),
     };
-    Ok((noted.await?, delivery))
+    let state = DeliveryState::Delivered;
+    (head, Delivery { state, why })
 }
 
 /// Types the notice into the first session of the receiver that takes it.

@@ -12,8 +12,9 @@ use crate::actors::world::World;
 use crate::control::handlers::{caller, names};
 use crate::control::protocol::ControlError;
 use crate::control::protocol::answers::{Deps, ReadyRelic, RelicLink};
-use crate::control::protocol::args::{RelicDep, RelicReady};
+use crate::control::protocol::args::{RelicDep, RelicDepList, RelicReady};
 use crate::control::server::Caller;
+use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RelicId;
 use crate::domain::relic::{Relic, RelicKind, RelicStatus};
@@ -95,23 +96,35 @@ async fn change(
 /// Returns what a relic waits for, and what waits for it.
 pub(in crate::control::handlers) async fn list(
     world: &World,
-    id: &str,
+    args: RelicDepList,
 ) -> Result<Value, ControlError> {
-    let id = names::relic(id)?;
+    let id = names::relic(&args.relic)?;
+    let limit = most(args.limit);
     let read = move |txn: &mut dyn Txn| {
         let relic = txn.relic(&id)?;
-        let deps = links(txn, &relic.deps)?;
+        let mut ready = relic.status == RelicStatus::Open;
+        for dep in &relic.deps {
+            ready = ready && txn.relic(dep)?.status == RelicStatus::Closed;
+        }
         let waiting = txn.dependents(&id)?;
-        let is_done = |link: &RelicLink| link.status == RelicStatus::Closed;
+        let shown = |of: &[RelicId]| of.len().min(limit);
         Ok(Deps {
             relic: id.clone(),
             status: relic.status,
-            ready: relic.status == RelicStatus::Open && deps.iter().all(is_done),
-            deps,
-            dependents: links(txn, &waiting)?,
+            ready,
+            deps: links(txn, &relic.deps[..shown(&relic.deps)])?,
+            dependents: links(txn, &waiting[..shown(&waiting)])?,
+            more_deps: (relic.deps.len() - shown(&relic.deps)) as u64,
+            more_dependents: (waiting.len() - shown(&waiting)) as u64,
         })
     };
     to_json(&world.store.run(read).await?)
+}
+
+/// Returns the largest length of a list with this limit.
+fn most(limit: Option<u64>) -> usize {
+    let limit = limit.map(usize::try_from);
+    limit.and_then(Result::ok).unwrap_or(usize::MAX)
 }
 
 fn links(txn: &mut dyn Txn, ids: &[RelicId]) -> Result<Vec<RelicLink>, StoreError> {
@@ -139,17 +152,21 @@ pub(in crate::control::handlers) async fn ready(
     let read = move |txn: &mut dyn Txn| {
         let mut ready = Vec::new();
         for rig in &rigs {
-            for relic in txn.ready(&rig.prefix)? {
-                let waits = charging::waits(txn, &city, rig, &relic)?;
-                let waits = waits.map(|waits| waits.brief());
-                ready.push(ReadyRelic { relic, waits });
-            }
+            let relics = txn.ready(&rig.prefix, args.limit)?;
+            ready.extend(relics.into_iter().map(|relic| (rig, relic)));
         }
-        Ok(ready)
+        // Each rig's are in this order already.
+        ready.sort_by_key(|(_, relic)| (Reverse(relic.priority), relic.created));
+        ready.truncate(most(args.limit));
+        let with_reason = |(rig, relic): (&Rig, Relic)| {
+            let waits = charging::waits(txn, &city, rig, &relic)?;
+            let waits = waits.map(|waits| waits.brief());
+            Ok(ReadyRelic { relic, waits })
+        };
+        ready
+            .into_iter()
+            .map(with_reason)
+            .collect::<Result<Vec<_>, StoreError>>()
     };
-    let mut ready = world.store.run(read).await?;
-    // Each rig's are in this order already.
-    let order = |ready: &ReadyRelic| (Reverse(ready.relic.priority), ready.relic.created);
-    ready.sort_by_key(order);
-    to_json(&ready)
+    to_json(&world.store.run(read).await?)
 }

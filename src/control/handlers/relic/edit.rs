@@ -9,7 +9,7 @@ use super::{nudge_all, to_json};
 use crate::actors::world::World;
 use crate::control::handlers::{caller, drums, names};
 use crate::control::protocol::ControlError;
-use crate::control::protocol::answers::EditedRelic;
+use crate::control::protocol::answers::NotedRelic;
 use crate::control::protocol::args::RelicEdit;
 use crate::control::server::Caller;
 use crate::domain::asker::Asker;
@@ -65,7 +65,7 @@ pub(in crate::control::handlers) async fn edit(
     });
     let relic = edited.await??;
     nudge_all(world);
-    to_json(&EditedRelic { relic, note })
+    to_json(&NotedRelic { relic, note })
 }
 
 fn may_edit(txn: &mut dyn Txn, relic: &Relic, args: &RelicEdit, speaker: &Speaker) -> Verdict {

@@ -1,7 +1,11 @@
 //! `hd mq approve`: an approval is of the head that a person was shown.
 
+use std::sync::atomic::AtomicBool;
+
 use super::*;
+use crate::domain::question::Pattern;
 use crate::ports::repo::RepoError;
+use crate::testing::world::{Parts, start_clock};
 
 /// A person may mean commits that the raider has not submitted.
 #[tokio::test(start_paused = true)]
@@ -89,6 +93,8 @@ async fn approval_while_later_commits_are_submitted_is_refused() {
     for approval in [json!({ "mr": shown.id }), named] {
         let refused = ask(&city, "mq.approve", approval).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Conflict, "{refused}");
+        let why = "their push does not succeed: the remote cannot be reached: away";
+        assert!(refused.message.contains(why), "{refused}");
     }
     assert!(city.mr(&relic).await.unwrap().awaits_person());
     city.parts.repo.mend("push_branch");
@@ -144,4 +150,38 @@ async fn merge_request_is_not_closed_or_reopened_by_its_relic() {
     .await;
     ask(&city, "relic.close", close).await.unwrap();
     assert_eq!(city.status(&mr.id).await, RelicStatus::Closed);
+}
+
+/// The rejection was carried out, and the answer was an error: that its note was delivered could not be stored.
+#[tokio::test(start_paused = true)]
+async fn rejection_whose_delivery_cannot_be_recorded_says_both() {
+    let clock = start_clock();
+    let mut parts = Parts::new(&clock);
+    let full = Arc::<AtomicBool>::default();
+    parts.store = StoreHandle::full_while(&clock, &full);
+    let scenario = Scenario::new().rig(|rig| {
+        rig.forge.review_human = true;
+        rig.witness.review_hold = Duration::from_secs(3600);
+    });
+    let scenario = scenario.with(|city| {
+        for harness in city.harnesses.values_mut() {
+            harness.patterns.input = Pattern::new("^> ").into_iter().collect();
+        }
+    });
+    let city = scenario.start_on(parts, clock).await;
+    let relic = submitted(&city).await;
+    let mr = city.mr(&relic).await.unwrap();
+    let session = city.hook(&mr.raider).await.unwrap().raider.session_id();
+    city.parts.sessions.show(&session, Some("> "));
+    let own = Arc::clone(&full);
+    (city.parts.sessions).interlude("send", move || own.store(true, Ordering::SeqCst));
+    let reject = json!({ "mr": mr.id, "note": "no", "yes": true });
+    let told = ask(&city, "mq.reject", reject).await.unwrap();
+    full.store(false, Ordering::SeqCst);
+    assert_eq!(told["decision"], "rejected");
+    let delivery = &told["delivery"];
+    assert_eq!(delivery["state"], "delivered", "{told}");
+    let why = delivery["why"].as_str().unwrap();
+    assert!(why.starts_with("that could not be recorded: "), "{why}");
+    assert_eq!(city.mr(&relic).await.unwrap().state, MrState::Rejected);
 }

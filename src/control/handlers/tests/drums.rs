@@ -463,3 +463,32 @@ async fn drum_to_a_pool_is_told_to_a_member_that_waits_for_text() {
     assert!(city.parts.sessions.sent(&one).is_empty());
     assert_eq!(city.parts.sessions.sent(&two).len(), 1);
 }
+
+/// One number is answered with the drum, a list with a list; one that is not there, or not one's own, leaves all.
+#[tokio::test(start_paused = true)]
+async fn several_drums_are_acknowledged_at_once_or_none() {
+    let city = with_mayor(Rights::Work).await;
+    let charged = city.worker("a").await;
+    let (toast, mayor) = (raider(&city, &charged), standing(&city, "mayor"));
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let sent = send(&city, &operator(), "Toast").await.unwrap();
+        ids.push(sent["id"].clone());
+    }
+    let foreign = send(&city, &toast, "mayor").await.unwrap()["id"].clone();
+    for (wrong, kind) in [
+        (json!([ids[0], 99]), ErrorKind::NotFound),
+        (json!([ids[0], foreign]), ErrorKind::Forbidden),
+    ] {
+        let refused = on(&city, &toast, "drums.ack", &wrong).await.unwrap_err();
+        assert_eq!(refused.kind, kind);
+        assert_eq!(inbox(&city, &toast).await, ids);
+    }
+    let two = json!([ids[2], ids[0], ids[2]]);
+    let told = on(&city, &toast, "drums.ack", &two).await.unwrap();
+    let acked: Vec<_> = told.as_array().unwrap().iter().collect();
+    assert_eq!(acked.len(), 2, "each once");
+    assert_eq!((&acked[0]["id"], &acked[1]["id"]), (&ids[2], &ids[0]));
+    assert_eq!(inbox(&city, &toast).await, [ids[1].clone()]);
+    assert_eq!(inbox(&city, &mayor).await, [foreign]);
+}

@@ -93,3 +93,31 @@ async fn rig_without_a_command_says_how_to_set_one() {
         .unwrap_err();
     assert!(refused.message.contains("has ended"), "{refused}");
 }
+
+/// The branch's next merge request has the address of a pull request that a person closed at the host.
+#[tokio::test(start_paused = true)]
+async fn pull_request_that_was_closed_at_the_host_is_opened_anew() {
+    let (city, relic) = city(Some(command())).await;
+    let line = command().line();
+    for (args, url, already) in [
+        (json!({ "mr": relic }), "https://host/pr/7", false),
+        (json!({ "mr": relic }), "https://host/pr/7", true),
+        (
+            json!({ "mr": relic, "anew": true }),
+            "https://host/pr/8",
+            false,
+        ),
+        (json!({ "mr": relic }), "https://host/pr/8", true),
+    ] {
+        if !already {
+            city.parts.runner.set_output(&line, url);
+        }
+        let said = ask(&city, "mq.pr", args).await.unwrap();
+        assert_eq!(
+            (&said["url"], &said["already"]),
+            (&json!(url), &json!(already))
+        );
+    }
+    assert_eq!(city.parts.runner.started(&line).len(), 2);
+    assert_eq!(city.events(EventType::MrPrOpened).await.len(), 2);
+}

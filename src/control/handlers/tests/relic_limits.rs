@@ -51,6 +51,44 @@ async fn relic_has_at_most_a_hundred_labels_however_they_are_given() {
     assert_eq!(told["labels"], json!([]));
 }
 
+/// The answers had all relics of the city, whatever their number.
+#[tokio::test(start_paused = true)]
+async fn lists_of_relics_have_a_limit_and_tell_what_they_leave_out() {
+    let city = Scenario::new().start().await;
+    let first = city.relic("first").await;
+    for priority in [1, 4, 2] {
+        let create = json!({ "title": "a", "priority": priority, "dep": [first] });
+        ask(&city, "relic.create", create).await.unwrap();
+    }
+    let ids = |list: &serde_json::Value| {
+        let rows = list.as_array().unwrap().iter();
+        rows.map(|row| row["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let listed = ask(&city, "relic.list", json!({ "limit": 2 }))
+        .await
+        .unwrap();
+    assert_eq!(ids(&listed), ["gt-3", "gt-4"]);
+    let deps = json!({ "relic": first, "limit": 2 });
+    let deps = ask(&city, "relic.dep.list", deps).await.unwrap();
+    assert_eq!(ids(&deps["dependents"]).len(), 2);
+    assert_eq!(deps["more_dependents"], 1);
+    assert!(deps["more_deps"].is_null() && deps["ready"] == true);
+    let all = ask(&city, "relic.dep.list", json!({ "relic": first })).await;
+    let all = all.unwrap();
+    assert_eq!(ids(&all["dependents"]).len(), 3);
+    assert!(all["more_dependents"].is_null());
+    ask(&city, "relic.close", json!({ "relic": first }))
+        .await
+        .unwrap();
+    let ready = ask(&city, "relic.ready", json!({ "limit": 2 }))
+        .await
+        .unwrap();
+    assert_eq!(ids(&ready), ["gt-3", "gt-4"]);
+    let ready = ask(&city, "relic.ready", json!({})).await.unwrap();
+    assert_eq!(ids(&ready), ["gt-3", "gt-4", "gt-2"]);
+}
+
 /// It was called closed, and landed seconds later.
 #[tokio::test(start_paused = true)]
 async fn relic_whose_work_is_being_pushed_is_not_closed() {

@@ -20,7 +20,7 @@ pub enum DeliveryState {
 pub struct Delivery {
     /// Its state.
     pub state: DeliveryState,
-    /// Why no live session was told, if that was asked for.
+    /// Why no live session was told, if that was asked for; or why it is not recorded that one was.
     pub why: Option<String>,
 }
 
@@ -32,6 +32,16 @@ pub struct SentDrum {
     pub drum: DrumHead,
     /// Its delivery.
     pub delivery: Delivery,
+}
+
+/// The answer to `drums.ack`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum AckedDrums {
+    /// The drum, where one was acknowledged.
+    One(DrumHead),
+    /// The drums, in the order of the request.
+    Several(Vec<DrumHead>),
 }
 
 /// The answer to `drums.inbox`.

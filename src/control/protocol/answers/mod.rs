@@ -47,14 +47,14 @@ pub use self::city::{Account, Agent, AgentState, Automation, Budget, Pool};
 pub use self::cost::{Cost, CostRow, Today, Usage};
 pub use self::cv::{Chain, Cv, CvForgotten, CvImported, CvLine};
 pub use self::drums::{
-    Delivery, DeliveryState, Drum, DrumHead, Inbox, RalliedDrum, RalliedDrums, SentDrum,
+    AckedDrums, Delivery, DeliveryState, Drum, DrumHead, Inbox, RalliedDrum, RalliedDrums, SentDrum,
 };
 pub use self::events::{Event, Story};
-pub use self::mq::{Decided, MrDetails, MrRow, PullRequest};
+pub use self::mq::{Decided, MrDetails, MrRow, PullRequest, ReviewedSession};
 pub use self::raider::{Git, OpenEscalation, Raider, RaiderUsage, SelfReview, Session};
 pub use self::relic::{
-    Cancelled, Change, Charging, Deps, EditedRelic, Escalation, Imported, Raised, ReadyRelic,
-    Relic, RelicDetails, RelicLink, Shown,
+    Cancelled, Change, Charging, Deps, Escalation, Imported, NotedRelic, Raised, ReadyRelic, Relic,
+    RelicDetails, RelicLink, Shown,
 };
 pub use self::salvage::{Kept, Pruned, Restored, Salvage, ShownSalvage, Stashes};
 pub use self::schema::{Answer, UNTYPED, schemas};

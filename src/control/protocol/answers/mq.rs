@@ -151,6 +151,19 @@ pub struct MrDetails {
     pub self_reviews: Vec<Round>,
     /// The sum of what it changes; none when it has ended, or its commit cannot be read now.
     pub changes: Option<DiffSum>,
+    /// Whether the session that did the work runs for its reviewer; absent unless it waits for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<ReviewedSession>,
+}
+
+/// The session whose work a person reviews.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReviewedSession {
+    /// It runs: a person can talk to it, and a rejection goes back to it.
+    Live,
+    /// It has ended, and is not started for the review: a rejection goes to a fresh raider.
+    Ended,
 }
 
 impl MrDetails {
@@ -179,6 +192,7 @@ impl MrDetails {
             pr: mr.pr,
             self_reviews,
             changes: None,
+            session: None,
         }
     }
 }

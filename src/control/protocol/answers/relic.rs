@@ -54,9 +54,9 @@ pub struct RelicDetails {
     pub dependents: Vec<RelicId>,
 }
 
-/// The answer to `relic.edit`.
+/// The answer to `relic.create` and `relic.edit`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct EditedRelic {
+pub struct NotedRelic {
     /// The relic.
     #[serde(flatten)]
     pub relic: Relic,
@@ -113,6 +113,20 @@ pub struct Deps {
     pub deps: Vec<RelicLink>,
     /// The relics that wait for it.
     pub dependents: Vec<RelicLink>,
+    /// The number of relics that it waits for beyond the limit; absent when all are listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_deps: u64,
+    /// The number of relics that wait for it beyond the limit; absent when all are listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_dependents: u64,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it by reference"
+)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The answer to `relic.cancel`: the closed relic, with what its work became.

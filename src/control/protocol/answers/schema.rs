@@ -4,10 +4,10 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
-    Agent, Answered, Attached, Automation, BegunRun, Cancelled, Charged, Charging, Cost, Cv,
-    CvForgotten, CvImported, CvLine, Decided, Deps, Doctor, Done, Drum, DrumHead, EditedRelic,
-    Escalation, Event, HandedOff, HarnessResumed, Hooked, Imported, Inbox, LogText, Metrics,
-    MrDetails, MrRow, Nuke, Ordered, PastRun, Pong, Pruned, PullRequest, Raider, Raised, Rally,
+    AckedDrums, Agent, Answered, Attached, Automation, BegunRun, Cancelled, Charged, Charging,
+    Cost, Cv, CvForgotten, CvImported, CvLine, Decided, Deps, Doctor, Done, Drum, Escalation,
+    Event, HandedOff, HarnessResumed, Hooked, Imported, Inbox, LogText, Metrics, MrDetails, MrRow,
+    NotedRelic, Nuke, Ordered, PastRun, Pong, Pruned, PullRequest, Raider, Raised, Rally,
     ReadyRelic, Relic, Reloaded, Repaired, Reported, Restored, Ritual, RitualRow, Salvage, Screen,
     SelfReview, SentDrum, Shown, ShownSalvage, Started, Stashes, Status, StepDone, Stopped, Story,
     Switched, Taken, Totem, Waiting,
@@ -102,12 +102,12 @@ fn of_work() -> Vec<Answer> {
         of::<Charged>(OpName::Charge),
         of::<Charging>(OpName::ChargePause),
         of::<Charging>(OpName::ChargeResume),
-        of::<Relic>(OpName::RelicCreate),
+        of::<NotedRelic>(OpName::RelicCreate),
         of::<Shown>(OpName::RelicShow),
         of::<Vec<Relic>>(OpName::RelicList),
         of::<Relic>(OpName::RelicClose),
         of::<Relic>(OpName::RelicReopen),
-        of::<EditedRelic>(OpName::RelicEdit),
+        of::<NotedRelic>(OpName::RelicEdit),
         of::<Cancelled>(OpName::RelicCancel),
         of::<Relic>(OpName::RelicDepAdd),
         of::<Relic>(OpName::RelicDepRemove),
@@ -145,7 +145,7 @@ fn of_messages() -> Vec<Answer> {
         of::<Inbox>(OpName::DrumsInbox),
         of::<Drum>(OpName::DrumsRead),
         of::<SentDrum>(OpName::DrumsReply),
-        of::<DrumHead>(OpName::DrumsAck),
+        of::<AckedDrums>(OpName::DrumsAck),
     ]
 }
 

@@ -50,7 +50,7 @@ pub enum StartedRelic {
     Charged(Charged),
     /// Its charge failed.
     Failed(FailedCharge),
-    /// It is ready, and waits for a free slot or another relic.
+    /// It is ready, and waits for a free slot or another relic, or its assignee does it.
     Waits(WaitingRelic),
 }
 
@@ -87,6 +87,9 @@ pub struct WaitingRelic {
     pub auto_charge: bool,
     /// Set when it would be charged automatically, but a person paused that.
     pub charge_paused: bool,
+    /// The person, agent or pool that does it, so that no raider is charged; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assignee: Option<String>,
 }
 
 /// The answer to `raider.nuke`.

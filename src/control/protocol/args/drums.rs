@@ -1,9 +1,10 @@
 //! Arguments of `drums.*`.
 
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::is_default;
+use super::read::numbers;
 
 /// `drums.send`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
@@ -50,6 +51,28 @@ pub struct DrumsInbox {
 pub struct DrumRef {
     /// The number of the drum
     pub id: u64,
+}
+
+/// `drums.ack`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct DrumsAck {
+    /// The numbers of the drums
+    #[arg(required = true, value_name = "ID")]
+    #[serde(
+        alias = "ids",
+        deserialize_with = "numbers",
+        serialize_with = "one_or_all"
+    )]
+    pub id: Vec<u64>,
+}
+
+/// Writes a single number as such: that is how one drum was acknowledged from the beginning.
+fn one_or_all<S: Serializer>(ids: &[u64], into: S) -> Result<S::Ok, S::Error> {
+    match ids {
+        [only] => only.serialize(into),
+        several => several.serialize(into),
+    }
 }
 
 /// `drums.reply`.

@@ -48,6 +48,21 @@ pub(super) fn ids<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::
     one_or_many(from, "id")
 }
 
+/// Reads a number or a list of numbers, each of them once.
+pub(super) fn numbers<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
+    use serde::de::Error;
+    let wrong = || Error::custom("id must be a number or a list of numbers");
+    let mut numbers: Vec<u64> = match Value::deserialize(from)? {
+        Value::Number(one) => vec![one.as_u64().ok_or_else(wrong)?],
+        Value::Array(many) if many.is_empty() => return Err(Error::custom("id is empty")),
+        many @ Value::Array(_) => serde_json::from_value(many).map_err(|_| wrong())?,
+        _ => return Err(wrong()),
+    };
+    let mut seen = std::collections::BTreeSet::new();
+    numbers.retain(|number| seen.insert(*number));
+    Ok(numbers)
+}
+
 /// Reads `KEY=VALUE`, a list of such, or an object of texts.
 pub(super) fn pairs<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     use serde::de::Error;

@@ -43,6 +43,14 @@ pub struct RelicCreate {
     #[arg(long, value_name = "BRANCH")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
+    /// The person or agent that does it: it is not charged automatically then
+    #[arg(long, value_name = "NAME")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assignee: Option<String>,
+    /// The harness of its raiders, unless a charge names another
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub harness: Option<String>,
 }
 
 /// The id of a relic.
@@ -74,6 +82,10 @@ pub struct RelicList {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// The number of relics to show, by priority, then age
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
 }
 
 /// `relic.close`.
@@ -175,6 +187,19 @@ pub struct RelicDep {
     pub on: String,
 }
 
+/// `relic.dep.list`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct RelicDepList {
+    /// The relic
+    #[serde(alias = "id")]
+    pub relic: String,
+    /// The number of relics to show of those that it waits for, and of those that wait for it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+}
+
 /// `relic.ready`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
@@ -183,6 +208,10 @@ pub struct RelicReady {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rig: Option<String>,
+    /// The number of relics to show, by priority, then age
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
 }
 
 /// `relic.import`: a batch of records, which is stored whole or not at all.

@@ -51,6 +51,12 @@ pub struct TaskFields {
     /// An existing branch that the work begins on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
+    /// The person or agent that does it: it is not charged then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assignee: Option<String>,
+    /// The harness of its raiders, in place of that of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub harness: Option<String>,
 }
 
 #[expect(
