@@ -21,7 +21,7 @@ pub struct Diff {
     pub text: String,
     /// Set when the patch, or the list of files, is longer than what is answered: its end is missing.
     pub is_cut: bool,
-    /// What is compared: the work merged with its target, or the branch where it cannot be merged; none for a sandbox.
+    /// The subject of the comparison: the work merged with its target, or the branch where it cannot be merged; none for a sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Paths that are in no commit and not shown: large files, repositories inside, pipes, names that git refuses.

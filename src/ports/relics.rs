@@ -3,6 +3,10 @@
 //! The store actor is the only owner of a [`Relics`]. All other code sends it a closure over [`Txn`]: all calls in the
 //! closure are one transaction, which includes a state change and its event (the outbox pattern).
 
+mod error;
+
+pub use self::error::StoreError;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -26,28 +30,6 @@ use crate::domain::self_review::Round;
 use crate::domain::totem::TotemRow;
 use crate::domain::usage::ledger::{Row, Source};
 use crate::ports::repo::SalvageRecord;
-
-/// The reason why the store refused or failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// The store cannot write now (disk full, read-only); nothing was changed.
-    #[error("the relic store cannot write: {0}")]
-    Unavailable(String),
-    /// No such row.
-    #[error("no such {kind}: {id}")]
-    NotFound {
-        /// "relic", "merge request", ...
-        kind: &'static str,
-        /// The id as given.
-        id: String,
-    },
-    /// The present state forbids it.
-    #[error("{0}")]
-    Conflict(String),
-    /// The file is damaged, or a bug.
-    #[error("the relic store failed: {0}")]
-    Failed(String),
-}
 
 /// A relic to create.
 #[derive(Debug, Clone, PartialEq, Eq)]

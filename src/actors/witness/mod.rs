@@ -367,7 +367,7 @@ pub(super) async fn nuke_now(
     }
 }
 
-/// What a raider does after its nuke was refused.
+/// The state of a raider after its nuke was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AfterRefusal {
     /// It waits for a person's review without a session.

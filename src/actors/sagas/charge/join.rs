@@ -9,7 +9,7 @@ use crate::domain::relic::RelicStatus;
 use crate::ports::relics::{StoreError, Txn};
 
 impl Plan {
-    /// Returns true when nobody asked for the charge, and it is as this request wants it.
+    /// Returns true when no caller asked for the charge, and it is as this request wants it.
     fn serves(&self, request: &ChargeRequest) -> bool {
         let fits = |wanted: Option<&str>, has: &str| wanted.is_none_or(|wanted| wanted == has);
         let name = request.name.as_ref().map(|name| name.as_str());

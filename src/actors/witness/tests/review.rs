@@ -238,7 +238,7 @@ async fn waiting_push_is_compared_with_review_paths_of_a_reload() {
     assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
 }
 
-/// What has landed is not reviewed any more.
+/// Landed work is not reviewed any more.
 #[tokio::test(start_paused = true)]
 async fn push_whose_answer_was_lost_is_no_review_after_a_reload() {
     let city = Scenario::new().start().await;

@@ -464,7 +464,7 @@ async fn drum_to_a_pool_is_told_to_a_member_that_waits_for_text() {
     assert_eq!(city.parts.sessions.sent(&two).len(), 1);
 }
 
-/// One number is answered with the drum, a list with a list; one that is not there, or not one's own, leaves all.
+/// A number is answered with the drum, a list with a list; a number that is missing, or of another mailbox, leaves all.
 #[tokio::test(start_paused = true)]
 async fn several_drums_are_acknowledged_at_once_or_none() {
     let city = with_mayor(Rights::Work).await;

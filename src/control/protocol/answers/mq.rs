@@ -151,7 +151,7 @@ pub struct MrDetails {
     pub self_reviews: Vec<Round>,
     /// The sum of what it changes; none when it has ended, or its commit cannot be read now.
     pub changes: Option<DiffSum>,
-    /// Whether the session that did the work runs for its reviewer; absent unless it waits for a person.
+    /// The state of the session that did the work, for its reviewer; absent unless it waits for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<ReviewedSession>,
 }
