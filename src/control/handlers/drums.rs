@@ -166,7 +166,7 @@ async fn ack(world: &World, party: Party, args: DrumsAck) -> Result<Value, Contr
     });
     let mut acked = acked.await?;
     to_json(&match acked.pop() {
-        Some(only) if acked.is_empty() => AckedDrums::One(only),
+        Some(only) if acked.is_empty() => AckedDrums::One(Box::new(only)),
         last => {
             acked.extend(last);
             AckedDrums::Several(acked)

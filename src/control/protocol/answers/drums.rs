@@ -39,7 +39,7 @@ pub struct SentDrum {
 #[serde(untagged)]
 pub enum AckedDrums {
     /// The drum, where one was acknowledged.
-    One(DrumHead),
+    One(Box<DrumHead>),
     /// The drums, in the order of the request.
     Several(Vec<DrumHead>),
 }
