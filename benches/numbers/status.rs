@@ -188,6 +188,8 @@ fn change() -> Op {
         parent: None,
         dep: Vec::new(),
         branch: None,
+        assignee: None,
+        harness: None,
     })
 }
 
