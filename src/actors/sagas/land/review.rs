@@ -81,8 +81,8 @@ pub(super) fn due(
     review::of_paths(&rig.forge, changed.clone())
 }
 
-/// Takes a merge request out of its attempt, for the review of a person, and closes the saga of its push. Its raider may be gone: the witness gets the
-/// declaration of its work again, and passes the head on when it is approved.
+/// Takes a merge request out of its attempt, for the review of a person, and closes the saga of its push. Its raider may
+/// be gone: the witness gets the declaration of its work again, and passes the head on when it is approved.
 pub(super) async fn return_to_review(
     world: &World,
     mr: MergeRequest,
