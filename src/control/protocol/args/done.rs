@@ -9,7 +9,10 @@ impl Done {
     #[must_use]
     pub fn misfit(&self) -> Option<&'static str> {
         if self.reason.as_ref().is_some_and(|why| why.len() > NOTE_MAX) {
-            return Some("the reason is too long: write it into a file, and name the file");
+            const { assert!(NOTE_MAX == 16 * 1024) }
+            return Some(
+                "the reason is longer than 16 KiB: write it into a file, and name the file",
+            );
         }
         match self.status {
             Exit::Completed | Exit::Escalated if self.until.is_some() => {
