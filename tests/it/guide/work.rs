@@ -45,6 +45,7 @@ fn page_on_relics() {
     }
     write(city.root(), "task.md", "with tests\n");
     page.run(&city, "hd relic create", &[]);
+    page.run(&city, "hd relic create", &[]);
     for command in [
         "list", "show", "ready", "edit", "edit", "dep", "close", "reopen",
     ] {
@@ -65,8 +66,9 @@ fn page_on_relics() {
         "createdAt": "2026-01-01T00:00:00Z", "closedAt": null, "url": "https://example.invalid/7"}]"#;
     write(city.root(), "issues.json", issue);
     page.run(&city, "hd relic import issues.json", &[]);
-    // They need programs of others; the formats are tested in `e2e::relics`.
-    page.end(&["bd export", "gh issue"]);
+    // The first two need programs of others; the formats are tested in `e2e::relics`. `hd run` is run for
+    // `docs/guide/own-repository.md`.
+    page.end(&["bd export", "gh issue", "hd run"]);
 }
 
 #[test]
