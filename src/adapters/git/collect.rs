@@ -54,8 +54,8 @@ fn end_group(child: &mut Child) -> io::Result<ExitStatus> {
     status
 }
 
-/// Reaps a child that has ended. If it was killed, alone perhaps, it was the front of an anchor perhaps, so that git is
-/// to be ended, too.
+/// Reaps a child that has ended. If it was killed, its group is ended first: it may be the front of an anchor that was
+/// killed alone, and git would go on.
 fn reap(child: &mut Child) -> io::Result<ExitStatus> {
     let end = children::peek_one(child.id())?;
     match end.is_some_and(|end| end.signal == Some(Signal::SIGKILL as i32)) {
@@ -80,11 +80,13 @@ fn wait_gone(group: Pid) {
     }
 }
 
-/// Returns true if any process of the group lives. A signal can be sent to zombies, too.
+/// Returns true if any process of the group lives, or that cannot be told. A signal can be sent to zombies, too.
 fn lives(group: Pid) -> bool {
     let is_in = |pid: u32| getpgid(Some(Pid::from_raw(pid.cast_signed()))) == Ok(group);
     killpg(group, None).is_ok()
-        && proc::all().is_ok_and(|all| all.iter().any(|(pid, found)| found.lives() && is_in(*pid)))
+        && proc::all().map_or(true, |all| {
+            all.iter().any(|(pid, found)| found.lives() && is_in(*pid))
+        })
 }
 
 fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collected> {

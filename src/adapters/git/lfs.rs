@@ -47,7 +47,7 @@ pub(super) fn bring(theirs: &Path, ours: &Path, head: &Oid) -> Result<(), RepoEr
 }
 
 /// Copies the files that commits of `head` point to, and that no remote has, from the store of a person's checkout to the
-/// repository of sandboxes, where git-lfs takes them from. What the checkout lacks is left to the remote.
+/// repository of sandboxes, where git-lfs takes them from. Files that the checkout lacks are fetched from the remote.
 ///
 /// # Errors
 /// As [`bring`].

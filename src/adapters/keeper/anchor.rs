@@ -1,7 +1,7 @@
 //! The anchor of a program: `horde-session anchor PROGRAM ARGUMENT...`, for the commands of git that run other
-//! programs (hooks, helpers for credentials, ssh). What such a program leaves behind may stay: a cache of
-//! credentials, an ssh master, a watcher. It stays below the anchor, which carries the mark of an errand (`runs`), so it
-//! never counts as the operator, whatever environment, session and parent it gives up.
+//! programs (hooks, helpers for credentials, ssh). Processes that such a program leaves behind may stay: a cache of
+//! credentials, an ssh master, a watcher. They stay below the anchor, which carries the mark of an errand (`runs`), so they
+//! never count as the operator, whatever environment, session and parent they give up.
 //!
 //! ```text
 //! supervisor ─▶ front ─────▶ anchor (subreaper) ─▶ program

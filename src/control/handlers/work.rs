@@ -245,7 +245,7 @@ async fn expect_branches(
     Ok(())
 }
 
-/// Returns the relic that a task asks for. What it leaves out is as in the rest of the run.
+/// Returns the relic that a task asks for. A field that the task omits has the value of the run.
 fn checked(
     world: &World,
     rig: &Rig,

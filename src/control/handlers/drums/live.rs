@@ -22,8 +22,8 @@ pub(in crate::control::handlers) fn waits(why: Option<String>) -> Delivery {
     }
 }
 
-/// Tells a live session of the drum, and notes that. The drum is stored already: if this fails, it waits. What was done before is
-/// never an error because of the delivery: its failure is told beside it.
+/// Tells a live session of the drum, and records that. The drum is stored already: if this fails, it waits. A failed
+/// delivery does not make the act before it an error: it is told beside its answer.
 pub(in crate::control::handlers) async fn deliver(
     world: &World,
     head: DrumHead,
