@@ -7,16 +7,16 @@
 //! ```
 
 mod child_processes;
+mod city_identity;
 mod displaced;
 mod files;
 mod ground;
-mod identity;
 mod infra;
-mod keeper;
 mod lock;
 mod manager;
 mod memory;
 mod moves;
+mod own_files;
 mod seat;
 mod signals;
 mod tree;
@@ -32,15 +32,15 @@ use ractor::{Actor, ActorRef};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::ground::Ground;
-use self::keeper::{OwnFiles, keep};
 use self::manager::Manager;
+use self::own_files::{OwnFiles, keep};
 use self::signals::Signals;
 use crate::actors::ask;
 use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::{ChildView, RootMail, StopEnd, StopMode};
 use crate::actors::root::{RootActor, RootMsg, Survivors};
 use crate::actors::world::World;
-use crate::adapters::{runs, standstill};
+use crate::adapters::{city_root, runs, standstill};
 use crate::config;
 use crate::control::handlers::{Handlers, StopRequest};
 use crate::control::server::{self, Bound};
@@ -172,6 +172,10 @@ fn supervise(path: &Path, store: Store) -> Result<(), DaemonError> {
     let city = Arc::new(loaded.city);
     let ground = Arc::new(Ground::take(&city.root)?);
     let own = Arc::downgrade(&ground);
+    let root = ground
+        .held_root()
+        .map_err(failed_at(&city.root, "cannot be held"))?;
+    city_root::hold(ground.city().to_owned(), root);
     standstill::watch(move || own.upgrade().is_some_and(|own| own.displaced().is_some()));
     runs::work_for(&city.state_dir());
     if let Err(error) = config::write_schema(&city.root) {

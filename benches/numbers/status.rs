@@ -71,6 +71,7 @@ impl City {
         start_counting(&mut city);
         let city = Self { city, raiders };
         city.wait_until_all_work();
+        city.wait_until_all_counted();
         city
     }
 
@@ -87,6 +88,18 @@ impl City {
             (works.count() == self.raiders).then_some(())
         };
         poll(STARTS, works).expect("all raiders at work");
+    }
+
+    /// Waits until git has counted in each sandbox: the first counts may cost a fifth of a core, and are made once.
+    fn wait_until_all_counted(&self) {
+        let mut client = self.connect();
+        let counted = || {
+            let status = client.call(&Op::Status(Status::default())).ok()?;
+            let raiders = status["rigs"][0]["raiders"].as_array()?;
+            let all = raiders.iter().all(|raider| !raider["git"].is_null());
+            all.then_some(())
+        };
+        poll(STARTS, counted).expect("counts of all sandboxes");
     }
 
     fn measure(&self) {

@@ -125,11 +125,11 @@ pub async fn cycle(world: &World, id: ChildId, order: impl Into<Order>) -> Resul
 ///
 /// # Errors
 /// The reason of the refusal.
-pub async fn cycle_meant(world: &World, meant: ChildRef, cause: Cause) -> Result<(), Refusal> {
+pub async fn cycle_if_same(world: &World, meant: ChildRef, cause: Cause) -> Result<(), Refusal> {
     replace(world, meant, cause.into(), None, None).await
 }
 
-/// As [`cycle_meant`], but for a session that hands off, with the progress of its work.
+/// As [`cycle_if_same`], but for a session that hands off, with the progress of its work.
 ///
 /// # Errors
 /// The reason of the refusal.
@@ -137,7 +137,7 @@ pub async fn hand_off(world: &World, meant: ChildRef, progress: Progress) -> Res
     replace(world, meant, Cause::Handoff.into(), None, progress).await
 }
 
-/// As [`cycle_meant`], but for a session whose agent is dead: counts a death, with the tail of its terminal.
+/// As [`cycle_if_same`], but for a session whose agent is dead: counts a death, with the tail of its terminal.
 ///
 /// # Errors
 /// The reason of the refusal.

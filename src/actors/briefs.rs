@@ -6,8 +6,10 @@ use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
 use crate::domain::city::Rig;
 use crate::domain::ids::RelicId;
+use crate::domain::merge::MrState;
 use crate::domain::prompt::{self, Brief, Problem};
 use crate::domain::relic::{Hook, Relic};
+use crate::domain::task_names::TASK;
 use crate::domain::totem::orders;
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::tasks::TaskFiles;
@@ -18,6 +20,8 @@ pub(in crate::actors) struct Assignment {
     pub(in crate::actors) relic: Relic,
     /// The state of its totem, in words; none without a totem.
     pub(in crate::actors) steps: Option<String>,
+    /// Set when what was submitted for it last was rejected or withdrawn.
+    pub(in crate::actors) is_rejected: bool,
 }
 
 impl Assignment {
@@ -31,8 +35,10 @@ impl Assignment {
         hd: &str,
     ) -> Result<Self, StoreError> {
         let totem = totems::read(txn, relic)?;
+        let newest = txn.mrs_of(relic)?.pop();
         Ok(Self {
             relic: txn.relic(relic)?,
+            is_rejected: newest.is_some_and(|mr| mr.state == MrState::Rejected),
             steps: totem.map(|totem| orders::orders(&totem, hd)),
         })
     }
@@ -57,7 +63,7 @@ pub async fn refresh_task(world: &World, hook: &Hook) -> Result<(), Refusal> {
         .city
         .task_dir(&hook.raider, &hook.relic, hook.incarnation);
     let owner = effects::Owner::Rig(rig.name.clone());
-    let write = move |tasks: &dyn TaskFiles| tasks.write_beside(&dir, "TASK.md", &text);
+    let write = move |tasks: &dyn TaskFiles| tasks.write_beside(&dir, TASK, &text);
     effects::tasks(world, owner, write).await?;
     Ok(())
 }
@@ -70,7 +76,7 @@ pub async fn task_text(world: &World, rig: &Rig, hook: &Hook) -> Result<String, 
     let hd = world.hd();
     let work = work(world, hook, &hd).await?;
     Ok(prompt::task_file(&brief(
-        world, rig, hook, &work, "TASK.md", &hd,
+        world, rig, hook, &work, TASK, &hd,
     )))
 }
 
@@ -109,6 +115,7 @@ pub(in crate::actors) fn brief<'a>(
         title: &relic.title,
         body: &relic.body,
         context: relic.context.as_deref(),
+        is_rejected: work.is_rejected,
         steps: work.steps.as_deref(),
         branch: &hook.branch,
         starts_on: relic.starts_on.as_deref(),

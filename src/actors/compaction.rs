@@ -1,5 +1,5 @@
 //! A conversation that is about to be compacted: the agent loses part of its context, so it is told the state of its task,
-//! or to hand off before that (`[rigs.raiders] on_compact`). Standing agents are left alone.
+//! or to hand off before that (`on_compact` of `[rigs.raiders]` and of `[[agents]]`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::claims::ClaimKey;
 use super::typing::{self, Typing};
 use super::world::World;
-use crate::domain::begun::HELD;
 use crate::domain::city::OnCompact;
 use crate::domain::ids::{ChildId, HarnessName};
 use crate::domain::prompt;
+use crate::domain::typed_line::HELD;
 use crate::ports::sessions::SessionHandle;
 
 /// Interval between two checks whether the agent takes text.
@@ -20,16 +20,8 @@ const PATIENCE: Duration = HELD.saturating_add(Duration::from_secs(5 * 60));
 
 /// Tells the agent, as soon as its program takes text.
 pub fn begins(world: &World, child: &ChildId, harness: &HarnessName, handle: &SessionHandle) {
-    let ChildId::Raider(raider) = child else {
+    let Some(text) = instructions(world, child, handle) else {
         return;
-    };
-    let Some(rig) = world.city.rig(&raider.rig) else {
-        return;
-    };
-    let text = match rig.raiders.on_compact {
-        OnCompact::Rally => prompt::compacted(&world.hd()),
-        OnCompact::Handoff => prompt::compacts(&world.hd()),
-        OnCompact::Nothing => return,
     };
     // Programs report one compaction by several hooks.
     let Some(claim) = world
@@ -44,6 +36,22 @@ pub fn begins(world: &World, child: &ChildId, harness: &HarnessName, handle: &Se
         type_instructions(&world, &child, &harness, &handle, &text).await;
         drop(claim);
     });
+}
+
+/// Returns what a session is told; none when its configuration wants nothing said.
+fn instructions(world: &World, child: &ChildId, handle: &SessionHandle) -> Option<String> {
+    let hd = world.hd();
+    let on_compact = match child {
+        ChildId::Raider(raider) => world.city.rig(&raider.rig)?.raiders.on_compact,
+        ChildId::Agent(_) => world.city.agent_of(&handle.id)?.on_compact,
+    };
+    match (on_compact, child) {
+        (OnCompact::Rally, ChildId::Raider(_)) => Some(prompt::compacted(&hd)),
+        (OnCompact::Rally, ChildId::Agent(_)) => Some(prompt::agent_compacted(&hd)),
+        (OnCompact::Handoff, ChildId::Raider(_)) => Some(prompt::compacts(&hd)),
+        (OnCompact::Handoff, ChildId::Agent(_)) => Some(prompt::agent_compacts(&hd)),
+        (OnCompact::Nothing, _) => None,
+    }
 }
 
 async fn type_instructions(

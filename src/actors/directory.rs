@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockWriteGuard, Weak};
 use jiff::Timestamp;
 use ractor::{ActorRef, Message};
 
-use super::boards::{Accounts, Automations, Changes, Conditions, Glances, Ground};
+use super::boards::{Accounts, Automations, Conditions, Glances, Ground, SandboxChanges};
 use super::mail::{Address, ConfigMsg, DispatcherMsg, ForgeMsg, RootMail, ShamanMsg, WitnessMsg};
 use super::remotes::Unlanded;
 use super::world::World;
@@ -57,7 +57,7 @@ pub struct Directory {
     /// The faults that are known of the supervisor's own files.
     pub ground: Ground,
     /// Sandboxes that the supervisor made, repaired or removed: an older look at the disk is void.
-    pub sandboxes: Changes,
+    pub sandboxes: SandboxChanges,
     reload_error: SharedValue<String>,
     answers_since: OnceLock<Timestamp>,
     /// Weak, because the world holds its directory; the root keeps it alive.

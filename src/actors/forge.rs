@@ -5,13 +5,13 @@
 //!  Look ─► inbox task: pin, queue, acknowledge MERGE_READY ─► Looked ─┐
 //!            ▲                                                        ▼
 //!            │                                   lane task: land the next one ─► Landed
-//!            └──────────────── parked ones: timer ◄───────────────────┘
+//!            └──────────────── held ones: timer ◄───────────────────┘
 //! ```
 
 mod elsewhere;
 
 use crate::actors::mail::ForgeMsg;
-use crate::actors::mail::Landing;
+use crate::actors::mail::LaneTurn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use super::look_timer;
 use super::refusal::{Refusal, RefusalKind};
 use super::sagas::land;
 use super::world::World;
-use crate::actors::mail::Attempt;
+use crate::actors::mail::LandOutcome;
 use crate::actors::records::escalations::{self, Ends};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -64,7 +64,7 @@ pub struct Forge {
     watch: Arc<elsewhere::Watch>,
     /// Set when the rig was suspended at the last turn; none before the first.
     paused: Option<bool>,
-    /// Wakes for the first parked merge request, or for a lane that was held.
+    /// Wakes for the first held merge request, or for a lane that was held.
     timer: Option<Timer>,
 }
 
@@ -190,17 +190,17 @@ impl Forge {
         });
     }
 
-    fn landed(&mut self, me: &ActorRef<ForgeMsg>, result: Result<Landing, Refusal>) {
+    fn landed(&mut self, me: &ActorRef<ForgeMsg>, result: Result<LaneTurn, Refusal>) {
         self.note_pause(&result);
         match result {
-            // Nothing to do: wait for a message, or until the next parked merge request is due.
-            Ok(Landing::Idle { due }) => {
+            // Nothing to do: wait for a message, or until the next held merge request is due.
+            Ok(LaneTurn::Idle { due }) => {
                 let now = self.args.world.clock.now();
                 let wait = |due: Timestamp| Duration::try_from(due - now).unwrap_or_default();
                 self.arm(me, due.map(wait));
             }
-            Ok(Landing::Paused) => self.arm(me, None),
-            Ok(Landing::Tried(_)) => self.land_next(me),
+            Ok(LaneTurn::Paused) => self.arm(me, None),
+            Ok(LaneTurn::Tried(_)) => self.land_next(me),
             Err(error) => {
                 tracing::warn!(rig = %self.args.rig, %error, "a landing failed; retry in 1 s");
                 self.arm(me, Some(SOON));
@@ -209,10 +209,10 @@ impl Forge {
     }
 
     /// Journals once that the queue is paused, when the landing under way is over.
-    fn note_pause(&mut self, result: &Result<Landing, Refusal>) {
+    fn note_pause(&mut self, result: &Result<LaneTurn, Refusal>) {
         let paused = match result {
-            Ok(Landing::Paused) => true,
-            Ok(Landing::Idle { .. } | Landing::Tried(_)) => false,
+            Ok(LaneTurn::Paused) => true,
+            Ok(LaneTurn::Idle { .. } | LaneTurn::Tried(_)) => false,
             Err(_) => return,
         };
         if paused && self.paused == Some(false) {
@@ -327,10 +327,10 @@ async fn land_one(
     args: &ForgeArgs,
     watch: &elsewhere::Watch,
     tried: &Tried,
-) -> Result<Landing, Refusal> {
+) -> Result<LaneTurn, Refusal> {
     let world = &args.world;
     let Some(rig) = world.city.rig(&args.rig).cloned() else {
-        return Ok(Landing::Idle { due: None });
+        return Ok(LaneTurn::Idle { due: None });
     };
     let name = args.rig.clone();
     let (sagas, queue) = world
@@ -338,13 +338,13 @@ async fn land_one(
         .run(move |txn| Ok((txn.sagas(Some(&name))?, txn.mrs(Some(&name), true)?)))
         .await?;
     let now = world.clock.now();
-    let parked = |saga: &Saga| {
+    let held = |saga: &Saga| {
         let mr = queue.iter().find(|mr| mr.id.as_str() == saga.subject);
-        mr.is_some_and(|mr| mr.is_parked(now))
+        mr.is_some_and(|mr| mr.is_held(now))
     };
     let begun = sagas
         .into_iter()
-        .find(|saga| saga.kind == SagaKind::Land && !parked(saga));
+        .find(|saga| saga.kind == SagaKind::Land && !held(saga));
     if let Some(saga) = begun {
         let id = saga.subject.parse::<RelicId>().ok();
         let own = Arc::clone(world);
@@ -358,12 +358,12 @@ async fn land_one(
         .map(|mr| mr.id.clone())
         .collect();
     if !stranded.is_empty() {
-        return land::restore(world, stranded).await.map(Landing::Tried);
+        return land::restore(world, stranded).await.map(LaneTurn::Tried);
     }
     if rig.suspended || world.city.suspended {
         // No landing is under way; a reload has every actor look.
         recover(args).await;
-        return Ok(Landing::Paused);
+        return Ok(LaneTurn::Paused);
     }
     match queue::next_attempt(&queue, MEMBERS, now).first() {
         Some(mr) => {
@@ -379,7 +379,7 @@ async fn land_one(
             let due = queued.filter_map(|mr| mr.not_before).min();
             recover(args).await;
             elsewhere::look(args, watch, &rig, &queue).await;
-            Ok(Landing::Idle { due })
+            Ok(LaneTurn::Idle { due })
         }
     }
 }
@@ -430,8 +430,8 @@ async fn recover(args: &ForgeArgs) {
 async fn apart(
     world: &World,
     id: Option<RelicId>,
-    work: impl Future<Output = Result<Attempt, Refusal>> + Send + 'static,
-) -> Result<Landing, Refusal> {
+    work: impl Future<Output = Result<LandOutcome, Refusal>> + Send + 'static,
+) -> Result<LaneTurn, Refusal> {
     let panicked = |panic| Err(Refusal::new(RefusalKind::Internal, format!("{panic}")));
     let result = tokio::spawn(work).await.unwrap_or_else(panicked);
     match (result, id) {
@@ -440,7 +440,7 @@ async fn apart(
         }
         (result, _) => result,
     }
-    .map(Landing::Tried)
+    .map(LaneTurn::Tried)
 }
 
 #[cfg(test)]

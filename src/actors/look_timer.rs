@@ -19,6 +19,11 @@ const LOOK_MAX: u32 = 10;
 /// The least time that a look has, however often patrols are.
 const LOOK_LEAST: Duration = Duration::from_secs(60);
 
+/// A look rests for this many times of what it took.
+const REST_FACTOR: u32 = 3;
+/// The longest rest: a person waits for what the next look begins.
+const REST_MAX: Duration = Duration::from_millis(150);
+
 /// The reason why a look has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoLook {
@@ -52,6 +57,26 @@ pub async fn watched<T: Send + 'static>(
             Err(NoLook::Hangs)
         }
     }
+}
+
+/// As [`watched`], and then rests before it returns, so that looks at a large city, requested one after another, leave
+/// most of a core to other work. A look that hangs or panics does not rest: its caller has a back-off.
+///
+/// # Errors
+/// [`NoLook`].
+pub async fn watched_with_rest<T: Send + 'static>(
+    world: &World,
+    whose: &str,
+    look: impl Future<Output = T> + Send + 'static,
+) -> Result<T, NoLook> {
+    let begun = world.clock.mono();
+    let looked = watched(world, whose, look).await?;
+    let took = world.clock.mono().saturating_sub(begun);
+    let rest = took.saturating_mul(REST_FACTOR).min(REST_MAX);
+    if !rest.is_zero() {
+        tokio::time::sleep(rest).await;
+    }
+    Ok(looked)
 }
 
 /// An actor's looks. No state that matters: a successor looks by itself.
@@ -149,5 +174,21 @@ mod tests {
         let panics = async move { assert!(begun.elapsed().is_zero(), "on purpose") };
         let ended = watched(&city.world, "a test", panics).await;
         assert_eq!(ended, Err(NoLook::Panicked));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn look_rests_for_three_times_of_what_it_took_but_not_long() {
+        let city = Scenario::new().start().await;
+        for (takes, with_rest) in [(0, 0), (5, 20), (40, 160), (50, 200), (1000, 1150)] {
+            let begun = tokio::time::Instant::now();
+            let look = async move {
+                if takes > 0 {
+                    tokio::time::sleep(Duration::from_millis(takes)).await;
+                }
+            };
+            let looked = watched_with_rest(&city.world, "a test", look).await;
+            assert_eq!(looked, Ok(()));
+            assert_eq!(begun.elapsed(), Duration::from_millis(with_rest), "{takes}");
+        }
     }
 }

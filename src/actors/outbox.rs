@@ -264,7 +264,11 @@ fn done_request(intent: &Intent, now: Timestamp) -> Result<DoneRequest, Refusal>
     let raider: RaiderId = full
         .parse()
         .map_err(|error: InvalidId| bad(error.to_string()))?;
-    let args = Value::Object(intent.args.clone());
+    let mut args = Value::Object(intent.args.clone());
+    // Written by an `hd` of a version that knew no limit.
+    if let Some(Value::String(reason)) = args.get_mut("reason") {
+        *reason = declared::cut_reason(std::mem::take(reason));
+    }
     let mut request: DoneRequest = declared::parse_args(raider, &args, now)?;
     let incarnation = intent.incarnation.map(Incarnation);
     request.incarnation =

@@ -139,9 +139,11 @@ async fn tell_change(world: &World, rig: &Rig, change: Change) -> Result<(), Ref
     Ok(())
 }
 
-/// Returns the key under which the store keeps the last change that was told.
+/// Prefix of the keys under which the store keeps the last change that was told of each rig.
+const KEY: &str = "default-branch/";
+
 fn key(rig: &RigName) -> String {
-    format!("default-branch/{rig}")
+    format!("{KEY}{rig}")
 }
 
 /// Closes what was told of changes of the rig's default branch.
@@ -172,22 +174,41 @@ async fn forget_change(world: &World, rig: &Rig) -> Result<(), Refusal> {
 }
 
 /// Closes the escalations about default branches of rigs for which a person has decided: the branch is configured now, or
-/// the change was followed, and the configuration was read again since. Called after each reload.
+/// the rig no longer is. Called at each start, and after each reload.
+///
+/// # Errors
+/// The store's.
+pub fn close_configured(txn: &mut dyn Txn, rigs: &[Rig]) -> Result<(), StoreError> {
+    for rig in rigs {
+        if rig.forge.target.is_some() || rig.default_branch.is_some() {
+            close_told(txn, &rig.name)?;
+            txn.set(&key(&rig.name), None)?;
+        }
+    }
+    for (rig, _) in key_values::read_under::<Change>(txn, KEY)? {
+        if rigs.iter().all(|known| known.name.as_str() != rig) {
+            txn.set(&format!("{KEY}{rig}"), None)?;
+        }
+    }
+    let witnesses: Vec<_> = rigs.iter().map(|rig| message::witness(&rig.name)).collect();
+    escalations::close_matching(txn, &[ProblemKind::DefaultBranch], |about, _| {
+        witnesses.iter().all(|witness| about != witness)
+    })
+}
+
+/// Closes the same as [`close_configured`], and the escalations about changes that were followed. Called after each reload: a
+/// person has looked at the configuration since.
 ///
 /// # Errors
 /// The store's.
 pub fn close_decided(txn: &mut dyn Txn, rigs: &[Rig]) -> Result<(), StoreError> {
     for rig in rigs {
-        let is_configured = rig.forge.target.is_some() || rig.default_branch.is_some();
         let pending = key_values::read::<Change>(txn, &key(&rig.name))?;
-        if is_configured || pending.is_none_or(|change| change.is_followed()) {
+        if pending.is_none_or(|change| change.is_followed()) {
             close_told(txn, &rig.name)?;
         }
-        if is_configured {
-            txn.set(&key(&rig.name), None)?;
-        }
     }
-    Ok(())
+    close_configured(txn, rigs)
 }
 
 /// Returns the target branch of a rig.

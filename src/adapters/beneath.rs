@@ -11,11 +11,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, chmod, fstat, mkdirat, openat,
-    openat2, renameat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, chmod, fstat, mkdirat,
+    openat, openat2, renameat_with, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
+
+use crate::adapters::city_root;
 
 /// The path must not contain a link, or lead out of the directory.
 const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
@@ -189,9 +191,30 @@ pub fn replace_durably(root: &Path, name: &Path, bytes: &[u8]) -> io::Result<()>
 /// # Errors
 /// When the file system refuses, or a link is on one of the paths.
 pub fn rename(root: &Path, from: &Path, to: &Path) -> io::Result<()> {
-    let (from_dir, from) = parent(root, from)?;
-    let (to_dir, to) = parent(root, to)?;
-    Ok(renameat(from_dir, from, to_dir, to)?)
+    rename_between((root, from), (root, to), RenameFlags::empty())
+}
+
+/// Renames a file below one root to a name below another.
+///
+/// # Errors
+/// As [`rename`]; with [`RenameFlags::NOREPLACE`], when the name is taken.
+pub fn rename_between(
+    (from_root, from): (&Path, &Path),
+    (to_root, to): (&Path, &Path),
+    how: RenameFlags,
+) -> io::Result<()> {
+    let (from_dir, from) = parent(from_root, from)?;
+    let (to_dir, to) = parent(to_root, to)?;
+    Ok(renameat_with(from_dir, from, to_dir, to, how)?)
+}
+
+/// Makes a symbolic link to a path that is not looked at.
+///
+/// # Errors
+/// When the name is taken, the file system refuses, or a link is on its path.
+pub fn symlink(root: &Path, name: &Path, target: &Path) -> io::Result<()> {
+    let (dir, name) = parent(root, name)?;
+    Ok(symlinkat(target, dir, name)?)
 }
 
 /// Removes anything but a directory. Succeeds if it does not exist.
@@ -266,7 +289,7 @@ pub fn open_room(room: &Path) -> io::Result<OwnedFd> {
 /// When the file system refuses, or its parent is something else.
 pub fn make_room(room: &Path) -> io::Result<OwnedFd> {
     let (root, name) = of_room(room);
-    std::fs::create_dir_all(root)?;
+    city_root::make_dirs(root)?;
     make_anew(root, name, Mode::RWXU)?;
     open_room(room)
 }
@@ -422,78 +445,4 @@ fn beside(name: &Path) -> io::Result<OsString> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    fn pipe(path: &Path) {
-        nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    }
-
-    #[test]
-    fn only_regular_files_beneath_the_directory_are_read() {
-        let dir = crate::testing::scratch();
-        let root = dir.path().join("root");
-        fs::create_dir_all(root.join("sub")).unwrap();
-        fs::write(dir.path().join("secret"), "no").unwrap();
-        fs::write(root.join("sub/plain"), "yes").unwrap();
-        symlink(dir.path().join("secret"), root.join("link")).unwrap();
-        symlink(dir.path(), root.join("out")).unwrap();
-        pipe(&root.join("pipe"));
-        let read = |name: &str| read(&root, Path::new(name), 3);
-        assert_eq!(read("sub/plain").unwrap().as_deref(), Some(&b"yes"[..]));
-        assert_eq!(read("absent").unwrap(), None);
-        assert_eq!(read("sub/plain/below").unwrap(), None);
-        for name in ["link", "out/secret", "../secret", "pipe", "sub"] {
-            assert!(is_odd(&read(name).unwrap_err()), "{name}");
-        }
-        fs::write(root.join("large"), "four").unwrap();
-        assert!(is_odd(&read("large").unwrap_err()));
-    }
-
-    #[test]
-    fn no_write_goes_through_a_replaced_file() {
-        let dir = crate::testing::scratch();
-        let root = dir.path().join("root");
-        fs::create_dir(&root).unwrap();
-        let secret = dir.path().join("secret");
-        fs::write(&secret, "keep").unwrap();
-        symlink(&secret, root.join("a")).unwrap();
-        symlink(&secret, root.join("a.new")).unwrap();
-        fs::hard_link(&secret, root.join("b")).unwrap();
-        fs::hard_link(&secret, root.join("b.new")).unwrap();
-        pipe(&root.join("c"));
-        pipe(&root.join("c.new"));
-        symlink(dir.path(), root.join("out")).unwrap();
-        for name in ["a", "b", "c", "new"].map(Path::new) {
-            replace(&root, name, b"one").unwrap();
-            replace_durably(&root, name, b"two").unwrap();
-            assert_eq!(read(&root, name, 9).unwrap().unwrap(), b"two");
-        }
-        for name in ["la", "lb", "lc", "ld"].map(|name| root.join(name)) {
-            match name.file_name().unwrap().as_encoded_bytes() {
-                b"la" => symlink(&secret, &name).unwrap(),
-                b"lb" => fs::hard_link(&secret, &name).unwrap(),
-                b"lc" => pipe(&name),
-                _ => {}
-            }
-            let name = Path::new(name.file_name().unwrap());
-            append(&root, name).unwrap().write_all(b"one").unwrap();
-            append(&root, name).unwrap().write_all(b"two").unwrap();
-            assert_eq!(read(&root, name, 9).unwrap().unwrap(), b"onetwo");
-        }
-        for outside in ["out/new", "../new"].map(Path::new) {
-            assert!(replace(&root, outside, b"x").is_err());
-            assert!(append(&root, outside).is_err());
-            assert!(make_dirs(&root, outside).is_err());
-        }
-        make_dirs(&root, Path::new("deep/deeper")).unwrap();
-        make_dirs(&root, Path::new("deep/deeper")).unwrap();
-        assert!(root.join("deep/deeper").is_dir());
-        assert!(make_dirs(&root, Path::new("a")).is_err(), "a file is there");
-        assert_eq!(fs::read(&secret).unwrap(), b"keep");
-        assert!(!dir.path().join("new").exists());
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@
 
 pub(crate) mod beneath;
 pub(crate) mod children;
+pub mod city_root;
 pub mod clock;
 pub mod commands;
 pub(crate) mod exclude;

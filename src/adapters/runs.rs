@@ -32,6 +32,7 @@ use nix::unistd::{Pid, getpgid};
 
 use super::proc::{self, Pidfd};
 use super::{beneath, keeper};
+use crate::adapters::city_root;
 use crate::domain::city::Rights;
 use crate::domain::facts::ProcessId;
 
@@ -103,7 +104,7 @@ impl Run {
             jiff::Timestamp::now().as_nanosecond(),
             RUNS.fetch_add(1, Ordering::Relaxed)
         );
-        fs::create_dir_all(dir)?;
+        city_root::make_dirs(dir)?;
         let record = dir.join(&token);
         beneath::create(dir, Path::new(&token))?;
         let run = UnderWay {

@@ -1,30 +1,34 @@
 //! Task directories and the outbox on the real file system, watched by inotify.
 
+mod links;
 mod logins;
 mod outcome;
 mod session_files;
 mod set_up;
 mod text;
 mod transcript;
+mod watches;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use jiff::Timestamp;
-use notify::{ErrorKind, EventKind, RecursiveMode, Watcher};
+use notify::Watcher;
 
 use self::text::{at, from_above, make_dir, read_some, write_whole};
+use self::watches::{Heard, Open, Watches};
 use super::removal::{self, Fate};
 use super::trash::{self, Stays};
 use super::{beneath, mounts, runs};
+use crate::domain::task_names::{OUTCOME, TASK, TASK_ELSE};
 use crate::domain::unattended::Trace;
 use crate::ports::tasks::{
-    Leftovers, OutboxFile, OutcomeText, Part, TaskError, TaskEvent, TaskFiles, TaskListener,
+    Leftovers, OutboxFile, OutcomeText, Part, TaskError, TaskFiles, TaskListener,
 };
 
 /// Task files of one city.
@@ -33,28 +37,19 @@ pub struct DiskTaskFiles {
     trash: PathBuf,
     set_ups: PathBuf,
     listener: Arc<OnceLock<TaskListener>>,
-    open: Open,
     committed: OnceLock<Committed>,
-    watching: Mutex<Watching>,
+    watches: Watches,
+    /// The watches on the sandboxes of each rig, by the directory of these: they may be on a disk of their own, which may
+    /// hang.
+    of_rigs: Mutex<BTreeMap<PathBuf, Arc<Watches>>>,
+    open: Arc<Open>,
     /// Entries that the last emptying of the trash left because they were written to.
     written: Mutex<BTreeMap<PathBuf, PathBuf>>,
 }
 
-/// Returns true if the HEAD of a sandbox has these bytes under a name; without bytes, if it has the name.
-pub type Committed = Box<dyn Fn(&Path, &str, Option<&[u8]>) -> bool + Send + Sync>;
-
-type Heard = Box<dyn FnMut(notify::Result<notify::Event>) + Send>;
-type Open = Box<dyn Fn(Heard) -> notify::Result<Box<dyn Watcher + Send>> + Send + Sync>;
-
-#[derive(Default)]
-struct Watching {
-    /// None while the kernel has no watcher left.
-    watcher: Option<Box<dyn Watcher + Send>>,
-    /// Directories that should be watched and are not yet: the patrol finds their files anyway.
-    missing: BTreeSet<PathBuf>,
-    /// The reason why some are missing, as it was logged.
-    said: Option<String>,
-}
+/// Returns true if the HEAD of a sandbox has these bytes under a name; without bytes, if it has the name. None when that
+/// cannot be read.
+pub type Committed = Box<dyn Fn(&Path, &str, Option<&[u8]>) -> Option<bool> + Send + Sync>;
 
 impl DiskTaskFiles {
     /// Opens the outbox and trash of a city, making them if needed, and the records of its set-up commands: processes
@@ -85,18 +80,37 @@ impl DiskTaskFiles {
         for dir in [&outbox, &trash] {
             beneath::make_room(dir).map_err(at(dir))?;
         }
-        let files = Self {
+        let listener = Arc::default();
+        let open = Arc::new(open);
+        let own = Arc::clone(&open);
+        let watches = Watches::new(Box::new(move |heard| own(heard)), &outbox, &listener);
+        watches.watch([outbox.clone()]);
+        Ok(Self {
             outbox,
             trash,
             set_ups,
-            listener: Arc::default(),
-            open,
+            listener,
             committed: OnceLock::new(),
-            watching: Mutex::default(),
+            watches,
+            of_rigs: Mutex::default(),
+            open,
             written: Mutex::default(),
+        })
+    }
+
+    fn of_rigs(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<Watches>>> {
+        self.of_rigs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the watches on the sandboxes of this one's rig.
+    fn of_rig(&self, sandbox: &Path) -> Arc<Watches> {
+        let rig = sandbox.parent().unwrap_or(sandbox).to_owned();
+        let new = || {
+            let open = Arc::clone(&self.open);
+            let open: Open = Box::new(move |heard| open(heard));
+            Arc::new(Watches::new(open, &self.outbox, &self.listener))
         };
-        files.watch(&files.outbox);
-        Ok(files)
+        Arc::clone(self.of_rigs().entry(rig).or_insert_with(new))
     }
 
     /// Sets the check for committed files. Before that, no file counts as committed.
@@ -108,74 +122,6 @@ impl DiskTaskFiles {
     fn written(&self) -> MutexGuard<'_, BTreeMap<PathBuf, PathBuf>> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn watching(&self) -> MutexGuard<'_, Watching> {
-        self.watching.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Watches the missing directories, as far as the kernel has watches left.
-    fn watch_missing(&self, watching: &mut Watching) {
-        let failed = self.try_missing(watching).err();
-        let failed = failed.map(|error| error.to_string());
-        if let Some(error) = failed.as_ref().filter(|_| watching.said.is_none()) {
-            let hint = "raise the sysctl fs.inotify.max_user_instances or max_user_watches";
-            tracing::warn!(
-                error,
-                hint,
-                "outcome files and the outbox cannot be watched; only patrols find outcomes and intents"
-            );
-        }
-        watching.said = failed;
-    }
-
-    fn try_missing(&self, watching: &mut Watching) -> notify::Result<()> {
-        let watcher = match &mut watching.watcher {
-            Some(watcher) => watcher,
-            none => {
-                let (told, own) = (Arc::clone(&self.listener), self.outbox.clone());
-                let heard: Heard = Box::new(move |event| on_event(&told, &own, event));
-                none.insert((self.open)(heard)?)
-            }
-        };
-        while let Some(dir) = watching.missing.first() {
-            match watcher.watch(dir, RecursiveMode::NonRecursive) {
-                Err(error) if !matches!(error.kind, ErrorKind::PathNotFound) => return Err(error),
-                // A directory that is gone needs no watch.
-                Ok(()) | Err(_) => watching.missing.pop_first(),
-            };
-        }
-        Ok(())
-    }
-}
-
-/// Passes on events of outcome files and the outbox. An error of the watcher means that events may be missing: the
-/// patrol looks anyway.
-fn on_event(
-    listener: &OnceLock<TaskListener>,
-    outbox: &Path,
-    event: Result<notify::Event, notify::Error>,
-) {
-    let Some(listener) = listener.get() else {
-        return;
-    };
-    let event = match event {
-        Ok(event) => event,
-        Err(error) => {
-            return tracing::warn!(%error, "events of outcome files or the outbox were lost; patrols find the files");
-        }
-    };
-    if matches!(event.kind, EventKind::Access(_) | EventKind::Remove(_)) {
-        return;
-    }
-    for path in &event.paths {
-        match path.parent() {
-            Some(dir) if dir == outbox => listener(TaskEvent::Outbox),
-            Some(dir) if path.file_name() == Some(OsStr::new("outcome")) => {
-                listener(TaskEvent::Outcome(dir.to_owned()));
-            }
-            _ => {}
-        }
-    }
 }
 
 impl TaskFiles for DiskTaskFiles {
@@ -186,38 +132,45 @@ impl TaskFiles for DiskTaskFiles {
 
     fn write_task(&self, dir: &Path, text: &str) -> Result<(), TaskError> {
         make_dir(dir)?;
-        write_whole(&dir.join("TASK.md"), text)?;
+        write_whole(&dir.join(TASK), text)?;
         // A charge that was taken back may have left anything in the file's place.
-        write_whole(&dir.join("outcome"), "")?;
-        self.watch(dir);
+        write_whole(&dir.join(OUTCOME), "")?;
+        self.watches.watch([dir.to_owned()]);
         Ok(())
     }
 
     fn task_file(&self, sandbox: &Path) -> &'static str {
-        let own = sandbox.join(".horde-task.md");
-        if own.symlink_metadata().is_ok() {
-            ".horde-task.md"
-        } else {
-            "TASK.md"
+        match sandbox.join(TASK_ELSE).symlink_metadata() {
+            Ok(_) => TASK_ELSE,
+            Err(_) => TASK,
         }
     }
 
-    fn watch(&self, dir: &Path) {
-        let mut watching = self.watching();
-        watching.missing.insert(dir.to_owned());
-        self.watch_missing(&mut watching);
+    fn watch(&self, dir: &Path, sandbox: &Path) {
+        self.watches.watch([dir.to_owned()]);
+        self.of_rig(sandbox).watch_sandbox(dir, sandbox);
+    }
+
+    fn repair_links(&self, dir: &Path, sandbox: &Path) -> Result<Vec<PathBuf>, TaskError> {
+        let committed = |name: &str| {
+            let committed = self.committed.get();
+            committed.and_then(|committed| committed(sandbox, name, None))
+        };
+        self.of_rig(sandbox).retry();
+        links::repair(dir, sandbox, &committed)
     }
 
     fn unwatched(&self) -> Option<String> {
-        self.watching().said.clone()
+        let of_rigs = self.of_rigs().values().cloned().collect::<Vec<_>>();
+        let of_rigs = of_rigs.iter().filter_map(|watches| watches.said());
+        self.watches.said().into_iter().chain(of_rigs).next()
     }
 
     fn unwatch(&self, dir: &Path) {
-        let mut watching = self.watching();
-        watching.missing.remove(dir);
-        if let Some(watcher) = &mut watching.watcher {
-            // A directory that is not watched is fine, too.
-            let _unwatched = watcher.unwatch(dir);
+        self.watches.unwatch(dir);
+        let of_rigs = self.of_rigs().values().cloned().collect::<Vec<_>>();
+        for watches in of_rigs {
+            watches.unwatch_sandbox_of(dir);
         }
     }
 
@@ -245,7 +198,7 @@ impl TaskFiles for DiskTaskFiles {
     }
 
     fn write_outcome(&self, dir: &Path, text: &str) -> Result<(), TaskError> {
-        session_files::write_beside(dir, "outcome", text).map(drop)
+        session_files::write_beside(dir, OUTCOME, text).map(drop)
     }
 
     fn git_dirs(&self, sandbox: &Path) -> Option<(PathBuf, PathBuf)> {
@@ -277,7 +230,8 @@ impl TaskFiles for DiskTaskFiles {
     fn outcome(&self, dir: &Path, sandbox: &Path) -> Result<OutcomeText, TaskError> {
         let committed = |name: &str, bytes: Option<&[u8]>| {
             let committed = self.committed.get();
-            committed.is_some_and(|committed| committed(sandbox, name, bytes))
+            let committed = committed.and_then(|committed| committed(sandbox, name, bytes));
+            committed.unwrap_or_default()
         };
         outcome::read(dir, sandbox, &committed)
     }
@@ -299,11 +253,7 @@ impl TaskFiles for DiskTaskFiles {
 
     fn outbox(&self) -> Result<Vec<OutboxFile>, TaskError> {
         // First of all, so that files that come after the listing raise an event.
-        let mut watching = self.watching();
-        if !watching.missing.is_empty() {
-            self.watch_missing(&mut watching);
-        }
-        drop(watching);
+        self.watches.retry();
         let mut files = Vec::new();
         let listed = match beneath::open_room(&self.outbox) {
             // The outbox was removed; a patrol makes its directory again.
@@ -416,7 +366,7 @@ impl TaskFiles for DiskTaskFiles {
         for name in names {
             let path = self.trash.join(&name);
             let removed = match trash::is_note(&name) {
-                true => trash::tidy(&room, &path),
+                true => trash::tidy(&room, &name),
                 false => throw_away(&room, &name, &path, &uses).map(|late| {
                     written.extend(late.map(|late| (path.clone(), late)));
                 }),
@@ -445,7 +395,9 @@ fn throw_away(
     uses: &trash::Uses,
 ) -> io::Result<Option<PathBuf>> {
     let shown = path.display();
-    mounts::none_in(path)?;
+    // Where the trash is now: the city may have been moved.
+    let room_now = fs::read_link(format!("/proc/self/fd/{}", room.as_raw_fd()))?;
+    mounts::none_in(&room_now.join(name))?;
     match trash::stays(room, path, uses)? {
         Some(Stays::Used(used)) => {
             let used = used.display();
@@ -457,7 +409,7 @@ fn throw_away(
     }
     removal::remove_at(room, name)?;
     // Another entry may have taken the name meanwhile: its note stays.
-    match trash::tidy(room, &path.with_file_name(trash::note_of(name))) {
+    match trash::tidy(room, &trash::note_of(name)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(None),
     }

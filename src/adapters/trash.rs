@@ -11,19 +11,18 @@ mod note;
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{CWD, renameat};
+use rustix::fs::{AtFlags, renameat, statat};
+use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
 pub use self::note::Note;
 use super::proc::{self, UsedFiles};
-use super::removal;
+use super::{removal, standstill};
 
 /// The suffix of a note's name.
 const NOTE: &str = ".used";
@@ -69,38 +68,47 @@ pub fn stamp_now() -> Stamp {
     (now.tv_sec, now.tv_nsec)
 }
 
-/// Writes the note, and renames a directory into the trash, which is held open: a link may have taken its place.
+/// Writes the note, and renames a directory into the trash, which is held open: a link may have taken its place, or
+/// another directory that of the city.
 ///
 /// # Errors
 /// When the file system refuses; then nothing was renamed.
 pub fn throw(from: &Path, trash: &OwnedFd, to: &Path, note: &Note) -> io::Result<()> {
+    let (dir, from) = standstill::hold(from)?;
     let _coming = COMING.lock().unwrap_or_else(PoisonError::into_inner);
-    note.write(to)?;
     let name = to.file_name().unwrap_or_default();
-    Ok(renameat(CWD, from, trash, name)?)
+    note.write(&held(trash).join(name))?;
+    Ok(renameat(dir, from, trash, name)?)
+}
+
+/// Returns a path to the trash that leads there wherever it is now.
+fn held(trash: &OwnedFd) -> PathBuf {
+    format!("/proc/self/fd/{}", trash.as_raw_fd()).into()
 }
 
 /// Returns the reason why an entry of the trash must stay; none if it may be removed.
 ///
 /// # Errors
 /// When that cannot be decided.
-pub fn stays(trash: impl AsFd, place: &Path, uses: &Uses) -> io::Result<Option<Stays>> {
+pub fn stays(trash: &OwnedFd, place: &Path, uses: &Uses) -> io::Result<Option<Stays>> {
     let name = place.file_name().unwrap_or_default();
-    let open = || removal::open_at(&trash, name);
+    let open = || removal::open_at(trash, name);
     let Some(top) = open()? else {
-        let found = fs::symlink_metadata(place)?;
-        let is_used = uses.read()?.all.contains(&(found.dev(), found.ino()));
+        let found = statat(trash, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let is_used = uses.read()?.all.contains(&(found.st_dev, found.st_ino));
         return Ok(is_used.then(|| Stays::Used(place.to_owned())));
     };
-    let Some(note) = Note::read(place)? else {
-        return without_note(top, place, uses.read()?);
+    // The trash may be moved meanwhile, with the city: what its path leads to then has no note.
+    let held = held(trash).join(name);
+    let Some(note) = Note::read(&held)? else {
+        return without_note(top, (place, &held), uses.read()?);
     };
     // An entry that a person has to look at may be there for weeks: the processes are not read for it.
     let first = note.look(top, place, &HashSet::new())?;
     if first.written.is_some() {
         return Ok(first.written.map(Stays::Written));
     }
-    let note = note.with_opened(first.opened, place)?;
+    let note = note.with_opened(first.opened, &held)?;
     // A process that closed the file before its uses were read has written to it before this second look.
     let used = uses.read()?;
     let Some(top) = open()? else {
@@ -113,10 +121,14 @@ pub fn stays(trash: impl AsFd, place: &Path, uses: &Uses) -> io::Result<Option<S
 }
 
 /// As [`stays`], but for an entry without a note: it is not the supervisor's, or an earlier version's that was not in use.
-fn without_note(top: OwnedFd, place: &Path, used: &UsedFiles) -> io::Result<Option<Stays>> {
+fn without_note(
+    top: OwnedFd,
+    (place, held): (&Path, &Path),
+    used: &UsedFiles,
+) -> io::Result<Option<Stays>> {
     let found = Note::without_time().look(top, place, &used.all)?;
     if found.used.is_some() {
-        Note::of(place, stamp_now(), &used.mapped)?.write(place)?;
+        Note::of(held, stamp_now(), &used.mapped)?.write(held)?;
     }
     Ok(found.used.map(Stays::Used))
 }
@@ -140,12 +152,14 @@ pub fn note_of(name: &OsStr) -> OsString {
 ///
 /// # Errors
 /// When the file system refuses.
-pub fn tidy(trash: impl AsFd, note: &Path) -> io::Result<()> {
+pub fn tidy(trash: &OwnedFd, note: &OsStr) -> io::Result<()> {
     let _coming = COMING.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_part = note.extension() == Some(OsStr::new("new"));
-    match fs::symlink_metadata(note.with_extension("")) {
+    let is_part = Path::new(note).extension() == Some(OsStr::new("new"));
+    let entry = Path::new(note).with_extension("");
+    match statat(trash, &entry, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(_) if !is_part => Ok(()),
-        Ok(_) | Err(_) => removal::remove_at(trash, note.file_name().unwrap_or_default()),
+        Ok(_) | Err(Errno::NOENT) => removal::remove_at(trash, note),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -12,16 +12,26 @@ use crate::control::protocol::OpName;
 /// # Errors
 /// The answer lacks something, or has a word that this `hd` does not know.
 pub(super) fn read<T: DeserializeOwned>(op: OpName, answer: &Value) -> Result<T, CliError> {
-    T::deserialize(answer).map_err(|error| {
-        let message = format!(
-            "the supervisor answered {op} with something that this hd ({}) does not know: {error}",
-            env!("CARGO_PKG_VERSION")
-        );
-        CliError::failed(message).hint(
+    T::deserialize(answer).map_err(|error| unknown(op, &error))
+}
+
+/// Reads the answer to an operation from its JSON text.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn read_text<T: DeserializeOwned>(op: OpName, answer: &str) -> Result<T, CliError> {
+    serde_json::from_str(answer).map_err(|error| unknown(op, &error))
+}
+
+fn unknown(op: OpName, error: &serde_json::Error) -> CliError {
+    let message = format!(
+        "the supervisor answered {op} with something that this hd ({}) does not know: {error}",
+        env!("CARGO_PKG_VERSION")
+    );
+    CliError::failed(message).hint(
             "the request was carried out: do not repeat it; `hd ping --json` shows the supervisor's version: if it \
              differs, `hd stop --keep-sessions` and `hd up -d` start the installed one",
         )
-    })
 }
 
 #[cfg(test)]
@@ -48,6 +58,16 @@ mod tests {
         let escalation = json!({ "severity": "odd" });
         let error = read::<Shown>(OpName::RelicShow, &escalation).unwrap_err();
         assert!(!error.message.contains("any variant"), "{}", error.message);
+    }
+
+    #[test]
+    fn text_of_an_answer_is_read_as_the_answer_itself() {
+        let answer = json!({ "city": "c", "pid": 1, "version": "1", "mood": "good" });
+        let read = read_text::<Pong>(OpName::Ping, &answer.to_string());
+        assert_eq!(read.unwrap().city, "c");
+        let error = read_text::<Pong>(OpName::Ping, "null").unwrap_err();
+        let told = "answered ping with something that this hd";
+        assert!(error.message.contains(told), "{}", error.message);
     }
 
     #[test]

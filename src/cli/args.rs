@@ -297,7 +297,7 @@ pub(super) enum RaiderVerb {
     List(args::InRig),
     /// A raider in full
     Show(args::Named),
-    /// End session, sandbox and slot; refused (exit 5) when work would be lost
+    /// End session, sandbox and slot, and open unfinished work again; refused (exit 5) when work would be lost
     Nuke(args::RaiderNuke),
     /// Make a broken or lost sandbox whole, keeping what it holds; asks, for it ends the session first
     Repair(args::RaiderRepair),

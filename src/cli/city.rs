@@ -1,6 +1,9 @@
 //! Finds the city that a command is for, and its socket (`contract.md`, 2.1).
 
 use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::config;
@@ -25,14 +28,49 @@ impl City {
         self.root.join(".horde/supervisor.log")
     }
 
+    /// Returns the number of sessions that run in this city, supervised or not: of holders, which work in the directory of
+    /// their session, or whose program was started for this city. The directory may have been removed or moved.
+    pub fn sessions(&self) -> usize {
+        let sessions = self.root.join(".horde/sessions").canonicalize().ok();
+        let holds = |process: &Path| {
+            let program = fs::read_link(process.join("exe")).unwrap_or_default();
+            let dir = fs::read_link(process.join("cwd")).unwrap_or_default();
+            let program = program.file_name().unwrap_or_default().to_string_lossy();
+            // The kernel appends a note to a program that was replaced by an update, and to a directory that is gone.
+            program.starts_with("horde-session")
+                && (dir.is_dir() && dir.parent() == sessions.as_deref()
+                    || children(process).any(|child| self.is_named_by(&child)))
+        };
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        processes.filter(|process| holds(&process.path())).count()
+    }
+
+    /// Returns true if a process was started with this city in its environment.
+    fn is_named_by(&self, process: &Path) -> bool {
+        let variables = fs::read(process.join("environ")).unwrap_or_default();
+        let city = variables
+            .split(|byte| *byte == 0)
+            .find_map(|variable| variable.strip_prefix(b"HD_CITY="));
+        city.is_some_and(|city| Path::new(OsStr::from_bytes(city)) == self.root)
+    }
+
     /// Returns the process that holds the city's path, whatever directory it was started on.
     pub fn seated(&self) -> Option<Holder> {
-        let root = self.root.canonicalize().ok()?;
-        let uid = rustix::process::geteuid().as_raw();
-        match occupant(&seat(root.as_os_str().as_encoded_bytes(), uid)) {
+        match self.occupant()? {
             Occupant::Ours(holder) => Some(holder),
             Occupant::Free | Occupant::Silent | Occupant::Elsewhere | Occupant::Other(_) => None,
         }
+    }
+
+    /// Returns true if no process holds the city's path.
+    pub fn is_free(&self) -> bool {
+        matches!(self.occupant(), Some(Occupant::Free))
+    }
+
+    fn occupant(&self) -> Option<Occupant> {
+        let root = self.root.canonicalize().ok()?;
+        let uid = rustix::process::geteuid().as_raw();
+        Some(occupant(&seat(root.as_os_str().as_encoded_bytes(), uid)))
     }
 }
 
@@ -72,6 +110,18 @@ pub(super) fn at(path: &Path) -> Result<City, CliError> {
 }
 
 /// Returns the city of the session that `hd` runs in, from the variables that the supervisor has set.
+/// Returns the processes that a process has started and that live.
+fn children(process: &Path) -> impl Iterator<Item = PathBuf> {
+    let threads = fs::read_dir(process.join("task")).into_iter().flatten();
+    threads.flatten().flat_map(|thread| {
+        let pids = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        let paths = pids
+            .split_whitespace()
+            .map(|pid| Path::new("/proc").join(pid));
+        paths.collect::<Vec<_>>()
+    })
+}
+
 fn of_session() -> Option<City> {
     Some(City {
         root: path_var("HD_CITY")?,

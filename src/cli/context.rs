@@ -81,7 +81,7 @@ impl Context {
 
     /// Asks the supervisor.
     pub fn ask<T: DeserializeOwned>(&mut self, op: &Op) -> Result<T, CliError> {
-        answer::read(op.name(), &self.ask_raw(op)?)
+        answer::read_text(op.name(), &self.client()?.call_text(op)?)
     }
 
     /// Asks the supervisor, and shows the answer.
@@ -90,8 +90,12 @@ impl Context {
         op: &Op,
         render: impl FnOnce(&T, Style) -> String,
     ) -> Result<(), CliError> {
-        let raw = self.ask_raw(op)?;
-        self.print_raw(op.name(), &raw, render)
+        let text = self.client()?.call_text(op)?;
+        if self.json {
+            return output::json(&text);
+        }
+        let answer = answer::read_text(op.name(), &text)?;
+        self.print_text(&render(&answer, self.style))
     }
 
     /// Asks the supervisor, and shows the answer, which is a list.

@@ -69,12 +69,15 @@ impl CliError {
             return;
         }
         if as_json {
-            let error = match &self.answer {
+            let mut error = match &self.answer {
                 Some(answer) => json!(answer),
-                None => {
-                    json!({"kind": kind(self.exit), "message": self.message, "hint": self.hint})
-                }
+                None => json!({"kind": kind(self.exit), "hint": null}),
             };
+            // `hd` may have added to the answer.
+            error["message"] = json!(self.message);
+            if let Some(hint) = &self.hint {
+                error["hint"] = json!(hint);
+            }
             let line = json!({"error": error, "exit": self.exit.code()}).to_string();
             eprintln!("{}", shown::json(&line));
             return;

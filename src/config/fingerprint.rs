@@ -8,7 +8,8 @@ use crate::domain::city::{Agent, Provider};
 
 /// Returns the hash of every setting of an agent that only a fresh session can apply: command, first input, prompt
 /// (with its file's text), directory, configured environment, names of passed variables, and provider. Leaves out
-/// `restart`, `rights` and `shutdown_timeout`, which take effect at once, and inherited values.
+/// `restart`, `rights`, `shutdown_timeout`, `process_names` and `on_compact`, which take effect at once, and inherited
+/// values.
 pub fn agent(agent: &Agent, prompt: &str, provider: Provider) -> String {
     let mut hash = Fields::default();
     hash.list("command", &agent.command);

@@ -1,6 +1,7 @@
 //! Whole configurations: the samples in `tests/data/config`, the shipped files, and the promise that no default lives
 //! in code.
 
+mod agents;
 mod agreement;
 mod automations;
 mod cost;

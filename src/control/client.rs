@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use self::owner::Foreign;
 use super::protocol::{Body, ControlError, Op, OpName, Pace, Request, Response, args};
@@ -21,6 +23,8 @@ pub mod seat;
 
 /// The longest answer line; a city would need some hundred thousand raiders for it.
 const ANSWER_MAX: u64 = 256 * 1024 * 1024;
+/// The number of bytes that are read at once: the status of a large city has hundreds of kilobytes.
+const READ_AT_ONCE: usize = 256 * 1024;
 /// The silence after which a supervisor is asked whether it lives.
 const SILENCE: Duration = Duration::from_secs(10);
 /// The limit for an answer to that ping.
@@ -47,7 +51,7 @@ impl Client {
         let stream = open(path).map_err(|error| unreachable(path, &error))?;
         Ok(Self {
             path: path.to_owned(),
-            reader: BufReader::new(stream),
+            reader: BufReader::with_capacity(READ_AT_ONCE, stream),
             asked: 0,
         })
     }
@@ -57,6 +61,15 @@ impl Client {
     /// # Errors
     /// The supervisor's error; `unavailable` when it no longer lives; `timeout` when it lives and does not finish.
     pub fn call(&mut self, op: &Op) -> Result<Value, ControlError> {
+        let text = self.call_text(op)?;
+        serde_json::from_str(&text).map_err(|error| strange(&error.to_string()))
+    }
+
+    /// Sends a request, and waits for the result. Returns its JSON as it came: a large one is not read twice.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub fn call_text(&mut self, op: &Op) -> Result<String, ControlError> {
         let id = self.ask(op)?;
         let limit = match op.name().pace() {
             Pace::Slow => ACT_LIMIT,
@@ -64,12 +77,20 @@ impl Client {
         };
         let started = Instant::now();
         loop {
-            let response = self.line(op.name(), started, Some(limit))?;
-            match response.body {
-                Body::Done(result) if response.id == id => return Ok(result),
-                Body::Failed(error) => return Err(error),
-                Body::Item(_) => {}
-                Body::Done(_) => return Err(strange("it answered another request")),
+            let line = self.line(op.name(), started, Some(limit))?;
+            let unread: Unread<'_> = read(&line)?;
+            match unread.ok {
+                Some(true) if unread.id == id => {
+                    let result = unread.result.map_or("null", RawValue::get);
+                    return Ok(result.to_owned());
+                }
+                Some(true) => return Err(strange("it answered another request")),
+                // An item, or an error.
+                Some(false) | None => {
+                    if let Body::Failed(error) = read::<Response>(&line)?.body {
+                        return Err(error);
+                    }
+                }
             }
         }
     }
@@ -85,7 +106,8 @@ impl Client {
     ) -> Result<(), E> {
         self.ask(op)?;
         loop {
-            match self.line(op.name(), Instant::now(), None)?.body {
+            let line = self.line(op.name(), Instant::now(), None)?;
+            match read::<Response>(&line)?.body {
                 Body::Item(item) => {
                     if each(item)? == Flow::Stop {
                         return Ok(());
@@ -128,7 +150,7 @@ impl Client {
         op: OpName,
         started: Instant,
         limit: Option<Duration>,
-    ) -> Result<Response, ControlError> {
+    ) -> Result<Vec<u8>, ControlError> {
         let mut bytes = Vec::new();
         let silence = if op == OpName::Ping {
             PING_LIMIT
@@ -150,10 +172,7 @@ impl Client {
                 .map_err(|error| unreachable(&self.path, &error))?;
             let mut limited = (&mut self.reader).take(ANSWER_MAX - bytes.len() as u64);
             match limited.read_until(b'\n', &mut bytes) {
-                Ok(_) if bytes.ends_with(b"\n") => {
-                    return serde_json::from_slice(&bytes)
-                        .map_err(|error| strange(&error.to_string()));
-                }
+                Ok(_) if bytes.ends_with(b"\n") => return Ok(bytes),
                 Ok(_) => return Err(hung_up(&self.path)),
                 Err(error) if silent(&error) => self.still_lives(op)?,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
@@ -186,8 +205,21 @@ impl Client {
         asked
             && self
                 .line(OpName::Ping, Instant::now(), Some(PING_LIMIT))
-                .is_ok()
+                .is_ok_and(|line| read::<Response>(&line).is_ok())
     }
+}
+
+/// A line of an answer whose result is not read yet.
+#[derive(Deserialize)]
+struct Unread<'line> {
+    id: Value,
+    ok: Option<bool>,
+    #[serde(borrow)]
+    result: Option<&'line RawValue>,
+}
+
+fn read<'line, T: Deserialize<'line>>(line: &'line [u8]) -> Result<T, ControlError> {
+    serde_json::from_slice(line).map_err(|error| strange(&error.to_string()))
 }
 
 /// The answer of a stream's reader: go on or stop.

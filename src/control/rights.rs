@@ -138,7 +138,10 @@ fn allow(
         CallerRole::Operator => ControlError::forbidden(format!(
             "{op} must be called from inside a session, and this process is not in one"
         ))
-        .hint("only a session calls it; to act on a raider from outside see `hd raider --help`"),
+        .hint(match op {
+            OpName::StepDone => "a person closes a step with `hd relic close STEP`",
+            _ => "only a session calls it; to act on a raider from outside see `hd raider --help`",
+        }),
         CallerRole::Raider(session) => ControlError::forbidden(format!(
             "a raider may act only on itself, and {op} acts on more ({session})"
         ))

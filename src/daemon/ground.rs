@@ -19,6 +19,7 @@
 use std::convert::Infallible;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -28,7 +29,7 @@ use tokio::sync::Notify;
 
 use super::lock::{self, near};
 use super::seat::{self, Seat};
-use super::{DaemonError, failed_at, identity};
+use super::{DaemonError, city_identity, failed_at};
 use crate::domain::ground::{Look, Part};
 use crate::regular;
 
@@ -44,7 +45,7 @@ pub(super) struct Ground {
     city: PathBuf,
     /// The city's directory, locked.
     root: File,
-    identity: identity::Verified,
+    identity: city_identity::Verified,
     seats: [Seat; 2],
     held: Mutex<Handles>,
     /// The first result of [`Ground::displaced`]: the supervisor ends then, whatever is at the path later.
@@ -70,7 +71,7 @@ impl Ground {
         let path = city.join(STATE);
         let state = private_dir(&root, &path).map_err(failed_at(&path, "cannot be prepared"))?;
         let lock = lock::file(&state, &path)?;
-        let identity = identity::verify(city, &path, &root)?;
+        let identity = city_identity::verify(city, &path, &root)?;
         let seats = [place, seat::of_id(identity.id(), city)?];
         identity.record(&path);
         let held = Mutex::new(Handles {
@@ -94,6 +95,11 @@ impl Ground {
         &self.city
     }
 
+    /// Returns one more descriptor of the city's directory.
+    pub(super) fn held_root(&self) -> io::Result<OwnedFd> {
+        Ok(self.root.try_clone()?.into())
+    }
+
     /// Answers processes that ask which process holds the seats, for ever.
     pub(super) async fn answer(&self) -> Infallible {
         let [place, id] = &self.seats;
@@ -114,7 +120,7 @@ impl Ground {
             || Ok::<_, io::Error>(same(&fs::metadata(&self.city)?, &self.root.metadata()?));
         // A disk that does not answer tells nothing.
         is_ours().map_or_else(
-            |error| error.kind() == ErrorKind::NotFound,
+            |error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
             |is_ours| !is_ours,
         )
     }

@@ -1,9 +1,10 @@
 //! The moments at which the city's directory may have been moved, removed or replaced. A supervisor at rest is not woken
 //! by looking for that: the kernel reports a move of the directory, or of one above it, and each removal of one of its
-//! entries. Replacements that it reports in no such way, as a mount on the path, are found by the patrol.
+//! entries. Replacements that it reports in no such way, as a mount on the path or a move of a directory that this user may
+//! not read, are found by the patrol.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -18,29 +19,56 @@ const LOOKS: u32 = 10;
 
 /// The watches on the city's directory and on those above it.
 pub(super) struct Moves {
+    city: PathBuf,
     /// None where the kernel has no watch left.
     events: Option<AsyncFd<OwnedFd>>,
     /// The number of further looks after the last change.
     looks: u32,
+    /// Set when other directories may be above the city than those that are watched.
+    is_changed: bool,
+    /// Set while the watches fail, which is logged once.
+    is_told: bool,
 }
 
 impl Moves {
     /// Watches the path of a city, which is canonical. Without watches there is a look each second.
     pub(super) fn of(city: &Path) -> Self {
-        let events = watch(city).inspect_err(|error| {
-            tracing::warn!(%error, city = %city.display(), "the directory of the city cannot be watched; the supervisor looks at it each second");
+        let mut moves = Self {
+            city: city.to_owned(),
+            events: None,
+            looks: 0,
+            is_changed: false,
+            is_told: false,
+        };
+        moves.watch_anew();
+        moves
+    }
+
+    /// Without watches the next look tries again: what failed may have been a watch limit, or a move of that moment.
+    fn watch_anew(&mut self) {
+        // The old watches first: their number is limited.
+        self.events = None;
+        let events = watch(&self.city).inspect_err(|error| {
+            if !std::mem::replace(&mut self.is_told, true) {
+                tracing::warn!(%error, city = %self.city.display(), "the directory of the city cannot be watched; the supervisor looks at it each second");
+            }
         });
-        Self {
-            events: events.ok(),
-            // A change before the watches were set was not reported.
-            looks: 1,
-        }
+        self.events = events.ok();
+        self.is_changed = self.events.is_none();
+        self.is_told &= self.is_changed;
+        // A change before the watches were set was not reported.
+        self.looks = 1;
     }
 
     /// Waits for the time of the next look. `is_away`: the directory is not at its path now, and what comes there is not
     /// reported.
     pub(super) async fn next(&mut self, is_away: bool) {
+        self.is_changed |= is_away;
+        if self.is_changed && !is_away && self.looks == 0 {
+            self.watch_anew();
+        }
         let Some(events) = &self.events else {
+            self.looks = 0;
             return tokio::time::sleep(LOOK_EVERY).await;
         };
         if self.looks > 0 || is_away {
@@ -54,6 +82,7 @@ impl Moves {
         }
         if is_read(events.get_ref()) {
             self.looks = LOOKS;
+            self.is_changed = true;
         }
     }
 }
@@ -67,7 +96,11 @@ fn watch(city: &Path) -> std::io::Result<AsyncFd<OwnedFd>> {
         .skip(1)
         .filter(|dir| dir.parent().is_some());
     for dir in above {
-        inotify::add_watch(&events, dir, moved)?;
+        match inotify::add_watch(&events, dir, moved) {
+            // A directory that may only be passed through (`/home` with mode 0711) cannot be watched.
+            Ok(_) | Err(Errno::ACCESS) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     inotify::add_watch(
         &events,
@@ -92,47 +125,65 @@ fn is_read(events: &OwnedFd) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use nix::unistd::{Uid, setfsuid};
+    use tokio::runtime::Builder;
+    use tokio::time::timeout;
 
     use super::*;
 
-    /// Returns whether a look is due without a change.
-    async fn is_due(moves: &mut Moves) -> bool {
-        let soon = Duration::from_millis(50);
-        tokio::time::timeout(soon, moves.next(false)).await.is_ok()
+    /// Longer than all looks after a change.
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Waits until nothing wakes it any more.
+    async fn at_rest(moves: &mut Moves) {
+        while timeout(LONG, moves.next(false)).await.is_ok() {}
     }
 
+    /// The watches had stayed on the directory that was above the city before.
     #[tokio::test(start_paused = true)]
-    async fn look_is_due_after_a_change_and_never_at_rest() {
-        let dir = crate::testing::scratch();
-        let above = dir.path().canonicalize().unwrap();
-        let city = above.join("a/city");
-        fs::create_dir_all(city.join("rig/.git")).unwrap();
-        let changes: [&dyn Fn(); 4] = [
-            &|| fs::rename(&city, above.join("a/away")).unwrap(),
-            &|| fs::rename(above.join("a"), above.join("b")).unwrap(),
-            &|| fs::remove_dir_all(city.join("rig")).unwrap(),
-            &|| fs::rename(city.join("rig"), above.join("rig")).unwrap(),
-        ];
-        for change in changes {
-            let mut moves = Moves::of(&city);
-            assert!(moves.events.is_some());
-            moves.next(false).await;
-            assert!(!is_due(&mut moves).await, "at rest");
-            fs::write(city.join("rig/file"), "").unwrap();
-            fs::write(above.join("file"), "").unwrap();
-            assert!(!is_due(&mut moves).await, "by work in the city");
-            change();
-            for _ in 0..=LOOKS {
-                moves.next(false).await;
+    async fn city_that_came_back_below_another_directory_is_watched_there() {
+        let temp = crate::testing::scratch();
+        let place = temp.path().canonicalize().unwrap();
+        let [a, b, c] = ["a", "b", "c"].map(|name| place.join(name));
+        fs::create_dir_all(a.join("city")).unwrap();
+        let mut moves = Moves::of(&a.join("city"));
+        at_rest(&mut moves).await;
+        fs::rename(&a, &b).unwrap();
+        moves.next(false).await;
+        fs::create_dir(&a).unwrap();
+        moves.next(true).await;
+        fs::rename(b.join("city"), a.join("city")).unwrap();
+        at_rest(&mut moves).await;
+        fs::rename(&a, &c).unwrap();
+        let noticed = timeout(LONG, moves.next(false)).await;
+        assert!(noticed.is_ok(), "the directory above it was moved");
+    }
+
+    /// Without read permission for one directory above the city, the supervisor had woken each second for ever.
+    #[test]
+    fn city_below_a_directory_that_cannot_be_read_is_watched() {
+        let temp = crate::testing::scratch();
+        let closed = temp.path().canonicalize().unwrap().join("closed");
+        let city = closed.join("city");
+        fs::create_dir_all(&city).unwrap();
+        let mode = |dir: &Path, mode| fs::set_permissions(dir, Permissions::from_mode(mode));
+        mode(temp.path(), 0o755).unwrap();
+        mode(&city, 0o755).unwrap();
+        mode(&closed, 0o311).unwrap();
+        let looked = std::thread::spawn(move || {
+            if Uid::effective().is_root() {
+                // Modes do not bind root. This thread has another user for files, and ends.
+                setfsuid(Uid::from_raw(65534));
             }
-            assert!(!is_due(&mut moves).await, "at rest again");
-            let _mended = [
-                fs::rename(above.join("b"), above.join("a")),
-                fs::rename(above.join("a/away"), &city),
-                fs::rename(above.join("rig"), city.join("rig")),
-                fs::create_dir_all(city.join("rig")),
-            ];
-        }
+            assert!(fs::read_dir(&closed).is_err());
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            let moves = runtime.block_on(async { Moves::of(&city) });
+            mode(&closed, 0o755).unwrap_or_default();
+            moves.events.is_some()
+        });
+        assert!(looked.join().unwrap());
     }
 }

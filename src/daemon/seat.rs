@@ -1,6 +1,6 @@
 //! The seats of a city, which its supervisor holds beside its locks: one for the path of the city, one for its id. A
 //! lock belongs to a directory; another directory that is moved to the same path has none. A seat is an abstract
-//! socket: it belongs to this machine until its holder ends, whatever happens to files.
+//! socket: it belongs to the network namespace of its holder until that ends, whatever happens to files.
 
 use std::convert::Infallible;
 use std::io;

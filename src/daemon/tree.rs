@@ -34,7 +34,7 @@ use crate::faults;
 use crate::ports::clock::Clock;
 use crate::ports::config::ConfigSource;
 use crate::ports::relics::{Relics, StoreError};
-use crate::ports::repo::Repo;
+use crate::ports::repo::{Repo, RepoError};
 use crate::ports::sessions::Sessions;
 use crate::ports::tasks::TaskEvent;
 
@@ -105,23 +105,23 @@ pub(super) async fn build(
     })
 }
 
-/// Returns true if the sandbox's HEAD has a file of that name with these bytes. False when that cannot be read.
-fn has_committed(world: &World, sandbox: &Path, name: &str, bytes: Option<&[u8]>) -> bool {
+/// Returns true if the sandbox's HEAD has a file of that name with these bytes. None when that cannot be read.
+fn has_committed(world: &World, sandbox: &Path, name: &str, bytes: Option<&[u8]>) -> Option<bool> {
     let is_its = |rig: &&Rig| sandbox.parent() == Some(&world.city.raiders_dir(&rig.name));
     let rig = world.city.rigs.iter().find(is_its);
-    let Some(repo) = rig.and_then(|rig| world.repo(&rig.name)) else {
-        return false;
+    let repo = world.repo(&rig?.name)?;
+    // A sandbox of a held rig may be another directory.
+    repo.ready().ok()?;
+    let found = repo.has_committed(sandbox, name, bytes);
+    let unread = |error: &RepoError| {
+        tracing::warn!(
+            sandbox = %sandbox.display(),
+            name,
+            %error,
+            "cannot compare a file in the place of a link with the commit"
+        );
     };
-    repo.has_committed(sandbox, name, bytes)
-        .unwrap_or_else(|error| {
-            tracing::warn!(
-                sandbox = %sandbox.display(),
-                name,
-                %error,
-                "cannot compare the file with the commit; it counts as the agent's"
-            );
-            false
-        })
+    found.inspect_err(unread).ok()
 }
 
 fn sessions(city: &City, exe: &Path) -> Result<LocalSessions, DaemonError> {

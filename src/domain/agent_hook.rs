@@ -1,9 +1,13 @@
 //! The hook of a standing agent: the relic that it took, until it is done with it. The relic stays `open` and is assigned
 //! to the agent, so that no raider is charged with it automatically.
 
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::ids::{AgentName, RelicId};
+use super::attempt::Used;
+use super::ids::{AgentName, HarnessName, RelicId};
 use super::relic::{Relic, RelicStatus};
 
 /// A hook.
@@ -16,6 +20,27 @@ pub struct AgentHook {
     /// The last step that was handed to a fresh session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handed: Option<HandedStep>,
+    /// The work as the chain of its identity records it; none for an agent without a harness, and before it is noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<AgentWork>,
+}
+
+/// The work of an agent on the relic of its hook, from the time on when the relic was taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentWork {
+    /// The identity that does it.
+    pub identity: String,
+    /// The harness.
+    pub harness: HarnessName,
+    /// The rig of the relic.
+    pub rig: String,
+    /// The labels of the relic.
+    pub labels: Vec<String>,
+    /// When it began.
+    pub since: Timestamp,
+    /// Tokens and money of the agent until then, by model.
+    #[serde(default)]
+    pub used_before: BTreeMap<String, Used>,
 }
 
 /// A step that begins in a fresh session.

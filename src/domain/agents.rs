@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::city::OnCompact;
 use super::ids::{AgentName, HarnessName};
 
 /// `[[agents]]`.
@@ -20,6 +21,10 @@ pub struct Agent {
     pub first_input: Option<String>,
     /// The harness that drives it: text typed into its terminal counts as a person's.
     pub harness: Option<HarnessName>,
+    /// The executables of which at least one runs while it is alive; none: those of its harness.
+    pub process_names: Vec<String>,
+    /// The message after its conversation was compacted.
+    pub on_compact: OnCompact,
     /// Working directory.
     pub dir: PathBuf,
     /// Configured environment, the harness's included.

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::cause::Cause;
-use super::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId};
+use super::ids::{AgentName, HarnessName, Incarnation, Oid, RaiderId, RelicId};
 use super::relic::REWORK;
 use super::routing::Choice;
 use super::usage::Tokens;
@@ -147,6 +147,12 @@ pub fn work_id(raider: &str, incarnation: Incarnation) -> String {
     format!("{raider}#{incarnation}")
 }
 
+/// Returns the id of the work of a standing agent on a relic that it took at this time.
+#[must_use]
+pub fn agent_work_id(agent: &AgentName, relic: &RelicId, since: Timestamp) -> String {
+    format!("agents/{agent}#{relic}@{since}")
+}
+
 /// Tokens and money.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Used {
@@ -184,6 +190,15 @@ impl Used {
         }
     }
 
+    /// Returns the sum with another count.
+    #[must_use]
+    pub fn and(mut self, other: &Self) -> Self {
+        self.tokens += other.tokens;
+        self.usd_micros = self.usd_micros.saturating_add(other.usd_micros);
+        self.unpriced = self.unpriced.saturating_add(other.unpriced);
+        self
+    }
+
     /// Returns the cost; none where no token has a known price.
     #[must_use]
     pub fn known_cost(&self) -> Option<u64> {
@@ -212,6 +227,9 @@ pub struct Work {
     pub at: Option<Timestamp>,
     /// The id of the work within the city.
     pub work: String,
+    /// The standing agent that did the work; none for a raider's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// The rig.
     pub rig: String,
     /// The relic.
@@ -243,6 +261,18 @@ pub struct Work {
     /// Its place in a chain of an older version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved: Option<Moved>,
+}
+
+impl Work {
+    /// Returns true for a success, false for a failure; none for a result that says nothing about the identity. So does
+    /// each result of a standing agent: its `hd done` is its word, and nothing lands that the supervisor could verify.
+    #[must_use]
+    pub fn succeeded(&self, outcome: Outcome) -> Option<bool> {
+        match &self.agent {
+            Some(_) => None,
+            None => outcome.succeeded(self.failure.as_deref()),
+        }
+    }
 }
 
 /// Returns the labels that an entry names.

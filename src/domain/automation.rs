@@ -22,6 +22,10 @@ use super::ids::{AgentName, AutomationName, InvalidId, RigName, RitualName};
 /// would run without end.
 pub const CHAIN_MAX: u32 = 16;
 
+/// The number of runs that one run may bring about within an hour, directly or not: each may bring about several others, and each of these
+/// several more.
+pub const OFFSPRING_MAX: u32 = 2000;
+
 /// The number of runs that are kept of each automation.
 pub const HISTORY: usize = 50;
 

@@ -257,7 +257,7 @@ pub enum Action {
     /// Restart the other members of its group, and itself in its turn, after this delay.
     RestartGroup(Duration),
     /// End the delay of its group's restart.
-    HastenGroup,
+    EndGroupDelay,
     /// Go on with the restart of its group.
     AdvanceGroup,
     /// Answer the callers that wait for its session.

@@ -104,6 +104,18 @@ impl City {
         agents.find(|agent| agent.name == name || agent.member_number(&name).is_some())
     }
 
+    /// Returns the executables of an agent: its own `process_names`, or else those of its harness. Without either, it lives
+    /// as long as its session's command does.
+    #[must_use]
+    pub fn process_names<'a>(&'a self, agent: &'a Agent) -> &'a [String] {
+        let harness = agent.harness.as_ref();
+        let harness = harness.and_then(|name| self.harnesses.get(name));
+        match harness {
+            Some(harness) if agent.process_names.is_empty() => &harness.process_names,
+            _ => &agent.process_names,
+        }
+    }
+
     /// Returns the name of the agent or pool member that the session belongs to.
     #[must_use]
     pub fn standing(&self, session: &SessionId) -> Option<AgentName> {

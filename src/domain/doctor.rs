@@ -303,10 +303,10 @@ fn lost_sandbox(raider: &RaiderId, what: &Probed<SandboxFault>) -> Diagnosis {
     Finding::new(kind, raider, says, hint).into()
 }
 
-/// The witness reopens a relic when it removes the sandbox; here it finds no sandbox.
+/// The witness reopens a relic when it removes the sandbox; here it finds none, or that of other work.
 fn lost_relic((relic, raider): &(RelicId, RaiderId)) -> Diagnosis {
     let says = format!(
-        "it is hooked to {raider}, which has neither hook nor sandbox: no raider works on it"
+        "it is hooked to {raider}, which has neither hook nor sandbox for it: no raider works on it"
     );
     let hint = "`hd doctor --fix` reopens it; branches that were pushed for it are kept";
     let finding = Finding::new(Kind::LostRelic, relic, says, hint);

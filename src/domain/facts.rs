@@ -194,7 +194,7 @@ pub struct GitFacts {
     pub head_reachable: bool,
     /// Other forms of work: a rebase, merge, cherry-pick or bisect in progress, a dirty or unpushed submodule, a nested
     /// repository, skip-worktree edits, reflog-only commits.
-    pub special: Vec<OtherWork>,
+    pub other_work: Vec<OtherWork>,
     /// SHA-256 over all facts and the content behind them: an edit of a file that was dirty before changes it.
     pub fingerprint: String,
 }
@@ -203,7 +203,7 @@ impl GitFacts {
     /// Returns true when the sandbox holds nothing beyond the commits of HEAD. A removal checks this.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.dirty.is_empty() && self.untracked.is_empty() && self.special.is_empty()
+        self.dirty.is_empty() && self.untracked.is_empty() && self.other_work.is_empty()
     }
 
     /// Returns the first difference between these facts and earlier ones. Ignores the target's position, and hence
@@ -216,7 +216,7 @@ impl GitFacts {
             (then.dirty != self.dirty, "tracked files changed"),
             (then.untracked != self.untracked, "untracked files changed"),
             (then.stashes != self.stashes, "stash entries changed"),
-            (then.special != self.special, "other work changed"),
+            (then.other_work != self.other_work, "other work changed"),
             (then.fingerprint != self.fingerprint, "content changed"),
         ];
         let (_, what) = differs.into_iter().find(|(differs, _)| *differs)?;
@@ -243,7 +243,7 @@ impl GitFacts {
     /// nevertheless.
     #[must_use]
     pub fn is_committed(&self) -> bool {
-        let finished = self.special.iter().all(|work| work.kind().is_finished());
+        let finished = self.other_work.iter().all(|work| work.kind().is_finished());
         finished && self.dirty.is_empty() && self.untracked.is_empty()
     }
 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::{Incarnation, Oid, RaiderId, RelicId, RigName};
 
-/// The longest that a parked merge request waits (`rules.md`).
-pub const PARKED_MAX: Duration = Duration::from_secs(600);
+/// The longest that a held merge request waits (`rules.md`).
+pub const HELD_MAX: Duration = Duration::from_secs(600);
 
 words! {
     /// The style in which a branch lands on the target.
@@ -47,7 +47,7 @@ pub enum MergeOutcome {
 pub enum MrState {
     /// Made by `done`; the witness has not validated it yet, or a person must review it.
     Reviewing,
-    /// Queued, and parked until what it needs works again: only shown, never stored.
+    /// Queued, but waiting until what it needs works again: only shown, never stored.
     Held,
     /// Waits for its turn.
     Queued,
@@ -76,7 +76,7 @@ impl MrState {
     }
 }
 
-/// Need for a person's review before a merge request is queued.
+/// Need for a person's review before a merge request is queued, and its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Review {
@@ -87,6 +87,8 @@ pub enum Review {
     Wanted,
     /// A person approved.
     Approved,
+    /// A person rejected it. A merge request that leaves the queue for another reason is withdrawn, which is no rejection.
+    Rejected,
 }
 
 /// The reason why a merge request waits.
@@ -101,6 +103,8 @@ pub enum HoldReason {
     Target,
     /// Something that it needs does not work (infrastructure).
     Infra,
+    /// The target does not exist at the remote any more.
+    TargetGone,
 }
 
 impl HoldReason {
@@ -108,7 +112,7 @@ impl HoldReason {
     #[must_use]
     pub fn needs_person_in_queue(self) -> bool {
         match self {
-            Self::Checkout => true,
+            Self::Checkout | Self::TargetGone => true,
             Self::Review | Self::Target | Self::Infra => false,
         }
     }
@@ -347,8 +351,8 @@ impl MergeRequest {
     /// Returns true when it goes on only after a person acts: reviews it, or frees their checkout.
     #[must_use]
     pub fn needs_person(&self) -> bool {
-        let parked = self.state == MrState::Queued && self.not_before.is_some();
-        self.awaits_person() || parked && self.hold.is_some_and(HoldReason::needs_person_in_queue)
+        let held = self.state == MrState::Queued && self.not_before.is_some();
+        self.awaits_person() || held && self.hold.is_some_and(HoldReason::needs_person_in_queue)
     }
 
     /// Returns true while a person's review is outstanding, or was given and the forge has not queued it yet. Its
@@ -361,20 +365,20 @@ impl MergeRequest {
 
     /// Returns true while its time (`not_before`) has not come.
     #[must_use]
-    pub fn is_parked(&self, now: Timestamp) -> bool {
+    pub fn is_held(&self, now: Timestamp) -> bool {
         // A time further off than the longest wait was written before the clock was set back.
         let waits = |at: Timestamp| {
             let wait = Duration::try_from(at.duration_since(now));
-            wait.is_ok_and(|wait| !wait.is_zero() && wait <= PARKED_MAX)
+            wait.is_ok_and(|wait| !wait.is_zero() && wait <= HELD_MAX)
         };
         self.not_before.is_some_and(waits)
     }
 
-    /// Returns the state to show: a queued merge request that is parked is held.
+    /// Returns the state to show: a queued merge request that waits for its next attempt is held.
     #[must_use]
     pub fn shown(&self, now: Timestamp) -> MrState {
         match self.state {
-            MrState::Queued if self.is_parked(now) => MrState::Held,
+            MrState::Queued if self.is_held(now) => MrState::Held,
             state => state,
         }
     }

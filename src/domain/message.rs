@@ -12,7 +12,7 @@ use super::ids::{AgentName, Incarnation, Oid, RaiderId, RelicId, RigName};
 use super::merge::FailureType;
 use super::nuke::CleanupStatus;
 use super::problem::Problem;
-use super::relic::Exit;
+use super::relic::Completion;
 
 /// Raider → witness: the work is pushed and the agent is finished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub struct RaiderDone {
     /// The pushed head.
     pub head: Oid,
     /// The kind of completion.
-    pub exit: Exit,
+    pub exit: Completion,
     /// The state of the sandbox as the agent reported it.
     pub cleanup_status: Option<CleanupStatus>,
     /// The required reviewer; none when no review is needed.
@@ -186,6 +186,9 @@ pub struct Handoff {
     pub note: Option<String>,
     /// The work.
     pub relic: Option<RelicId>,
+    /// The raider's incarnation; none of a standing agent, and in messages of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<Incarnation>,
     /// The totem step that it was at.
     pub totem_step: Option<String>,
     /// Set when the successor continues the conversation of this session.
@@ -229,9 +232,9 @@ impl Body {
     pub fn cause(&self) -> Cause {
         match self {
             Self::RaiderDone(done) => match done.exit {
-                Exit::Completed => Cause::Done,
-                Exit::Escalated => Cause::Stuck,
-                Exit::Deferred => Cause::Deferred,
+                Completion::Completed => Cause::Done,
+                Completion::Escalated => Cause::Stuck,
+                Completion::Deferred => Cause::Deferred,
             },
             Self::MergeReady(_) => Cause::Done,
             Self::Merged(_) => Cause::Merged,

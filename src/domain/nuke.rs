@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use super::cause::Cause;
 use super::facts::{GitFacts, Probed, RunState, SessionFacts};
 use super::ids::{Generation, Incarnation, RaiderId};
-use super::other_work::{OtherWork, WorkKind};
+use super::other_work::{OtherWork, OtherWorkKind};
 
 /// A cleanup status, reported by an agent or measured from git.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -65,7 +65,7 @@ pub fn mismatch(reported: CleanupStatus, git: &GitFacts) -> Option<CleanupStatus
     let mut pushed = git.clone();
     pushed.head_reachable = true;
     if git.is_committed() {
-        pushed.special.clear();
+        pushed.other_work.clear();
     }
     let measured = CleanupStatus::measured(&pushed);
     let honest = [measured, CleanupStatus::measured(git)];
@@ -253,7 +253,7 @@ pub fn judge(evidence: Evidence) -> Judgement {
 /// they are salvaged without asking, and block nothing.
 #[must_use]
 pub fn only_left_behind(git: &GitFacts) -> bool {
-    let left = !git.special.is_empty() && git.is_committed() && is_readable(git);
+    let left = !git.other_work.is_empty() && git.is_committed() && is_readable(git);
     left && git.stashes.is_empty() && git.head_reachable
 }
 
@@ -268,8 +268,8 @@ pub fn only_unpushed(git: &GitFacts) -> bool {
 /// the mode of a file may be the cause, and not the object.
 #[must_use]
 pub fn is_readable(git: &GitFacts) -> bool {
-    let mut kinds = git.special.iter().map(OtherWork::kind);
-    kinds.all(|kind| kind != WorkKind::Damaged)
+    let mut kinds = git.other_work.iter().map(OtherWork::kind);
+    kinds.all(|kind| kind != OtherWorkKind::Damaged)
 }
 
 /// Returns the losses of removing a sandbox with these facts, a line each.
@@ -291,7 +291,7 @@ pub fn losses(git: &GitFacts) -> Vec<String> {
             .map(|path| format!("untracked: {path}")),
     );
     lines.extend(git.stashes.iter().map(|stash| format!("stash: {stash}")));
-    lines.extend(git.special.iter().map(ToString::to_string));
+    lines.extend(git.other_work.iter().map(ToString::to_string));
     lines
 }
 

@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 /// Kinds of other work. The safety protocol decides by these, and never by the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WorkKind {
+pub enum OtherWorkKind {
     /// Work in progress, or an obstacle to judging the sandbox.
     Unfinished,
     /// Commits that HEAD left behind: amended or rebased commits, or commits on branches that only this sandbox has.
@@ -20,7 +20,7 @@ pub enum WorkKind {
     Converted,
 }
 
-impl WorkKind {
+impl OtherWorkKind {
     /// Returns true when an agent may be finished with such work in its sandbox. A removal must still save it.
     #[must_use]
     pub fn is_finished(self) -> bool {
@@ -36,7 +36,7 @@ impl WorkKind {
 /// A piece of such work, with a line for people. Does not change while the sandbox does not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherWork {
-    kind: WorkKind,
+    kind: OtherWorkKind,
     text: String,
 }
 
@@ -44,14 +44,14 @@ impl OtherWork {
     /// Returns work in progress, or an obstacle to judging the sandbox, in these words.
     #[must_use]
     pub fn unfinished(text: impl Into<String>) -> Self {
-        Self::new(WorkKind::Unfinished, text)
+        Self::new(OtherWorkKind::Unfinished, text)
     }
 
     /// Returns commits that HEAD left behind.
     #[must_use]
     pub fn left_behind(what: impl fmt::Display) -> Self {
         Self::new(
-            WorkKind::LeftBehind,
+            OtherWorkKind::LeftBehind,
             format!("only this sandbox references {what}"),
         )
     }
@@ -62,7 +62,7 @@ impl OtherWork {
         let text = format!(
             "only this sandbox names {commit}, which is damaged: what can be read of it is saved"
         );
-        Self::new(WorkKind::Damaged, text)
+        Self::new(OtherWorkKind::Damaged, text)
     }
 
     /// Returns the file of this name that a repair set aside.
@@ -70,31 +70,31 @@ impl OtherWork {
     pub fn set_aside(name: impl fmt::Display) -> Self {
         let text =
             format!("only this sandbox references the work that a repair set aside as {name}");
-        Self::new(WorkKind::SetAside, text)
+        Self::new(OtherWorkKind::SetAside, text)
     }
 
     /// Returns the repository at this path, which ignore rules hide, with what it holds.
     #[must_use]
     pub fn hidden(path: impl fmt::Display, holds: impl fmt::Display) -> Self {
         let text = format!("ignored repository {path}: {holds}");
-        Self::new(WorkKind::Hidden, text)
+        Self::new(OtherWorkKind::Hidden, text)
     }
 
     /// Returns the file at this path, which git converts.
     #[must_use]
     pub fn converted(path: impl fmt::Display) -> Self {
         let text = format!("bytes that git converts: {path}");
-        Self::new(WorkKind::Converted, text)
+        Self::new(OtherWorkKind::Converted, text)
     }
 
-    fn new(kind: WorkKind, text: impl Into<String>) -> Self {
+    fn new(kind: OtherWorkKind, text: impl Into<String>) -> Self {
         let text = text.into();
         Self { kind, text }
     }
 
     /// Returns its kind.
     #[must_use]
-    pub fn kind(&self) -> WorkKind {
+    pub fn kind(&self) -> OtherWorkKind {
         self.kind
     }
 }

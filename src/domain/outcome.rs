@@ -1,5 +1,6 @@
 //! The outcome file: completion that any harness can write (`agent-lifecycle.md`, section 5).
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -8,13 +9,21 @@ use super::ids::RelicId;
 /// An agent's report about its work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Finished. With a reason when nothing had to change.
+    /// Finished.
     Passed {
-        /// Nothing had to change, and why.
-        no_change: Option<String>,
+        /// A note for the person that reads the merge request.
+        reason: Option<String>,
+    },
+    /// Finished, and nothing had to change.
+    NoChange {
+        /// The reason.
+        reason: String,
     },
     /// Finished; a person should review it first.
-    Reviewing,
+    Reviewing {
+        /// The note for the person that reviews it.
+        reason: Option<String>,
+    },
     /// It cannot go on by itself.
     Stuck {
         /// The reason.
@@ -31,6 +40,42 @@ pub enum OutcomeFile {
     Complete(Outcome),
     /// Something else: half-written, malformed, or for another relic.
     Unclear(String),
+}
+
+words! {
+    /// The content of an outcome file, in a word.
+    #[derive(JsonSchema)]
+    OutcomeWord {
+        /// Nothing.
+        Empty => "empty",
+        /// The work is finished.
+        Passed => "passed",
+        /// The work is finished, and nothing had to change.
+        NoChange => "no_change",
+        /// The work is finished, and a person should review it.
+        Reviewing => "reviewing",
+        /// The raider cannot continue.
+        Stuck => "stuck",
+        /// Something that is no outcome of this relic.
+        Unclear => "unclear",
+        /// The file cannot be read.
+        Unknown => "unknown",
+    }
+}
+
+impl OutcomeFile {
+    /// Returns its word, and the reason that it gives or for which it is unclear.
+    #[must_use]
+    pub fn told(self) -> (OutcomeWord, Option<String>) {
+        match self {
+            Self::Empty => (OutcomeWord::Empty, None),
+            Self::Unclear(why) => (OutcomeWord::Unclear, Some(why)),
+            Self::Complete(Outcome::Passed { reason }) => (OutcomeWord::Passed, reason),
+            Self::Complete(Outcome::NoChange { reason }) => (OutcomeWord::NoChange, Some(reason)),
+            Self::Complete(Outcome::Reviewing { reason }) => (OutcomeWord::Reviewing, reason),
+            Self::Complete(Outcome::Stuck { reason }) => (OutcomeWord::Stuck, Some(reason)),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -57,16 +102,17 @@ pub fn parse(text: &str, relic: &RelicId) -> OutcomeFile {
     {
         return OutcomeFile::Unclear(format!("it names {id}, but this sandbox works on {relic}"));
     }
-    let reason = raw.reason.unwrap_or_default();
+    let reason = raw.reason.filter(|reason| !reason.trim().is_empty());
     OutcomeFile::Complete(match raw.outcome.as_str() {
-        "passed" if raw.no_change == Some(true) && reason.is_empty() => {
-            return OutcomeFile::Unclear("no_change needs a reason".into());
-        }
-        "passed" => Outcome::Passed {
-            no_change: raw.no_change.unwrap_or(false).then_some(reason),
+        "passed" if raw.no_change == Some(true) => match reason {
+            Some(reason) => Outcome::NoChange { reason },
+            None => return OutcomeFile::Unclear("no_change needs a reason".into()),
         },
-        "reviewing" => Outcome::Reviewing,
-        "stuck" => Outcome::Stuck { reason },
+        "passed" => Outcome::Passed { reason },
+        "reviewing" => Outcome::Reviewing { reason },
+        "stuck" => Outcome::Stuck {
+            reason: reason.unwrap_or_default(),
+        },
         other => return OutcomeFile::Unclear(format!("unknown outcome {other:?}")),
     })
 }
@@ -74,14 +120,19 @@ pub fn parse(text: &str, relic: &RelicId) -> OutcomeFile {
 /// Writes an outcome in the form of the file.
 #[must_use]
 pub fn render(relic: &RelicId, outcome: &Outcome) -> String {
-    let value = match outcome {
-        Outcome::Passed { no_change: None } => json!({"id": relic, "outcome": "passed"}),
-        Outcome::Passed {
-            no_change: Some(reason),
-        } => json!({"id": relic, "outcome": "passed", "no_change": true, "reason": reason}),
-        Outcome::Reviewing => json!({"id": relic, "outcome": "reviewing"}),
-        Outcome::Stuck { reason } => json!({"id": relic, "outcome": "stuck", "reason": reason}),
+    let (outcome, no_change, reason) = match outcome {
+        Outcome::Passed { reason } => ("passed", false, reason.as_ref()),
+        Outcome::NoChange { reason } => ("passed", true, Some(reason)),
+        Outcome::Reviewing { reason } => ("reviewing", false, reason.as_ref()),
+        Outcome::Stuck { reason } => ("stuck", false, Some(reason)),
     };
+    let mut value = json!({"id": relic, "outcome": outcome});
+    if no_change {
+        value["no_change"] = json!(true);
+    }
+    if let Some(reason) = reason {
+        value["reason"] = json!(reason);
+    }
     format!("{value}\n")
 }
 
@@ -92,14 +143,22 @@ mod tests {
     #[test]
     fn the_three_outcomes_of_the_seed_are_read() {
         let relic = RelicId::new("gt-1").unwrap();
-        let said = |text| parse(text, &relic);
+        let said = |text: &str| parse(text, &relic);
         assert_eq!(said(""), OutcomeFile::Empty);
         assert_eq!(said(" \n"), OutcomeFile::Empty);
-        let passed = OutcomeFile::Complete(Outcome::Passed { no_change: None });
-        assert_eq!(said(r#"{"id":"gt-1","outcome":"passed"}"#), passed);
-        assert_eq!(said(r#"{"outcome":"passed"}"#), passed);
-        let reviewing = OutcomeFile::Complete(Outcome::Reviewing);
-        assert_eq!(said(r#"{"id":"gt-1","outcome":"reviewing"}"#), reviewing);
+        for (rest, reason) in [
+            ("", None),
+            (r#","id":"gt-1""#, None),
+            (r#","reason":" ""#, None),
+            (r#","reason":"look at b""#, Some("look at b".to_owned())),
+        ] {
+            let of = |word| said(&format!(r#"{{"outcome":"{word}"{rest}}}"#));
+            let note = reason.clone();
+            let passed = OutcomeFile::Complete(Outcome::Passed { reason: note });
+            assert_eq!(of("passed"), passed, "{rest}");
+            let reviewing = OutcomeFile::Complete(Outcome::Reviewing { reason });
+            assert_eq!(of("reviewing"), reviewing, "{rest}");
+        }
         let stuck = OutcomeFile::Complete(Outcome::Stuck {
             reason: "no key".into(),
         });
@@ -108,10 +167,10 @@ mod tests {
             stuck
         );
         let same = r#"{"outcome":"passed","no_change":true,"reason":"done before"}"#;
-        let no_change = Some("done before".to_owned());
+        let reason = "done before".to_owned();
         assert_eq!(
             said(same),
-            OutcomeFile::Complete(Outcome::Passed { no_change })
+            OutcomeFile::Complete(Outcome::NoChange { reason })
         );
     }
 
@@ -119,11 +178,17 @@ mod tests {
     fn written_outcome_is_read_back_unchanged() {
         let relic = RelicId::new("gt-1").unwrap();
         for outcome in [
-            Outcome::Passed { no_change: None },
+            Outcome::Passed { reason: None },
             Outcome::Passed {
-                no_change: Some("done before".into()),
+                reason: Some("b is left alone".into()),
             },
-            Outcome::Reviewing,
+            Outcome::NoChange {
+                reason: "done before".into(),
+            },
+            Outcome::Reviewing { reason: None },
+            Outcome::Reviewing {
+                reason: Some("look at b".into()),
+            },
             Outcome::Stuck {
                 reason: "two\nlines \"quoted\"".into(),
             },
@@ -142,6 +207,7 @@ mod tests {
             r#"{"id":"gt-2","outcome":"passed"}"#,
             r#"{"outcome":"done"}"#,
             r#"{"outcome":"passed","no_change":true}"#,
+            r#"{"outcome":"passed","no_change":true,"reason":" "}"#,
         ] {
             assert!(
                 matches!(parse(text, &relic), OutcomeFile::Unclear(_)),

@@ -51,6 +51,8 @@ kinds! {
     Said => "said", "a person is needed";
     /// An agent ended its work with `escalated`.
     AgentStuck => "agent_stuck", "the agent is stuck";
+    /// Automations bring each other about. The subject is the automation that does not run any more.
+    AutomationsEndless => "automations_endless", "automations bring each other about without end";
     /// Finished work no longer has commits.
     BranchLostCommits => "branch_lost_commits", "the branch lost its commits after done";
     /// A budget is spent. The subject is its scope.
@@ -76,7 +78,7 @@ kinds! {
     /// A sandbox without hook holds work.
     Hookless => "hookless", "its hook is gone, and its sandbox holds work";
     /// A merge request was tried too often. The subject is the merge request.
-    LandingParked => "landing_parked", "it could not be landed in repeated attempts";
+    LandingHeld => "landing_parked", "it could not be landed in repeated attempts";
     /// The remote or the target refuses a merge request for good. The subject is the merge request.
     LandingRefused => "landing_refused", "it cannot be landed";
     /// Each session of a child ends at a limit or a login.
@@ -103,8 +105,8 @@ kinds! {
     PromptUntyped => "prompt_untyped", "its first prompt cannot be typed";
     /// The remote does not take a finished branch.
     PushBlocked => "push_blocked", "the remote refuses the finished branch";
-    /// A raider died too often.
-    Quarantined => "quarantined", "its sessions died too often: it is in quarantine, and its relic is blocked";
+    /// A raider died too often. The text holds, too, when the raider is gone and its relic still blocked.
+    Quarantined => "quarantined", "its sessions died too often, and its relic waits for a person";
     /// Finished work cannot be queued.
     QueueRefused => "queue_refused", "its finished work cannot be queued";
     /// The relic of a raider was closed elsewhere, and its sandbox holds work.
@@ -350,8 +352,8 @@ mod tests {
 
     #[test]
     fn problems_differ_by_kind_and_object_and_own_words_by_their_gist() {
-        let landing = |of| ProblemKind::LandingParked.of(of, "tried 5 times");
-        let of_none = Problem::from(ProblemKind::LandingParked);
+        let landing = |of| ProblemKind::LandingHeld.of(of, "tried 5 times");
+        let of_none = Problem::from(ProblemKind::LandingHeld);
         for (one, other, same) in [
             (landing("gt-1"), landing("gt-1"), true),
             (landing("gt-1"), landing("gt-2"), false),

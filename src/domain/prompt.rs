@@ -5,6 +5,7 @@
 //! it for an option.
 
 mod context;
+mod standing;
 
 use std::time::Duration;
 
@@ -13,16 +14,18 @@ use jiff::fmt::friendly::SpanPrinter;
 
 use super::cause::Cause;
 use super::ids::{Oid, RaiderId, RelicId};
+use super::task_names::OUTCOMES;
 use super::totem::orders;
 
 pub use self::context::{rejected, reopened, returned, rework, salvaged};
+pub use self::standing::{agent_outcome, agent_rules};
 
 /// The maximum length of a task in a prompt, for command lines are limited; the rest is left to the task file.
 const BODY_MAX: usize = 8_000;
 /// The maximum number of files that a message names.
 const FILES_MAX: usize = 20;
-/// The name of the outcome file in a sandbox.
-pub const OUTCOME_FILE: &str = ".horde-outcome";
+/// The name of the outcome file that agents are told.
+const OUTCOME_FILE: &str = OUTCOMES[0];
 
 /// Typed into the session of a pool member when the desired size of the pool changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +80,24 @@ pub fn compacts(hd: &str) -> String {
     )
 }
 
+/// Returns the message for a standing agent whose conversation was compacted.
+#[must_use]
+pub fn agent_compacted(hd: &str) -> String {
+    format!(
+        "From the supervisor: your conversation was compacted. `{hd} rally` prints your name, your work and \
+         your drums; read it before you continue."
+    )
+}
+
+/// Returns the message for a standing agent that is to hand off because its conversation is compacted.
+#[must_use]
+pub fn agent_compacts(hd: &str) -> String {
+    format!(
+        "From the supervisor: your conversation is being compacted. Hand off to a fresh session with \
+         `{hd} handoff -m \"what is done, what is left\"`."
+    )
+}
+
 /// The data of a prompt.
 #[derive(Debug, Clone, Copy)]
 pub struct Brief<'a> {
@@ -90,6 +111,8 @@ pub struct Brief<'a> {
     pub body: &'a str,
     /// The reason why an earlier attempt did not land (see [`rework`]).
     pub context: Option<&'a str>,
+    /// Set when what was submitted for the relic last was rejected or withdrawn.
+    pub is_rejected: bool,
     /// The state of its totem, for a task that is done in steps ([`orders`](super::totem::orders::orders)).
     pub steps: Option<&'a str>,
     /// The branch of the sandbox.
@@ -139,15 +162,28 @@ pub fn first(brief: &Brief<'_>) -> String {
     format!("{who}\n\n{task}\n\n{workflow}\n\n{outcome}\n\n{rules}\n")
 }
 
-/// Returns the prompt for a fresh session on a sandbox whose last session died, or was ended for that cause. A
-/// `problem` is told first; `reduced` says that this session has fewer permissions than the last.
+/// The end of the session before, and what it leaves to the next one.
+#[derive(Debug, Clone, Copy)]
+pub struct After<'a> {
+    /// The cause of that end.
+    pub cause: Cause,
+    /// The problem with its outcome, which is told first.
+    pub problem: Option<&'a Problem>,
+    /// The note of an earlier handoff that no session was given yet.
+    pub note: Option<&'a str>,
+    /// Set when this session has fewer permissions than the last.
+    pub reduced: bool,
+}
+
+/// Returns the prompt for a fresh session on a sandbox whose last session died, or was ended for that cause.
 #[must_use]
-pub fn respawn(
-    brief: &Brief<'_>,
-    cause: Cause,
-    problem: Option<&Problem>,
-    reduced: bool,
-) -> String {
+pub fn respawn(brief: &Brief<'_>, after: After<'_>) -> String {
+    let After {
+        cause,
+        problem,
+        note,
+        reduced,
+    } = after;
     let who = introduction(brief);
     let last = match cause {
         Cause::Stalled => {
@@ -180,7 +216,13 @@ pub fn respawn(
     } else {
         ""
     };
-    let (relic, task_file, base) = (brief.relic, brief.task_file, brief.base.short());
+    let note = note.map_or_else(String::new, |note| {
+        format!(
+            "This note was left for a handoff, and no session has been given it yet:\n\n{}\n\n",
+            quoted(note)
+        )
+    });
+    let goes_on = goes_on(brief);
     let task = task(brief);
     let workflow = workflow(brief);
     let outcome = outcome(brief.relic, brief.hd);
@@ -188,13 +230,30 @@ pub fn respawn(
     format!(
         "{who}\n\n\
          {last} {left}{less}\n\n\
-         {problem}\
-         Read {OUTCOME_FILE} before you do anything else:\n\
+         {problem}{note}\
+         {goes_on}\n\n\
+         {task}\n\n{workflow}\n\n{outcome}\n\n{rules}\n"
+    )
+}
+
+/// Returns how a fresh session goes on. After a rejection the outcome file may still say what was declared before it.
+fn goes_on(brief: &Brief<'_>) -> String {
+    let (relic, task_file, base) = (brief.relic, brief.task_file, brief.base.short());
+    let progress = format!(
+        "continue the work. Read {task_file}, `git status` and `git log {base}..HEAD` to see its progress; do not start \
+         over, and do not discard anything."
+    );
+    if brief.is_rejected {
+        return format!(
+            "The work on {relic} is not finished, whatever {OUTCOME_FILE} says: what was submitted before was not taken. \
+             Write the outcome again when you have made the changes. Now {progress}"
+        );
+    }
+    format!(
+        "Read {OUTCOME_FILE} before you do anything else:\n\
          - It says `passed` for {relic}: write {{\"id\":\"{relic}\",\"outcome\":\"reviewing\"}} \
          to it and stop. The work is finished.\n\
-         - It says `stuck`, or it is empty or missing: continue the work. Read {task_file}, `git \
-         status` and `git log {base}..HEAD` to see its progress; do not start over, and do not discard anything.\n\n\
-         {task}\n\n{workflow}\n\n{outcome}\n\n{rules}\n"
+         - It says `stuck`, or it is empty or missing: {progress}"
     )
 }
 

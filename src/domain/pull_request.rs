@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use super::merge::MergeRequest;
+use super::raider_notes::RaiderNotes;
 use super::relic::Relic;
 use super::self_review::Round;
 use super::shown;
@@ -146,10 +147,13 @@ pub fn title(relic: &Relic) -> String {
 
 /// Returns the body of a pull request: the text of the relic, the notes of the raider, and the ids of both.
 #[must_use]
-pub fn body(relic: &Relic, mr: &MergeRequest, rounds: &[Round]) -> String {
+pub fn body(relic: &Relic, mr: &MergeRequest, rounds: &[Round], of_raider: &RaiderNotes) -> String {
     let mut body = String::new();
     if !relic.body.trim().is_empty() {
         let _infallible = writeln!(body, "{}\n", relic.body.trim());
+    }
+    if let Some(done) = &of_raider.done {
+        let _infallible = writeln!(body, "{}\n", done.text);
     }
     let notes = rounds.iter().filter_map(|round| {
         let note = round
@@ -196,6 +200,8 @@ pub fn url(output: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::domain::merge::MrState;
+    use crate::domain::raider_notes::RaiderNote;
+    use crate::domain::self_review::Verdict;
     use crate::testing::records::{self, toast};
 
     fn line(words: &[&str]) -> Result<String, String> {
@@ -251,6 +257,41 @@ mod tests {
         }
     }
 
+    #[test]
+    fn body_has_the_notes_of_the_raider() {
+        let relic = records::relic("gt-1");
+        let hook = records::hook(&toast(), &relic.id);
+        let mr = records::mr("gt-2", hook, MrState::Reviewing);
+        let round = |round, verdict, note: Option<&str>| Round {
+            relic: relic.id.clone(),
+            raider: toast(),
+            incarnation: mr.incarnation,
+            round,
+            verdict,
+            note: note.map(str::to_owned),
+            at: jiff::Timestamp::UNIX_EPOCH,
+        };
+        let rounds = [
+            round(1, Verdict::Failed, Some("no test\nof the flag")),
+            round(2, Verdict::Failed, Some(" ")),
+            round(3, Verdict::Passed, Some("tests are there")),
+        ];
+        let done = RaiderNote::new("the old format stays readable", jiff::Timestamp::UNIX_EPOCH);
+        let notes = RaiderNotes {
+            done,
+            handoff: None,
+        };
+        let body = body(&relic, &mr, &rounds, &notes);
+        assert!(
+            body.ends_with(
+                "the old format stays readable\n\n\
+                 Self-review:\n\n- failed: no test\n  of the flag\n- passed: tests are there\n\n\
+                 gt-2 of gt-1, by horde/raiders/Toast\n"
+            ),
+            "{body}"
+        );
+    }
+
     /// Texts of an agent are shown escaped, and bounded.
     #[test]
     fn texts_are_escaped_and_bounded() {
@@ -264,7 +305,7 @@ mod tests {
             !title.contains('\u{1b}') && title.chars().count() < 250,
             "{title}"
         );
-        let body = body(&relic, &mr, &[]);
+        let body = body(&relic, &mr, &[], &RaiderNotes::default());
         assert!(body.starts_with("text") && !body.contains('\u{7}'));
         assert!(body.ends_with("gt-2 of gt-1, by horde/raiders/Toast\n"));
         assert!(body.len() < BODY_MAX + 1000);

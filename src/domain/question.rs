@@ -1,6 +1,7 @@
 //! Patterns of a harness, and the row of a screen where a match begins.
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use regex::{Regex, RegexBuilder};
 
@@ -10,29 +11,46 @@ const SHOWN: usize = 200;
 /// The most memory that one compiled pattern may take, in bytes.
 const PATTERN_MAX: usize = 1 << 20;
 
-/// A pattern to search a screen for.
+/// A pattern to search a screen for. It is compiled when it is first searched for, because a compiled one takes memory, and
+/// most harnesses of a city are never started. All clones share it.
 #[derive(Clone)]
-pub struct Pattern(Regex);
+pub struct Pattern(Arc<Source>);
+
+struct Source {
+    text: String,
+    compiled: OnceLock<Regex>,
+}
 
 impl Pattern {
-    /// Compiles a regular expression. `^` and `$` match at the ends of a row; a match may span rows.
+    /// Checks a regular expression. `^` and `$` match at the ends of a row; a match may span rows.
     ///
     /// # Errors
     /// The error in the expression.
     pub fn new(text: &str) -> Result<Self, String> {
-        let mut builder = RegexBuilder::new(text);
-        let regex = builder.multi_line(true).size_limit(PATTERN_MAX).build();
-        let regex = regex.map_err(|error| error.to_string())?;
-        if regex.is_match("") {
+        if compile(text)?.is_match("") {
             return Err("it matches an empty screen".to_owned());
         }
-        Ok(Self(regex))
+        Ok(Self(Arc::new(Source {
+            text: text.to_owned(),
+            compiled: OnceLock::new(),
+        })))
     }
+
+    fn regex(&self) -> &Regex {
+        let compiled = || compile(&self.0.text).expect("it was compiled once");
+        self.0.compiled.get_or_init(compiled)
+    }
+}
+
+fn compile(text: &str) -> Result<Regex, String> {
+    let mut builder = RegexBuilder::new(text);
+    let regex = builder.multi_line(true).size_limit(PATTERN_MAX).build();
+    regex.map_err(|error| error.to_string())
 }
 
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
-        self.0.as_str() == other.0.as_str()
+        self.0.text == other.0.text
     }
 }
 
@@ -40,7 +58,7 @@ impl Eq for Pattern {}
 
 impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.0.as_str(), f)
+        fmt::Debug::fmt(&self.0.text, f)
     }
 }
 
@@ -66,7 +84,7 @@ pub fn captured(
     screen: &str,
     group: &str,
 ) -> Option<(String, Option<String>)> {
-    let lowest = |pattern: &Pattern| pattern.0.captures_iter(screen).last();
+    let lowest = |pattern: &Pattern| pattern.regex().captures_iter(screen).last();
     let found = patterns.iter().filter_map(lowest);
     let found = found.max_by_key(|found| found.get(0).map_or(0, |whole| whole.start()))?;
     let named = found.name(group).map(|text| text.as_str().to_owned());
@@ -87,7 +105,7 @@ pub fn captured(
 pub fn count(patterns: &[Pattern], screen: &str) -> usize {
     let found = patterns.iter();
     found
-        .map(|pattern| pattern.0.find_iter(screen).count())
+        .map(|pattern| pattern.regex().find_iter(screen).count())
         .sum()
 }
 

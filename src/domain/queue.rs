@@ -10,6 +10,7 @@
 //!                     ├── Retried ◄── failed, conflict (when the relic waits for it again)
 //!                     └── testing, merging ──Failed──► failed, conflict
 //!  rejected ◄──Withdrawn── any state that is not final
+//!     └────────Rejected── reviewing
 //! ```
 //!
 //! An attempt has members, and a step is taken by all of them or by none. The forge lands attempts of one member.
@@ -85,6 +86,11 @@ pub enum Step {
         /// The text for people.
         note: Option<String>,
     },
+    /// A person rejected it.
+    Rejected {
+        /// Their note.
+        note: String,
+    },
     /// A person asked for an attempt now.
     Retried {
         /// True when its relic, which its failure had blocked, waits for it again.
@@ -131,6 +137,7 @@ impl Step {
             (Self::Withdrawn { .. }, Reviewing | Held | Queued | Testing | Merging) => {
                 Some(Rejected)
             }
+            (Self::Rejected { .. }, Reviewing) => Some(Rejected),
             (Self::Retried { .. }, Queued | Held) => Some(Queued),
             (Self::Retried { revived: true }, Failed | Conflict) => Some(Queued),
             (
@@ -148,6 +155,7 @@ impl Step {
                 | Self::TargetMoved { .. }
                 | Self::Interrupted
                 | Self::Withdrawn { .. }
+                | Self::Rejected { .. }
                 | Self::Retried { .. },
                 _,
             ) => None,
@@ -198,7 +206,8 @@ impl MergeRequest {
             Step::Landed(commit) => {
                 self.merge_commit = Some(commit.clone());
                 self.not_before = None;
-                self.end_hold();
+                // The note is of what it waited for.
+                self.release(None);
             }
             Step::Failed {
                 error,
@@ -227,15 +236,19 @@ impl MergeRequest {
                     None => self.release(Some(note.clone())),
                 }
             }
-            Step::Withdrawn { note } => {
-                self.not_before = None;
-                self.release(note.clone());
+            Step::Withdrawn { note } => self.leave(note.clone()),
+            Step::Rejected { note } => {
+                self.review = Review::Rejected;
+                self.leave(Some(note.clone()));
             }
-            Step::Retried { .. } => {
-                self.not_before = None;
-                self.release(None);
-            }
+            Step::Retried { .. } => self.leave(None),
         }
+    }
+
+    /// Ends its wait, with this note.
+    fn leave(&mut self, note: Option<String>) {
+        self.not_before = None;
+        self.release(note);
     }
 
     /// Holds it for the review of this head.
@@ -272,10 +285,10 @@ impl MergeRequest {
 }
 
 /// Returns the members of the next attempt, in the order in which they land: at most `most`, all for one target, by
-/// priority, then age, then id. Held and parked merge requests do not block others (`rules.md`, gates).
+/// priority, then age, then id. Held merge requests do not block others (`rules.md`, gates).
 #[must_use]
 pub fn next_attempt(queue: &[MergeRequest], most: usize, now: Timestamp) -> Vec<&MergeRequest> {
-    let waits = |mr: &&MergeRequest| mr.state == MrState::Queued && !mr.is_parked(now);
+    let waits = |mr: &&MergeRequest| mr.state == MrState::Queued && !mr.is_held(now);
     let mut waiting: Vec<_> = queue.iter().filter(waits).collect();
     waiting.sort_by(|a, b| order(a).cmp(&order(b)));
     let target = waiting.first().map(|mr| &mr.target);

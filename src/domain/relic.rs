@@ -188,7 +188,7 @@ impl Relic {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DoneIntent {
     /// The kind of completion.
-    pub exit: Exit,
+    pub exit: Completion,
     /// The head when it was declared.
     #[schemars(with = "String")]
     pub head: Oid,
@@ -212,7 +212,7 @@ pub struct DoneIntent {
 /// The way in which an agent ends its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Exit {
+pub enum Completion {
     /// It is finished; land it.
     Completed,
     /// A person must decide.

@@ -111,6 +111,13 @@ impl Totem {
         self.steps.iter().filter(|step| !step.is_done())
     }
 
+    /// Returns true when this step was done, and not only closed with the relic of the totem.
+    #[must_use]
+    pub fn was_done(step: &Step, relic: &Relic) -> bool {
+        // Closing a relic gives its open steps its own time.
+        step.is_done() && (relic.closed.is_none() || step.relic.closed != relic.closed)
+    }
+
     /// Returns true when every step is done.
     #[must_use]
     pub fn is_finished(&self) -> bool {

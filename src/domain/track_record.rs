@@ -71,6 +71,7 @@ impl TrackRecord {
         self.tokens = self.tokens.saturating_add(tokens);
         let usd = work.usd_micros.unwrap_or_default();
         self.usd_micros = self.usd_micros.saturating_add(usd);
+        let succeeded = work.succeeded(outcome);
         if outcome == Outcome::Merged {
             match work.first_pass {
                 Some(true) => self.first_pass += 1,
@@ -83,7 +84,7 @@ impl TrackRecord {
                 }
             }
         }
-        let Some(success) = outcome.succeeded(work.failure.as_deref()) else {
+        let Some(success) = succeeded else {
             return;
         };
         self.all.add(success);
@@ -132,14 +133,15 @@ pub struct Tried {
 pub fn with_label<'a>(entries: impl IntoIterator<Item = &'a CvEntry>, label: &str) -> Tried {
     let mut tried = Tried::default();
     for (outcome, work) in entries.into_iter().filter_map(read) {
-        if !work.labels.iter().any(|of| of == label) {
+        // The work of standing agents is none that a charge could give to a harness.
+        if work.agent.is_some() || !work.labels.iter().any(|of| of == label) {
             continue;
         }
         if tried.entries == 0 && outcome == Outcome::ChargeFailed {
             tried.failed_start = work.at;
         }
         tried.entries += 1;
-        if let Some(success) = outcome.succeeded(work.failure.as_deref()) {
+        if let Some(success) = work.succeeded(outcome) {
             tried.tally.add(success);
         }
     }

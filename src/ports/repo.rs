@@ -140,7 +140,8 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`]: the sandbox cannot be seen.
     fn provenance(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError>;
 
-    /// Returns true when the commit that the sandbox's HEAD names has a file of this name with these bytes.
+    /// Returns true when the commit that the sandbox's HEAD names has a file of this name with these bytes; without bytes,
+    /// when it or the index has the name.
     ///
     /// # Errors
     /// [`RepoError`]: the commit cannot be read.
@@ -201,7 +202,7 @@ pub trait Repo: Send + Sync {
     /// renamed files alike.
     ///
     /// # Errors
-    /// [`RepoError`].
+    /// [`RepoError::NotFound`] when our repository has no such commit.
     fn changed_paths(&self, head: &Oid, target: &str) -> Result<Vec<String>, RepoError>;
 
     /// Returns a mark that changes with HEAD, reflog and index. Reads a few files, starts no process.
@@ -339,11 +340,17 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`]: the remains cannot be judged.
     fn remains(&self, sandbox: &Path, target: &str) -> Result<Option<GitFacts>, RepoError>;
 
-    /// Returns the commits of these refs; missing refs are left out.
+    /// Returns the commits of these refs; missing refs are left out. The commits themselves may be lost.
     ///
     /// # Errors
     /// [`RepoError`].
     fn tips(&self, names: &[String]) -> Result<Vec<(String, Oid)>, RepoError>;
+
+    /// Returns the commits of these refs that are there; missing refs and lost commits are left out.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn present_tips(&self, names: &[String]) -> Result<Vec<(String, Oid)>, RepoError>;
 
     /// Deletes these refs, all or none, each only if it still points there. A missing ref is fine.
     ///

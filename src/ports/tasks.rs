@@ -78,16 +78,25 @@ pub trait TaskFiles: Send + Sync {
     /// `TASK.md` of its own.
     fn task_file(&self, sandbox: &Path) -> &'static str;
 
-    /// Watches an existing task directory (again). Failure is no error: the patrol and the end of the session find
-    /// missed changes.
-    fn watch(&self, dir: &Path);
+    /// Watches an existing task directory (again), and the sandbox for an outcome file that takes the place of its link.
+    /// Failure is no error: the patrol and the end of the session find missed changes.
+    fn watch(&self, dir: &Path, sandbox: &Path);
+
+    /// Puts back the links of a sandbox to its task and its outcome, where a clean-up removed one, or an editor put a
+    /// file in its place. That file moves into the task directory: an outcome as the outcome file, a task under a free
+    /// name beside `TASK.md`. A file that HEAD has stays, as does anything but a regular file. Returns the moved files.
+    /// Source: `agent-lifecycle.md`, section 1.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn repair_links(&self, dir: &Path, sandbox: &Path) -> Result<Vec<PathBuf>, TaskError>;
 
     /// Returns the reason why changes of some of these files are not seen as they happen.
     fn unwatched(&self) -> Option<String> {
         None
     }
 
-    /// Stops watching a task directory; an unwatched directory is fine.
+    /// Stops watching a task directory and its sandbox; an unwatched directory is fine.
     fn unwatch(&self, dir: &Path);
 
     /// Returns true when this trace of a login exists.

@@ -5,6 +5,7 @@
 
 mod branches;
 mod diff;
+mod merges;
 mod port;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -482,7 +483,7 @@ impl Inner {
         facts.head_reachable = self.reaches(&facts.head);
         facts.fingerprint = format!(
             "{} {:?} {:?} {:?} {:?}",
-            facts.head, facts.dirty, facts.untracked, facts.stashes, facts.special
+            facts.head, facts.dirty, facts.untracked, facts.stashes, facts.other_work
         );
         Some(facts)
     }

@@ -39,6 +39,7 @@ struct Inner {
     emptied: usize,
     on_empty: Option<Interlude>,
     pruned: Vec<Pruned>,
+    repaired: Vec<PathBuf>,
 }
 
 /// A call of `prune`: the directory, the age limit, and the exceptions.
@@ -87,9 +88,10 @@ impl FakeTasks {
         Self::default()
     }
 
-    /// Returns the same files as a new daemon finds them, without a listener.
+    /// Returns the same files as a new daemon finds them, without a listener and watches.
     #[must_use]
     pub fn successor(&self) -> Self {
+        self.inner().watched.clear();
         Self {
             inner: Arc::clone(&self.inner),
             ear: OnceLock::new(),
@@ -107,10 +109,12 @@ impl FakeTasks {
         }
     }
 
-    /// Writes the agent's outcome file, and notifies the listener.
+    /// Writes the agent's outcome file, and notifies the listener if its directory is watched.
     pub fn write_outcome(&self, dir: &Path, text: &str) {
         self.write_outcome_unwatched(dir, text);
-        self.notify(TaskEvent::Outcome(dir.to_owned()));
+        if self.is_watched(dir) {
+            self.notify(TaskEvent::Outcome(dir.to_owned()));
+        }
     }
 
     /// Writes the agent's outcome file while it is not watched.
@@ -211,6 +215,13 @@ impl FakeTasks {
         self.inner().aside.clone()
     }
 
+    /// Returns how often the links to this task directory were put back.
+    #[must_use]
+    pub fn repairs(&self, dir: &Path) -> usize {
+        let inner = self.inner();
+        inner.repaired.iter().filter(|known| *known == dir).count()
+    }
+
     /// Returns whether the directory is watched.
     #[must_use]
     pub fn is_watched(&self, dir: &Path) -> bool {
@@ -248,8 +259,15 @@ impl TaskFiles for FakeTasks {
         "TASK.md"
     }
 
-    fn watch(&self, dir: &Path) {
+    fn watch(&self, dir: &Path, _sandbox: &Path) {
         self.inner().watched.insert(dir.to_owned());
+    }
+
+    fn repair_links(&self, dir: &Path, _sandbox: &Path) -> Result<Vec<PathBuf>, TaskError> {
+        let mut inner = self.inner();
+        inner.check(dir)?;
+        inner.repaired.push(dir.to_owned());
+        Ok(Vec::new())
     }
 
     fn unwatch(&self, dir: &Path) {

@@ -9,7 +9,7 @@ use crate::domain::merge::{MergeRequest, MrState, Review};
 use crate::domain::message::{Escalation, RaiderDone, Severity};
 use crate::domain::phase::RaiderRecord;
 use crate::domain::problem::Problem;
-use crate::domain::relic::{DoneIntent, Exit, Hook, Relic, RelicKind, RelicStatus};
+use crate::domain::relic::{Completion, DoneIntent, Hook, Relic, RelicKind, RelicStatus};
 use crate::ports::relics::NewRelic;
 
 /// Returns the commit whose id has only this digit.
@@ -104,7 +104,7 @@ pub fn at_work(hook: Hook) -> RaiderRecord {
 #[must_use]
 pub fn completed(head: Oid) -> DoneIntent {
     DoneIntent {
-        exit: Exit::Completed,
+        exit: Completion::Completed,
         head,
         cleanup_status: None,
         mismatch: None,
@@ -126,7 +126,7 @@ pub fn raider_done(hook: &Hook, head: Oid) -> RaiderDone {
         relic: hook.relic.clone(),
         branch: hook.branch.clone(),
         head,
-        exit: Exit::Completed,
+        exit: Completion::Completed,
         cleanup_status: None,
         gate: None,
     }
@@ -188,7 +188,7 @@ pub fn clean(head: Oid) -> GitFacts {
         untracked: Vec::new(),
         stashes: Vec::new(),
         head_reachable: true,
-        special: Vec::new(),
+        other_work: Vec::new(),
         fingerprint: String::new(),
     }
 }

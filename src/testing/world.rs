@@ -49,7 +49,7 @@ use crate::domain::ids::{
 use crate::domain::merge::{LandStyle, MergeRequest};
 use crate::domain::notify::{Notice, NotifyPolicy};
 use crate::domain::question::Pattern;
-use crate::domain::relic::{Exit, Hook, Relic, RelicKind, RelicStatus};
+use crate::domain::relic::{Completion, Hook, Relic, RelicKind, RelicStatus};
 use crate::domain::restart::{Backoff, History, RestartPolicy};
 use crate::ports::clock::Clock;
 use crate::ports::relics::{EventFilter, RelicFilter, StoreError, Txn};
@@ -57,7 +57,7 @@ use crate::ports::repo::Repo;
 use crate::ports::tasks::TaskEvent;
 
 pub use self::city::{asking, city, standing};
-pub use self::mishaps::panics_once;
+pub use self::mishaps::Interruption;
 pub use self::parts::Parts;
 
 use super::fake_tasks;
@@ -463,7 +463,7 @@ pub fn completion(raider: &RaiderId) -> DoneRequest {
     DoneRequest {
         raider: raider.clone(),
         incarnation: None,
-        exit: Exit::Completed,
+        exit: Completion::Completed,
         cleanup_status: None,
         no_change: false,
         wants_review: false,

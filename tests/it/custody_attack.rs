@@ -61,7 +61,7 @@ fn fresh_raider_starts_at_its_base_whatever_others_left_under_its_name() {
         assert_eq!(snapshot(&spec.path), snapshot(&city.checkout()), "{what}");
         let facts = city.facts(&spec.path);
         assert!(facts.is_clean() && facts.ahead == 0, "{what}: {facts:?}");
-        assert!(facts.special.is_empty(), "{what}: {facts:?}");
+        assert!(facts.other_work.is_empty(), "{what}: {facts:?}");
         if what == "elsewhere under its name" {
             continue;
         }
@@ -307,7 +307,7 @@ fn commit_that_only_the_reflog_of_the_branch_names_is_seen_and_saved() {
     assert!(!log.unwrap_or_default().contains(&alone));
     let facts = city.facts(&sandbox);
     let told = OtherWork::left_behind(&alone[..8]).to_string();
-    let mut lines = facts.special.iter().map(ToString::to_string);
+    let mut lines = facts.other_work.iter().map(ToString::to_string);
     let is_told = lines.any(|line| line.starts_with(&told));
     assert!(is_told, "{facts:?}");
     let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));

@@ -449,7 +449,7 @@ fn lfs_file_is_saved_unless_ours_has_it_or_a_remote_had_it() {
     let head = Oid::new(commit_all(&sandbox, "a picture")).unwrap();
     write(&sandbox, "new.lfs", "hello\n");
     let converted = ["bytes that git converts: new.lfs"];
-    assert_eq!(city.facts(&sandbox).special, converted);
+    assert_eq!(city.facts(&sandbox).other_work, converted);
     let store = |repo: &Path| repo.join("lfs/objects/58/91").join(sum);
     let put = |file: &Path| {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -458,12 +458,12 @@ fn lfs_file_is_saved_unless_ours_has_it_or_a_remote_had_it() {
     // A push leaves the pointer there, with the file that its hook finds.
     let branch = city.spec(1).branch;
     city.repo.push_branch(&branch, &head, None).unwrap();
-    assert_eq!(city.facts(&sandbox).special, converted);
+    assert_eq!(city.facts(&sandbox).other_work, converted);
     put(&store(city.repo.theirs()));
-    assert_eq!(city.facts(&sandbox).special, converted);
+    assert_eq!(city.facts(&sandbox).other_work, converted);
     let kept = store(city.repo.repo_dir());
     put(&kept);
-    assert!(city.facts(&sandbox).special.is_empty());
+    assert!(city.facts(&sandbox).other_work.is_empty());
     fs::remove_file(&kept).unwrap();
     comes_back(&city, &sandbox);
 }

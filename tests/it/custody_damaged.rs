@@ -82,7 +82,7 @@ fn malformed_commit_in_the_reflog_is_saved_as_far_as_it_can_be_read() {
     let facts = city.facts(&sandbox);
     assert!(facts.is_committed() && !facts.is_clean(), "{facts:?}");
     let is_named = |line: &str| line.contains(&odd.commit[..10]) && line.contains("damaged");
-    assert!(facts.special.iter().any(|it| is_named(it)), "{facts:?}");
+    assert!(facts.other_work.iter().any(|it| is_named(it)), "{facts:?}");
     let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
     let record = record.unwrap();
     let commit = Oid::new(odd.commit.clone()).unwrap();

@@ -24,6 +24,11 @@ fn pending(head: &Oid) -> PendingWork {
     }
 }
 
+/// The objects of the repository that the supervisor keeps.
+fn objects(city: &City) -> impl PartialEq + std::fmt::Debug + use<> {
+    snapshot(&city.repo.repo_dir().join("objects"))
+}
+
 /// Committed, uncommitted and untracked work is one patch; ignored files are no part of it, and the sandbox stays as it is.
 #[test]
 fn patch_has_all_work_of_a_sandbox_and_changes_nothing_in_it() {
@@ -122,6 +127,7 @@ fn patch_of_a_pushed_head_is_that_of_its_merge_with_the_present_target() {
     let tip = commit_all(&checkout, "moved");
     git(&checkout, &["push", "--quiet", "origin", "HEAD:main"]);
     city.repo.fetch_target("main").unwrap();
+    let before = objects(&city);
     let diff = city.repo.diff_of_landing(&pending(&head)).unwrap();
     assert_eq!(paths(&diff), ["migrations/README"], "{}", diff.text);
     assert_eq!(diff.base.as_ref().map(Oid::as_str), Some(&tip[..]));
@@ -130,6 +136,31 @@ fn patch_of_a_pushed_head_is_that_of_its_merge_with_the_present_target() {
     let note = diff.note.unwrap();
     assert!(note.starts_with("what would land: "), "{note}");
     assert!(note.contains(&tip[..7]), "{note}");
+    assert_eq!(objects(&city), before, "git merged it");
+}
+
+/// Each look would leave objects that nothing names, and people look often.
+#[test]
+fn patch_of_a_pushed_head_leaves_no_objects_in_the_repository() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    for name in ["one", "two"] {
+        write(&sandbox, name, "x\n");
+        commit_all(&sandbox, name);
+    }
+    let head = Oid::new(rev(&sandbox, "HEAD")).unwrap();
+    city.push_work(&sandbox);
+    let checkout = city.checkout();
+    write(&checkout, "other", "x\n");
+    commit_all(&checkout, "other");
+    git(&checkout, &["push", "--quiet", "origin", "HEAD:main"]);
+    city.repo.fetch_target("main").unwrap();
+    let before = objects(&city);
+    let diff = city.repo.diff_of_landing(&pending(&head)).unwrap();
+    assert_eq!(paths(&diff), ["one", "two"]);
+    assert!(diff.note.unwrap().starts_with("what would land: "));
+    assert_eq!(city.repo.sum_of_landing(&pending(&head)).unwrap().files, 2);
+    assert_eq!(objects(&city), before);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use horde_supervisor::domain::ids::Oid;
 use horde_supervisor::domain::merge::{LandStyle, MergeOutcome};
-use horde_supervisor::ports::repo::Repo as _;
+use horde_supervisor::ports::repo::{Repo as _, RepoError};
 
-use crate::landing::request;
+use crate::sandbox_life::request;
 use crate::support::city::City;
 use crate::support::git::{commit_all, git, rev, write};
 
@@ -28,6 +28,10 @@ fn changed_paths_have_both_names_of_a_renamed_file_and_no_change_of_the_target()
     city.repo.fetch_target("main").unwrap();
     let changed = city.repo.changed_paths(&head, "main").unwrap();
     assert_eq!(changed, ["moved.txt", "name with\nnewline", "src/a.txt"]);
+    // A garbage collection may have taken a commit that was tested.
+    let gone = oid("1".repeat(40));
+    let missing = city.repo.changed_paths(&gone, "main").unwrap_err();
+    assert!(matches!(missing, RepoError::NotFound(_)), "{missing}");
 }
 
 /// Trees decide, whatever the messages of the commits are.

@@ -183,14 +183,14 @@ fn operations_in_progress_are_named() {
     commit_all(&sandbox, "one");
     city.push_work(&sandbox);
     git(&sandbox, &["bisect", "start"]);
-    assert_eq!(city.facts(&sandbox).special, ["a bisect in progress"]);
+    assert_eq!(city.facts(&sandbox).other_work, ["a bisect in progress"]);
     git(&sandbox, &["bisect", "reset"]);
     assert!(city.facts(&sandbox).is_clean());
     git(&sandbox, &["revert", "--no-commit", "HEAD"]);
     let facts = city.facts(&sandbox);
     assert!(
         facts
-            .special
+            .other_work
             .iter()
             .any(|line| line == "a revert in progress"),
         "{facts:?}"
@@ -198,7 +198,10 @@ fn operations_in_progress_are_named() {
     git(&sandbox, &["revert", "--abort"]);
     git(&sandbox, &["update-ref", "refs/worktree/mine", "HEAD"]);
     let facts = city.facts(&sandbox);
-    assert!(facts.special[0].contains("refs/worktree/mine"), "{facts:?}");
+    assert!(
+        facts.other_work[0].contains("refs/worktree/mine"),
+        "{facts:?}"
+    );
 }
 
 #[test]
@@ -237,7 +240,7 @@ fn directory_that_is_no_worktree_of_the_rig_cannot_be_judged() {
     git(&city.root(), &["init", "--quiet", "-b", "main"]);
     fs::rename(sandbox.join(".git"), sandbox.join("dot-git")).unwrap();
     let told = |what: &str| {
-        let special = city.facts(&sandbox).special;
+        let special = city.facts(&sandbox).other_work;
         let broken = special
             .iter()
             .any(|line| line.contains("not its original link"));
@@ -298,9 +301,9 @@ fn commits_that_head_has_left_are_not_clean() {
     git(&sandbox, &["checkout", "-q", "-b", "look", "origin/main"]);
     let facts = city.facts(&sandbox);
     assert_eq!(CleanupStatus::measured(&facts), CleanupStatus::HasUnpushed);
-    let says = |text: &str| facts.special.iter().any(|line| line.contains(text));
-    assert!(says("left its own branch"), "{:?}", facts.special);
-    assert!(says(&left[..7]), "{:?}", facts.special);
+    let says = |text: &str| facts.other_work.iter().any(|line| line.contains(text));
+    assert!(says("left its own branch"), "{:?}", facts.other_work);
+    assert!(says(&left[..7]), "{:?}", facts.other_work);
     // Work tried out on another branch is reported, and salvage has it; no operator has to decide about it.
     git(&sandbox, &["checkout", "-q", "-"]);
     git(&sandbox, &["checkout", "-q", "-b", "try"]);
@@ -308,8 +311,8 @@ fn commits_that_head_has_left_are_not_clean() {
     commit_all(&sandbox, "two");
     git(&sandbox, &["checkout", "-q", "-"]);
     let facts = city.facts(&sandbox);
-    assert!(facts.is_committed(), "{:?}", facts.special);
-    assert_eq!(facts.special.len(), 1, "{:?}", facts.special);
+    assert!(facts.is_committed(), "{:?}", facts.other_work);
+    assert_eq!(facts.other_work.len(), 1, "{:?}", facts.other_work);
 }
 
 /// Ignore rules hide worktrees and clones that agents make: their work is saved, and holds up nothing. Files that tools
@@ -342,11 +345,11 @@ fn repositories_in_ignored_directories_are_seen() {
         &sandbox,
         &["worktree", "add", "-q", "-b", "feat", ".trees/deep/one"],
     );
-    assert_eq!(city.facts(&sandbox).special, [""; 0]);
+    assert_eq!(city.facts(&sandbox).other_work, [""; 0]);
     // A merged branch is the sandbox's own.
     write(&tree, "README", "1\n");
     let feat = commit_all(&tree, "one");
-    let special = city.facts(&sandbox).special;
+    let special = city.facts(&sandbox).other_work;
     assert!(
         special
             .iter()
@@ -354,7 +357,7 @@ fn repositories_in_ignored_directories_are_seen() {
         "{special:?}"
     );
     git(&sandbox, &["merge", "-q", "--ff-only", &feat]);
-    assert_eq!(city.facts(&sandbox).special, [""; 0]);
+    assert_eq!(city.facts(&sandbox).other_work, [""; 0]);
     write(&tree, "README", "2\n");
     write(&sandbox, "vendor/library/README", "1\n");
     let facts = city.facts(&sandbox);
@@ -362,10 +365,10 @@ fn repositories_in_ignored_directories_are_seen() {
         "ignored repository .trees/deep/one: changes",
         "ignored repository vendor/library: changes",
     ];
-    assert_eq!(facts.special, seen);
+    assert_eq!(facts.other_work, seen);
     assert!(facts.is_committed() && !facts.is_clean());
     commit_all(&sandbox.join("vendor/library"), "only here");
-    let special = city.facts(&sandbox).special;
+    let special = city.facts(&sandbox).other_work;
     assert_eq!(
         special[1],
         "ignored repository vendor/library: unpushed commits: 1"
@@ -381,23 +384,23 @@ fn commits_only_on_another_branch_are_reported() {
     let backed_up = commit_all(&sandbox, "one");
     git(&sandbox, &["branch", "backup"]);
     git(&sandbox, &["reset", "-q", "--hard", "origin/main"]);
-    let special = city.facts(&sandbox).special;
+    let special = city.facts(&sandbox).other_work;
     assert_eq!(special.len(), 1, "{special:?}");
     assert!(special[0].contains(&backed_up[..7]), "{special:?}");
     // Another raider has it checked out, which is no promise to keep it.
     let other = city.spec_of("Nux", 1);
     city.repo.make_sandbox(&other).unwrap();
     git(&other.path, &["checkout", "-q", "backup"]);
-    assert_eq!(city.facts(&sandbox).special, special);
+    assert_eq!(city.facts(&sandbox).other_work, special);
     fs::remove_dir_all(&other.path).unwrap();
-    assert_eq!(city.facts(&sandbox).special, special);
+    assert_eq!(city.facts(&sandbox).other_work, special);
     // A worktree outside the city is not watched.
     let beside = city.root().join("beside").display().to_string();
     git(
         &sandbox,
         &["worktree", "add", "-q", "-f", &beside, "backup"],
     );
-    assert_eq!(city.facts(&sandbox).special, special);
+    assert_eq!(city.facts(&sandbox).other_work, special);
 }
 
 /// `git worktree list` fails while another worktree of the repository is being made or removed.

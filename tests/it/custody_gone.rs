@@ -53,7 +53,7 @@ fn staged_files_are_reported_and_saved() {
     write(&sandbox, "loose", "untracked\n");
     let left = delete(&city, &sandbox);
     assert_eq!(left.dirty, ["README", "new"]);
-    assert!(left.untracked.is_empty() && left.special.is_empty());
+    assert!(left.untracked.is_empty() && left.other_work.is_empty());
     assert!(city.repo.salvage_size(&sandbox).unwrap() < 100);
     let to = restored(&city, &sandbox);
     assert_eq!(fs::read_to_string(to.join("README")).unwrap(), "staged\n");
@@ -89,7 +89,7 @@ fn commits_only_in_its_administrative_directory_are_saved() {
     git(&sandbox, &["reset", "--quiet", "--hard"]);
     let left = delete(&city, &sandbox);
     assert!(left.is_committed() && !left.is_clean(), "{left:?}");
-    let told = format!("{:?}", left.special);
+    let told = format!("{:?}", left.other_work);
     assert!(
         told.contains(&lost[..10]) && told.contains(".git/modules/lib"),
         "{told}"
@@ -118,7 +118,7 @@ fn an_operation_in_progress_is_told_and_saved() {
     assert!(!picked.status.success(), "a conflict");
     let left = delete(&city, &sandbox);
     assert!(!left.is_committed());
-    assert_eq!(left.special[0], "a cherry-pick in progress");
+    assert_eq!(left.other_work[0], "a cherry-pick in progress");
     let to = restored(&city, &sandbox);
     assert_eq!(
         rev(&to, "CHERRY_PICK_HEAD"),

@@ -40,7 +40,7 @@ fn commit_that_only_a_tag_names_is_at_risk() {
     }
     let holds = "unpushed commits: 1";
     assert_eq!(
-        city.facts(&sandbox).special,
+        city.facts(&sandbox).other_work,
         [
             format!("ignored repository vendor/library: {holds}"),
             format!("ignored repository vendor/own: {holds}"),
@@ -75,7 +75,7 @@ fn commits_only_in_an_inner_worktree_are_saved() {
     let facts = city.facts(&sandbox);
     let rebase = "ignored repository .trees/rebased: a rebase in progress";
     let named = format!("only this sandbox references {}", &commit[..10]);
-    assert_eq!(facts.special, [rebase, &named]);
+    assert_eq!(facts.other_work, [rebase, &named]);
     assert!(facts.is_committed(), "it holds up nothing");
     city.salvage(&sandbox);
     let permit = permit(&city.spec(1), &city.facts(&sandbox));
@@ -123,7 +123,7 @@ fn only_changes_of_an_inner_clone_are_saved() {
     git(&library, &["commit", "-qm", "only here"]);
     git(&library, &["reset", "-q", "--hard", "HEAD~1"]);
     assert_eq!(
-        city.facts(&sandbox).special,
+        city.facts(&sandbox).other_work,
         ["ignored repository vendor/library: unpushed commits: 1"]
     );
     assert!(city.repo.salvage_size(&sandbox).unwrap() > 1 << 20);
@@ -139,7 +139,7 @@ fn meta(refs: &[String]) -> &str {
 fn clone_whose_reflogs_were_written_by_hand_is_saved_whole() {
     let (city, sandbox, origin) = ignoring();
     git(&sandbox, &["clone", "-q", &origin, "vendor/library"]);
-    assert_eq!(city.facts(&sandbox).special, Vec::<String>::new());
+    assert_eq!(city.facts(&sandbox).other_work, Vec::<String>::new());
     let library = sandbox.join("vendor/library");
     let logs = library.join(".git/logs");
     let head = logs.join("HEAD");
@@ -155,7 +155,7 @@ fn clone_whose_reflogs_were_written_by_hand_is_saved_whole() {
     let facts = city.facts(&sandbox);
     let claimed =
         "ignored repository vendor/library: commits that only its own refs list as pushed: 1";
-    assert_eq!(facts.special, [claimed]);
+    assert_eq!(facts.other_work, [claimed]);
     assert!(facts.is_committed(), "it holds nothing up");
     let to = restored(&city, &sandbox);
     assert_eq!(rev(&to.join("vendor/library"), "HEAD"), made);
@@ -180,7 +180,7 @@ fn unreadable_directory_holds_up_only_the_removal() {
         close(mode).unwrap();
         let facts = facts.unwrap();
         assert!(facts.is_committed() && !facts.is_clean(), "{facts:?}");
-        let line = &facts.special[0];
+        let line = &facts.other_work[0];
         assert!(
             line.starts_with("ignored repository vendor/library: "),
             "{line}"
@@ -239,7 +239,7 @@ fn files_set_aside_by_a_repair_are_saved_unasked() {
     city.repo.repair_sandbox(&city.spec(1)).unwrap();
     let facts = city.facts(&sandbox);
     let aside = "only this sandbox references the work that a repair set aside as index.aside";
-    assert_eq!(facts.special, [aside]);
+    assert_eq!(facts.other_work, [aside]);
     assert!(facts.is_committed() && !facts.is_clean());
     let to = restored(&city, &sandbox);
     let admin = git(&to, &["rev-parse", "--absolute-git-dir"]);

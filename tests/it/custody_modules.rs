@@ -86,7 +86,7 @@ impl Taken {
     fn is_kept(&self, line: &str, commit: &str, git_dir: &str) -> PathBuf {
         assert_eq!(git(&self.sandbox, &["status", "--short"]), "");
         let facts = self.city.facts(&self.sandbox);
-        assert_eq!(facts.special[0], line);
+        assert_eq!(facts.other_work[0], line);
         assert!(only_left_behind(&facts), "{facts:?}");
         let (record, to) = roundtrip(&self.city, &self.sandbox, "a");
         assert!(record.bytes > 0, "{record:?}");
@@ -128,7 +128,7 @@ fn commits_of_a_submodule_inside_a_submodule_are_saved() {
     let line =
         "only this sandbox references the content of submodule lib/inner: unpushed commits: 1";
     let facts = taken.city.facts(&taken.sandbox);
-    assert_eq!(facts.special[0], line);
+    assert_eq!(facts.other_work[0], line);
     assert!(only_left_behind(&facts), "{facts:?}");
     let (_, to) = roundtrip(&taken.city, &taken.sandbox, "a");
     let inner = to.join("lib/inner");
@@ -189,7 +189,7 @@ fn stash_and_index_of_a_submodule_are_saved() {
         let line = format!(
             "only this sandbox references the content of submodule .git/modules/lib: {holds}"
         );
-        assert_eq!(taken.city.facts(&taken.sandbox).special, [line]);
+        assert_eq!(taken.city.facts(&taken.sandbox).other_work, [line]);
     }
 }
 
@@ -200,7 +200,7 @@ fn an_operation_in_a_submodule_is_no_clean_one() {
     let lib = taken.sandbox.join("lib");
     git(&lib, &["bisect", "start"]);
     let facts = taken.city.facts(&taken.sandbox);
-    assert_eq!(facts.special[0], "submodule lib: a bisect in progress");
+    assert_eq!(facts.other_work[0], "submodule lib: a bisect in progress");
     assert!(!facts.is_committed());
 }
 
@@ -215,7 +215,7 @@ fn files_where_a_submodule_is_not_checked_out_are_work() {
     assert_eq!(git(&taken.sandbox, &["status", "--short"]), "");
     let facts = taken.city.facts(&taken.sandbox);
     let line = "submodule lib: files, although it is not checked out";
-    assert_eq!(facts.special, [line]);
+    assert_eq!(facts.other_work, [line]);
     assert!(!facts.is_committed());
     let (_, to) = roundtrip(&taken.city, &taken.sandbox, "a");
     assert_eq!(fs::read_to_string(to.join("lib/notes")).unwrap(), "mine\n");
@@ -307,7 +307,7 @@ fn false_remotes_of_a_submodule_hide_no_commit() {
                 "only this sandbox references the content of submodule {name}: commits that only \
                 its own refs list as pushed: "
             );
-            let told = facts.special.first().map_or("", |work| work);
+            let told = facts.other_work.first().map_or("", |work| work);
             assert!(told.starts_with(&line), "{facts:?}");
             let git_dir = match absent {
                 true => "admin/modules/lib",
@@ -395,7 +395,7 @@ fn a_git_directory_without_head_is_saved_whole() {
     fs::remove_file(admin.join("modules/lib/HEAD")).unwrap();
     let facts = taken.city.facts(&taken.sandbox);
     let line = "only this sandbox references the content of submodule .git/modules/lib: cannot be inspected";
-    let [told] = &facts.special[..] else {
+    let [told] = &facts.other_work[..] else {
         panic!("{facts:?}")
     };
     assert!(told.starts_with(line), "{told}");

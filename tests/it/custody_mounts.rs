@@ -52,7 +52,7 @@ fn sandbox_with_a_mount_in_it_is_kept_until_that_is_unmounted() {
         let mounted = Mounted::at(&sandbox.join(place), &persons);
         let facts = city.facts(&sandbox);
         let told = facts
-            .special
+            .other_work
             .iter()
             .any(|line| line.contains("mount point"));
         assert!(told && !facts.is_committed(), "{place}: {facts:?}");

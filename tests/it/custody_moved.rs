@@ -75,6 +75,33 @@ fn sandboxes_of_a_city_that_was_moved_are_whole_at_the_new_place() {
     assert_eq!(snapshot(&sandbox), files);
 }
 
+/// An operator keeps the sandboxes behind a link.
+#[test]
+fn sandboxes_behind_a_link_are_whole_after_a_move_of_the_city() {
+    // The second place moves along.
+    for target in ["disk", "city/inside"] {
+        let city = City::bare();
+        let (raiders, real) = (city.repo.raiders_dir(), city.root().join(target));
+        fs::create_dir_all(raiders.parent().unwrap()).unwrap();
+        fs::create_dir_all(&real).unwrap();
+        let moves_along = target.starts_with("city");
+        let link = if moves_along {
+            "../inside".into()
+        } else {
+            real
+        };
+        symlink(link, raiders).unwrap();
+        city.repo.prepare().unwrap();
+        let sandbox = busy(&city);
+        let before = city.facts(&sandbox);
+        let (repo, sandbox) = moved(&city);
+        repo.prepare().unwrap();
+        assert_eq!(repo.sandbox_fault(&sandbox).unwrap(), None, "{target}");
+        let after = repo.facts(&sandbox, "main").unwrap();
+        assert_eq!((after.head, after.dirty), (before.head, before.dirty));
+    }
+}
+
 /// A start that was killed before it wrote the new place has changed some links.
 #[test]
 fn move_that_was_followed_in_part_is_followed_to_its_end() {

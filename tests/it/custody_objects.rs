@@ -141,7 +141,7 @@ fn saved_without_a_head(what: &str, how: &str) {
     assert!(city.facts(&other.path).is_clean(), "{what} {how}");
     let facts = city.facts(&sandbox);
     assert!(!facts.is_clean() && !facts.is_committed(), "{facts:?}");
-    let says = facts.special[0].starts_with("its HEAD names ");
+    let says = facts.other_work[0].starts_with("its HEAD names ");
     assert!(says, "{what} {how}: {facts:?}");
     let changed = [&facts.dirty[..], &facts.untracked].concat();
     assert_eq!(changed, ["README", "src/a.txt", "new"], "{what} {how}");
@@ -213,7 +213,7 @@ fn sound_commit_on_a_damaged_one_is_saved_and_stops_no_other_raider() {
         let facts = city.facts(&sandbox);
         assert!(!facts.is_clean() && !facts.is_committed(), "{facts:?}");
         let says = format!("its HEAD names {}, which is damaged", &head[..10]);
-        assert_eq!(facts.special[0], says, "{what} {how}");
+        assert_eq!(facts.other_work[0], says, "{what} {how}");
         let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
         let to = city.root().join("back");
         city.repo.restore(&record.unwrap(), &to).unwrap();
@@ -237,7 +237,7 @@ fn link_in_the_place_of_all_objects_holds_back_only_raiders_with_work_there() {
     symlink(&elsewhere, &objects).unwrap();
     crate::custody_theirs::whole_life(&city, "Nux");
     let facts = city.facts(&sandbox);
-    assert!(facts.special[0].contains("HEAD names"), "{facts:?}");
+    assert!(facts.other_work[0].contains("HEAD names"), "{facts:?}");
     let record = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
     let to = city.root().join("back");
     city.repo.restore(&record.unwrap(), &to).unwrap();
@@ -248,7 +248,7 @@ fn link_in_the_place_of_all_objects_holds_back_only_raiders_with_work_there() {
     fs::remove_dir_all(&objects).unwrap();
     fs::rename(&elsewhere, &objects).unwrap();
     let facts = city.facts(&sandbox);
-    assert!(facts.special.is_empty() && facts.ahead == 1, "{facts:?}");
+    assert!(facts.other_work.is_empty() && facts.ahead == 1, "{facts:?}");
 }
 
 /// git waits for a pipe with the name of a pack: every sandbox of the rig waited with it, and later none could be
@@ -356,12 +356,12 @@ fn forge_parent(repo: &Path, commit: &str, parent: &str) {
 fn commit_graph_of_a_hidden_clone_hides_no_commit() {
     let (city, sandbox, clone) = hidden_clone();
     let held = ["ignored repository vendor/library: unpushed commits: 1"];
-    assert_eq!(city.facts(&sandbox).special, held);
+    assert_eq!(city.facts(&sandbox).other_work, held);
     let (mine, remote) = (rev(&clone, "HEAD"), rev(&clone, "origin/main"));
     forge_parent(&clone, &remote, &mine);
     let count = ["rev-list", "--count", "HEAD", "--not", "--remotes"];
     assert_eq!(git(&clone, &count), "0", "it is forged");
-    assert_eq!(city.facts(&sandbox).special, held);
+    assert_eq!(city.facts(&sandbox).other_work, held);
 }
 
 /// `git update-ref refs/remotes/origin/main HEAD` in a clone, or its own HEAD in its list of ends: each made a removal
@@ -397,7 +397,7 @@ fn false_remotes_of_a_hidden_clone_hide_no_commit() {
         let facts = city.facts(&sandbox);
         let line =
             "ignored repository vendor/library: commits that only its own refs list as pushed: 1";
-        assert_eq!(facts.special, [line], "{nth}");
+        assert_eq!(facts.other_work, [line], "{nth}");
         assert!(only_left_behind(&facts), "{facts:?}");
         let (record, to) = roundtrip(&city, &sandbox, "a");
         assert!(record.bytes > 0, "{record:?}");
@@ -460,12 +460,12 @@ fn clone_of_a_repository_that_is_gone_is_work() {
         let url = form.replace("{}", &made.display().to_string());
         let to = format!("vendor/copy-{place}");
         git(&sandbox, &["clone", "-q", &url, &to]);
-        assert_eq!(city.facts(&sandbox).special, [""; 0], "{url}");
+        assert_eq!(city.facts(&sandbox).other_work, [""; 0], "{url}");
         fs::remove_dir_all(&made).unwrap();
         let facts = city.facts(&sandbox);
         let line =
             format!("ignored repository {to}: commits that only its own refs list as pushed: 1");
-        assert_eq!(facts.special, [line]);
+        assert_eq!(facts.other_work, [line]);
         assert!(only_left_behind(&facts), "{facts:?}");
         let (_, back) = roundtrip(&city, &sandbox, "a");
         assert_eq!(git(&back.join(&to), &["show", "HEAD:work"]), "mine");
@@ -478,7 +478,7 @@ fn clone_of_a_repository_that_is_gone_is_work() {
     let vendor = sandbox.join("vendor");
     git(&vendor, &["clone", "-q", "made", "copy"]);
     let facts = city.facts(&sandbox);
-    assert_eq!(facts.special.len(), 2, "{facts:?}");
+    assert_eq!(facts.other_work.len(), 2, "{facts:?}");
 }
 
 #[test]
@@ -486,7 +486,7 @@ fn pipe_among_the_objects_of_a_hidden_clone_is_not_waited_for() {
     let (city, sandbox, clone) = hidden_clone();
     write(&clone, ".git/objects/pack/pack-1.pack", "");
     mkfifo(&clone.join(".git/objects/pack/pack-1.idx"), Mode::S_IRWXU).unwrap();
-    let special = city.facts(&sandbox).special;
+    let special = city.facts(&sandbox).other_work;
     assert!(
         special[0].contains("pack-1.idx is not a regular file"),
         "{special:?}"

@@ -110,7 +110,7 @@ fn repository_deep_among_ignored_files_holds_up_nothing() {
     commit_all(&dir, "only here");
     let facts = city.facts(&sandbox);
     let line = "ignored repository target/a/b/c/d/e: unpushed commits: 1";
-    assert_eq!(facts.special, [line]);
+    assert_eq!(facts.other_work, [line]);
     assert!(facts.is_committed());
     comes_back(&city, &sandbox);
 }

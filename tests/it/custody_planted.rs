@@ -157,11 +157,11 @@ fn entry_that_git_cannot_follow_stops_neither_other_entries_nor_the_raider_that_
     let head = commit_all(&sandbox, "mine");
     let facts = city.facts(&sandbox);
     assert_eq!((facts.ahead, facts.head.as_str()), (1, &*head));
-    let is_told = |id: &String| facts.special.iter().any(|line| line.contains(&id[..8]));
+    let is_told = |id: &String| facts.other_work.iter().any(|line| line.contains(&id[..8]));
     assert!(bad.iter().step_by(2).all(is_told), "{facts:?}");
     let facts = city.facts(&nux);
     assert!(
-        !facts.special.iter().any(|line| line.contains("damaged")),
+        !facts.other_work.iter().any(|line| line.contains("damaged")),
         "{facts:?}"
     );
 }

@@ -149,31 +149,59 @@ fn state_whose_salvage_lost_an_object_is_not_called_saved() {
     assert_eq!(save().unwrap(), saved.record);
 }
 
-/// The commit of the manifest is missing, then there again.
+/// A salvage whose manifest was lost stopped all later ones of the raider.
+#[test]
+fn salvage_whose_manifest_cannot_be_read_keeps_no_later_state_from_being_saved() {
+    let saved = saved();
+    let repo = &saved.city.repo;
+    let ours = repo.repo_dir();
+    let mut refs = saved.record.refs.iter();
+    let meta = refs.find(|name| name.ends_with("/meta")).unwrap();
+    let id = rev(ours, meta);
+    fs::remove_file(ours.join("objects").join(&id[..2]).join(&id[2..])).unwrap();
+    let raider: RaiderId = "horde/raiders/Toast".parse().unwrap();
+    let save = || repo.salvage(&saved.sandbox, &raider, Incarnation(1));
+    repo.salvage_size(&saved.sandbox).unwrap();
+    let again = save().unwrap();
+    assert_ne!(again.id, saved.record.id);
+    write(&saved.sandbox, "new", "2\n");
+    let later = save().unwrap();
+    assert_eq!(save().unwrap(), later);
+    repo.restore(&later, &saved.to).unwrap();
+    assert_eq!(snapshot(&saved.to), snapshot(&saved.sandbox));
+}
+
+/// The commit of the manifest, or that of HEAD, is missing, then there again.
 #[test]
 fn salvage_that_lost_its_commit_is_said_to_be_damaged_and_its_refs_can_be_deleted() {
-    let saved = saved();
-    let ours = saved.city.repo.repo_dir();
-    let meta = saved
-        .record
-        .refs
-        .iter()
-        .find(|name| name.ends_with("/meta"));
-    let id = rev(ours, meta.unwrap());
-    let commit = ours.join("objects").join(&id[..2]).join(&id[2..]);
-    let aside = saved.city.root().join("aside");
-    fs::rename(&commit, &aside).unwrap();
-    let refused = saved.city.repo.restore(&saved.record, &saved.to);
-    let refused = refused.unwrap_err().to_string();
-    let expected = format!("its commit {id} is missing");
-    assert!(refused.contains(&expected), "{refused}");
-    fs::rename(&aside, &commit).unwrap();
-    saved.comes_back("the commit is there again");
-    fs::rename(&commit, &aside).unwrap();
-    let tips = saved.city.repo.tips(&saved.record.refs).unwrap();
-    assert_eq!(tips.len(), saved.record.refs.len());
-    saved.city.repo.delete_refs(&tips).unwrap();
-    assert_eq!(saved.city.repo.tips(&saved.record.refs).unwrap(), []);
+    for name in ["/meta", "/head"] {
+        let saved = saved();
+        let repo = &saved.city.repo;
+        let ours = repo.repo_dir();
+        let mut refs = saved.record.refs.iter();
+        let lost = refs.find(|it| it.ends_with(name)).unwrap();
+        let id = rev(ours, lost);
+        let commit = ours.join("objects").join(&id[..2]).join(&id[2..]);
+        let aside = saved.city.root().join("aside");
+        fs::rename(&commit, &aside).unwrap();
+        let refused = repo.restore(&saved.record, &saved.to);
+        let refused = refused.unwrap_err().to_string();
+        let expected = format!("its commit {id} is missing");
+        assert!(refused.contains(&expected), "{refused}");
+        assert!(!saved.to.exists());
+        fs::rename(&aside, &commit).unwrap();
+        saved.comes_back("the commit is there again");
+        fs::rename(&commit, &aside).unwrap();
+        let present = repo.present_tips(&saved.record.refs).unwrap();
+        let present: Vec<_> = present.into_iter().map(|(name, _)| name).collect();
+        let mut others = saved.record.refs.clone();
+        others.retain(|it| it != lost);
+        assert_eq!(present, others);
+        let tips = repo.tips(&saved.record.refs).unwrap();
+        assert_eq!(tips.len(), saved.record.refs.len());
+        repo.delete_refs(&tips).unwrap();
+        assert_eq!(repo.tips(&saved.record.refs).unwrap(), []);
+    }
 }
 
 /// A directory that is not ours under that name is not touched.

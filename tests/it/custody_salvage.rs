@@ -146,7 +146,12 @@ fn a_detached_head_with_commits_comes_back() {
     let head = commit_all(&sandbox, "detached");
     let facts = city.facts(&sandbox);
     assert!(!facts.head_reachable && facts.branch.is_none());
-    assert!(facts.special.iter().any(|line| line.contains("detached")));
+    assert!(
+        facts
+            .other_work
+            .iter()
+            .any(|line| line.contains("detached"))
+    );
     let (record, to) = roundtrip(&city, &sandbox, "a");
     assert_eq!(rev(&to, "HEAD"), head);
     assert!(record.refs[0].ends_with("/head"));
@@ -173,14 +178,14 @@ fn a_rebase_that_stopped_goes_on_after_a_restore() {
     let facts = city.facts(&sandbox);
     assert!(
         facts
-            .special
+            .other_work
             .iter()
             .any(|line| line == "a rebase in progress"),
         "{facts:?}"
     );
     assert!(
         facts
-            .special
+            .other_work
             .iter()
             .any(|line| line == "unresolved conflicts: 1")
     );
@@ -273,13 +278,13 @@ fn a_nested_repository_is_one_again() {
     let facts = city.facts(&sandbox);
     assert!(
         facts
-            .special
+            .other_work
             .iter()
             .any(|line| line.contains("nested repository tools/inner"))
     );
     assert!(
         facts
-            .special
+            .other_work
             .iter()
             .any(|line| line.contains("nested repository src"))
     );
@@ -324,7 +329,7 @@ fn restored_submodule_is_a_submodule_again() {
     let facts = city.facts(&sandbox);
     assert!(
         facts
-            .special
+            .other_work
             .iter()
             .any(|line| line.starts_with("submodule lib:")),
         "{facts:?}"
@@ -337,7 +342,7 @@ fn restored_submodule_is_a_submodule_again() {
     git(&sandbox, &["commit", "--quiet", "-am", "newer library"]);
     let facts = city.facts(&sandbox);
     assert!(facts.dirty.is_empty());
-    assert_eq!(facts.special, ["submodule lib: unpushed commits: 1"]);
+    assert_eq!(facts.other_work, ["submodule lib: unpushed commits: 1"]);
     roundtrip(&city, &sandbox, "b");
 }
 
@@ -379,7 +384,7 @@ fn commits_that_only_the_reflog_names_are_kept() {
     let facts = city.facts(&sandbox);
     assert!(facts.head_reachable);
     assert_eq!(
-        facts.special,
+        facts.other_work,
         [format!("only this sandbox references {}", &lost[..10])]
     );
     assert!(facts.is_committed() && !facts.is_clean());
@@ -405,7 +410,7 @@ fn promised_files_and_an_orphan_branch_come_back() {
     let facts = city.facts(&sandbox);
     assert!(
         facts
-            .special
+            .other_work
             .iter()
             .any(|line| line.contains("without commits"))
     );

@@ -7,7 +7,7 @@ use std::path::Path;
 use horde_supervisor::adapters::git::GitRepo;
 use horde_supervisor::domain::city::RigSource;
 use horde_supervisor::domain::ids::Incarnation;
-use horde_supervisor::domain::other_work::{OtherWork, WorkKind};
+use horde_supervisor::domain::other_work::{OtherWork, OtherWorkKind};
 use horde_supervisor::ports::repo::{Repo, SandboxSpec};
 use horde_supervisor::testing::eventually;
 
@@ -68,7 +68,7 @@ fn stash_entry_that_another_raider_drops_is_saved_with_its_own_sandbox() {
         assert_eq!(facts.stashes, Vec::<String>::new());
         assert!(facts.is_committed(), "it holds nothing up: {facts:?}");
         let told = OtherWork::left_behind(&entry[..8]).to_string();
-        let is_told = facts.special.iter().any(|line| line.starts_with(&told));
+        let is_told = facts.other_work.iter().any(|line| line.starts_with(&told));
         assert!(is_told, "{facts:?}");
         let record = city.repo.salvage(sandbox, &toast(), Incarnation(1));
         let record = record.unwrap();
@@ -101,7 +101,7 @@ fn stash_entry_that_its_owner_drops_holds_nothing_up() {
     let entry = stash(&sandbox, "changed\n");
     city.repo.progress(&sandbox).unwrap();
     assert!(pins(&city).ends_with(&entry));
-    assert_eq!(city.facts(&sandbox).special, Vec::<String>::new());
+    assert_eq!(city.facts(&sandbox).other_work, Vec::<String>::new());
     git(&sandbox, &["stash", "pop", "-q"]);
     git(&sandbox, &["commit", "-qam", "work"]);
     city.repo.progress(&sandbox).unwrap();
@@ -219,10 +219,10 @@ fn entries_are_pinned_by_one_ref_however_many_there_are() {
     let held = git(ours, &["rev-list", &name]);
     let held: BTreeSet<_> = held.lines().map(str::to_owned).collect();
     assert!(made.is_subset(&held));
-    let left = city.facts(&sandbox).special;
+    let left = city.facts(&sandbox).other_work;
     let left = left
         .iter()
-        .filter(|line| line.kind() == WorkKind::LeftBehind);
+        .filter(|line| line.kind() == OtherWorkKind::LeftBehind);
     assert_eq!(left.count(), made.len());
 }
 
@@ -339,7 +339,7 @@ fn stash_entry_is_pinned_when_it_is_made() {
         git(&nux.path, &["gc", "-q", "--prune=now"]);
         let facts = watched.facts(&spec.path, "main").unwrap();
         let told = OtherWork::left_behind(&entry[..8]).to_string();
-        let mut lines = facts.special.iter();
+        let mut lines = facts.other_work.iter();
         let is_told = lines.any(|line| line.starts_with(&told));
         assert!(is_told, "{replaced}: {facts:?}");
     }
@@ -368,7 +368,7 @@ fn entry_that_names_no_branch_holds_up_no_other_raider() {
         let own: &[&str] = if is_told { &["autostash"] } else { &[] };
         assert_eq!(city.facts(sandbox).stashes, own);
         let facts = city.facts(&nux.path);
-        assert!(facts.is_clean() && facts.special.is_empty(), "{facts:?}");
+        assert!(facts.is_clean() && facts.other_work.is_empty(), "{facts:?}");
         city.repo
             .discard_sandbox(&permit(&nux, &facts), &city.trash(), &|| Ok(()))
             .unwrap();
@@ -380,8 +380,10 @@ fn entry_that_names_no_branch_holds_up_no_other_raider() {
         let is_kept = |line: &str| line.contains(place) && line.contains(&entry);
         assert!(kept.lines().any(is_kept), "{kept}");
         // And it is treated like all other work of its sandbox.
-        let left = city.facts(sandbox).special;
-        let count = left.iter().filter(|it| it.kind() == WorkKind::LeftBehind);
+        let left = city.facts(sandbox).other_work;
+        let count = left
+            .iter()
+            .filter(|it| it.kind() == OtherWorkKind::LeftBehind);
         assert!(!is_told || count.count() > 0, "{left:?}");
     }
 }

@@ -17,7 +17,7 @@ use horde_supervisor::domain::merge::{LandStyle, MergeOutcome};
 use horde_supervisor::ports::repo::{GateSpec, Repo, SandboxSpec};
 use horde_supervisor::testing::tier::takes;
 
-use crate::landing::request;
+use crate::sandbox_life::request;
 use crate::support::city::{City, permit};
 use crate::support::git::{commit_all, git, rev, try_git, write};
 use ways::{Springs, WAYS, Way};

@@ -7,6 +7,7 @@ mod changes;
 mod conditions;
 mod glances;
 mod ground;
+mod sandbox_changes;
 
 pub use self::accounts::Accounts;
 pub(super) use self::automations::Busy;
@@ -17,3 +18,4 @@ pub use self::conditions::{Conditions, Moment};
 pub use self::glances::Glances;
 pub(super) use self::ground::Changed;
 pub use self::ground::Ground;
+pub use self::sandbox_changes::SandboxChanges;

@@ -2,9 +2,12 @@
 //! (`rules.md`, done).
 
 mod fit;
+pub mod outcome_file;
+mod rejected;
 pub mod review;
 
 pub use self::fit::unfit;
+pub use self::rejected::Decided;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -14,6 +17,7 @@ use super::effects;
 use super::mail::DoneRequest;
 use super::records::totems;
 use super::refusal::{Refusal, RefusalKind};
+use super::sandbox_links;
 use super::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::facts::GitFacts;
@@ -21,7 +25,7 @@ use crate::domain::handoff::NOTE_MAX;
 use crate::domain::ids::{RaiderId, RelicId};
 use crate::domain::nuke::{self, CleanupStatus};
 use crate::domain::outcome::Outcome;
-use crate::domain::relic::{Exit, Hook};
+use crate::domain::relic::{Completion, Hook};
 use crate::domain::self_review;
 use crate::domain::totem::orders;
 use crate::domain::until;
@@ -39,7 +43,7 @@ pub fn parse_args(
     #[derive(Deserialize, Default)]
     #[serde(default)]
     struct Args {
-        status: Option<Exit>,
+        status: Option<Completion>,
         cleanup_status: Option<CleanupStatus>,
         no_change: bool,
         until: Option<String>,
@@ -55,7 +59,7 @@ pub fn parse_args(
     Ok(DoneRequest {
         raider,
         incarnation: None,
-        exit: args.status.unwrap_or(Exit::Completed),
+        exit: args.status.unwrap_or(Completion::Completed),
         cleanup_status: args.cleanup_status,
         no_change: args.no_change,
         wants_review: false,
@@ -92,13 +96,25 @@ pub fn check_reason(reason: &str) -> Result<(), Refusal> {
     Err(Refusal::new(RefusalKind::BadRequest, why).hint("write it into a file, and name the file"))
 }
 
+/// Cuts a reason that is on file and longer than allowed: the program that wrote it cannot be asked for a shorter one.
+#[must_use]
+pub fn cut_reason(mut reason: String) -> String {
+    const CUT: &str = "\n[... cut]";
+    if reason.len() > NOTE_MAX {
+        reason.truncate(reason.floor_char_boundary(NOTE_MAX - CUT.len()));
+        reason.push_str(CUT);
+    }
+    reason
+}
+
 /// Builds the request of an outcome on file.
 #[must_use]
 pub fn request_of(hook: &Hook, outcome: Outcome) -> DoneRequest {
     let (exit, no_change, wants_review, reason) = match outcome {
-        Outcome::Passed { no_change } => (Exit::Completed, no_change.is_some(), false, no_change),
-        Outcome::Reviewing => (Exit::Completed, false, true, None),
-        Outcome::Stuck { reason } => (Exit::Escalated, false, false, Some(reason)),
+        Outcome::Passed { reason } => (Completion::Completed, false, false, reason),
+        Outcome::NoChange { reason } => (Completion::Completed, true, false, Some(reason)),
+        Outcome::Reviewing { reason } => (Completion::Completed, false, true, reason),
+        Outcome::Stuck { reason } => (Completion::Escalated, false, false, Some(reason)),
     };
     DoneRequest {
         raider: hook.raider.clone(),
@@ -109,16 +125,24 @@ pub fn request_of(hook: &Hook, outcome: Outcome) -> DoneRequest {
         wants_review,
         is_stuck_review: false,
         until: None,
-        reason,
+        reason: reason.map(cut_reason),
         cause: Cause::OutcomeFile,
     }
 }
 
-/// Returns git's facts about a hook's sandbox.
+/// Returns true when a completion lands commits.
+#[must_use]
+pub fn lands(exit: Completion, no_change: bool) -> bool {
+    exit == Completion::Completed && !no_change
+}
+
+/// Returns git's facts about a hook's sandbox, after its links were put back.
 ///
 /// # Errors
 /// The sandbox cannot be read.
 pub async fn measure(world: &World, hook: &Hook) -> Result<GitFacts, Refusal> {
+    // A file in the place of one of these links would count as work that is not committed.
+    sandbox_links::repair(world, hook).await;
     let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
     let rig = &hook.raider.rig;
     let measured = effects::repo_for(world, rig, effects::WorkKind::Sandbox, move |repo| {
@@ -132,9 +156,11 @@ pub async fn measure(world: &World, hook: &Hook) -> Result<GitFacts, Refusal> {
 /// Checks whether the declaration would be accepted now.
 ///
 /// # Errors
-/// As [`check`].
+/// As [`check`], and as [`Decided::expect_rework`].
 pub async fn preview(world: &World, request: &DoneRequest, hook: &Hook) -> Result<(), Refusal> {
     let git = measure(world, hook).await?;
+    let decided = Decided::of(world, &hook.relic).await?;
+    decided.expect_rework(request, hook, &git)?;
     check(world, request, hook, &git).await
 }
 
@@ -167,11 +193,11 @@ async fn is_complete(
         return Err(Refusal::work_at_risk(message, losses).hint(hint));
     }
     fit::on_branch(world, hook, git).await?;
-    if request.exit == Exit::Escalated {
+    if request.exit == Completion::Escalated {
         return Ok(());
     }
     reviewed(world, hook).await?;
-    if request.exit == Exit::Deferred {
+    if request.exit == Completion::Deferred {
         return Ok(());
     }
     if request.no_change {
@@ -200,7 +226,7 @@ async fn is_complete(
 pub fn needs_steps(world: &World, request: &DoneRequest, hook: &Hook) -> bool {
     let harness = world.city.harnesses.get(&hook.harness);
     let cannot = harness.is_some_and(|harness| harness.done_on_exit);
-    request.exit == Exit::Completed && !request.no_change && !cannot
+    request.exit == Completion::Completed && !request.no_change && !cannot
 }
 
 /// Returns the next open step of a relic's totem, and a sentence about all open ones.

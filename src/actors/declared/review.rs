@@ -7,7 +7,7 @@ use super::super::world::World;
 use crate::actors::mail::DoneRequest;
 use crate::domain::city::ForgePolicy;
 use crate::domain::ids::{Oid, RigName};
-use crate::domain::relic::Exit;
+use crate::domain::relic::Completion;
 use crate::ports::repo::RepoError;
 
 /// A review that is needed.
@@ -25,7 +25,7 @@ pub fn is_possible(world: &World, request: &DoneRequest) -> bool {
         let forge = &rig.forge;
         forge.review_human || !forge.human_review_paths.is_empty()
     });
-    let lands = request.exit == Exit::Completed && !request.no_change;
+    let lands = request.exit == Completion::Completed && !request.no_change;
     lands && (configured || request.wants_review)
 }
 

@@ -13,16 +13,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::chain;
 use super::ritual::{self, Recipe};
 use crate::actors::boards::{Busy, Role};
 use crate::actors::effects::{self, Owner, WorkKind};
 use crate::actors::mail::DispatcherMsg;
-use crate::actors::records::automation_chains;
-use crate::actors::records::automations::{self, recall};
+use crate::actors::records::automation_chains::{self, Chain};
+use crate::actors::records::automations::recall;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
 use crate::domain::asker::Asker;
-use crate::domain::automation::{Action, Automation, AutomationId, CHAIN_MAX, Mark, Run, RunState};
+use crate::domain::automation::{Action, Automation, AutomationId, Mark, Run, RunState};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rights;
 use crate::domain::event::{Event, EventType, NewEvent, Origin};
@@ -70,6 +71,9 @@ impl Trigger {
 }
 
 /// Begins a run; none when the gate is not open after all, or the automation is busy.
+///
+/// # Errors
+/// [`StoreError::Conflict`] when too many runs brought this one about, and the store's.
 pub(super) async fn fire(
     world: &Arc<World>,
     automation: &Automation,
@@ -90,8 +94,13 @@ pub(super) async fn fire(
     let begun = world
         .store
         .run(move |txn| begin(txn, &begun, &trigger, made.as_ref()));
-    let Some((run, seq, event)) = begun.await? else {
-        return Ok(None);
+    let begun = begun.await?;
+    // At a bound of automations that run each other a person was called.
+    world.nudge(message::SHAMAN);
+    let (run, seq, event) = match begun {
+        Begun::Run(recorded) => *recorded,
+        Begun::Nothing => return Ok(None),
+        Begun::Refused(why) => return Err(StoreError::Conflict(why)),
     };
     let Action::Exec(line) = automation.action.clone() else {
         drop(busy);
@@ -110,32 +119,42 @@ pub(super) async fn fire(
     Ok(Some((begun, seq)))
 }
 
+/// The result of an attempt to record a run as started.
+enum Begun {
+    /// The gate is not open after all.
+    Nothing,
+    /// Too many runs brought it about.
+    Refused(String),
+    /// It is recorded, with its first event, and the event that it runs for.
+    Run(Box<(Run, u64, Option<Event>)>),
+}
+
 /// Records a run as started, and what that settles.
 fn begin(
     txn: &mut dyn Txn,
     automation: &Automation,
     trigger: &Trigger,
     recipe: Option<&Recipe>,
-) -> Result<Option<(Run, u64, Option<Event>)>, StoreError> {
+) -> Result<Begun, StoreError> {
     let mut mark = recall(txn, automation)?;
     if mark.disabled && !matches!(trigger, Trigger::Asked(_)) {
-        return Ok(None);
+        return Ok(Begun::Nothing);
     }
     if recipe.is_some() && must_wait(txn, automation, &mut mark, trigger)? {
-        return Ok(None);
+        return Ok(Begun::Nothing);
     }
-    let (mut event, mut number) = (None, 1);
+    let (mut event, mut after) = (None, None);
     match trigger {
         Trigger::Cooldown { last } | Trigger::Condition { last } => {
             let newest = txn.runs(Some(&automation.id), 1)?;
             if newest.first().map(|run| run.id) != *last {
-                return Ok(None);
+                return Ok(Begun::Nothing);
             }
         }
         Trigger::Cron => mark.slots = txn.now(),
         Trigger::Event => {
-            let next = next_event(txn, automation, &mark)?;
-            number = next.as_ref().map_or(number, |(_, number)| *number);
+            let next = chain::next_event(txn, automation, &mark)?;
+            after = next.as_ref().and_then(|(_, after)| *after);
             event = next.map(|(event, _)| event);
             match &event {
                 Some(event) => mark.cursor = event.seq,
@@ -143,17 +162,21 @@ fn begin(
                 None => {
                     mark.cursor = txn.last_seq()?;
                     txn.put_mark(&mark)?;
-                    return Ok(None);
+                    return Ok(Begun::Nothing);
                 }
             }
         }
-        Trigger::Asked(asker) => number = automation_chains::of_party(txn, &asker.name)? + 1,
+        Trigger::Asked(asker) => match chain::of_asked(txn, automation, asker)? {
+            Ok(asked) => after = asked,
+            Err(why) => return Ok(Begun::Refused(why)),
+        },
     }
-    automation_chains::begin_run(txn, &automation.id, number)?;
     txn.put_mark(&mark)?;
     let seq = event.as_ref().map(|event| event.seq);
     let mut run = txn.begin_run(&automation.id, trigger.cause(), seq)?;
-    let data = json!({ "run": run.id, "gate": automation.gate.kind(), "event": seq });
+    let chain = automation_chains::begin_run(txn, &run, after)?;
+    let data =
+        json!({ "run": run.id, "gate": automation.gate.kind(), "event": seq, "chain": chain });
     let fired = NewEvent::new(EventType::AutomationFired, &automation.id, trigger.origin());
     let seq = txn.record(&fired.with(data))?;
     // Decided before anything is made: a failed run leaves nothing but its record.
@@ -164,7 +187,7 @@ fn begin(
         }
         None => {}
     }
-    Ok(Some((run, seq, event)))
+    Ok(Begun::Run(Box::new((run, seq, event))))
 }
 
 /// Returns true when the work of the last run is not finished, so that no more is made. An event waits; a slot of a
@@ -189,39 +212,6 @@ fn must_wait(
         txn.record(&skipped.with(json!({ "slot": txn.now(), "relic": relic })))?;
     }
     Ok(true)
-}
-
-/// Returns the first waiting event to run for, with the number of the run in a row of runs that brought each other about;
-/// journals which events were skipped.
-fn next_event(
-    txn: &mut dyn Txn,
-    automation: &Automation,
-    mark: &Mark,
-) -> Result<Option<(Event, u32)>, StoreError> {
-    let mut queue = automations::waiting_events(txn, automation, mark, None)?;
-    automations::journal_skipped(txn, automation, mark, &queue)?;
-    while let Some(event) = queue.pop() {
-        // Such an event would be skipped in turn, and that would be the next event.
-        if event.cause == Cause::EndlessChain.as_str() {
-            continue;
-        }
-        let number = automation_chains::of_event(txn, &event)? + 1;
-        if number <= CHAIN_MAX {
-            return Ok(Some((event, number)));
-        }
-        let detail = format!(
-            "event {} came of {CHAIN_MAX} runs of automations that brought each other about; {} does not run for it",
-            event.seq, automation.id
-        );
-        tracing::warn!(automation = %automation.id, event = event.seq, "{detail}");
-        let skipped = NewEvent::new(
-            EventType::AutomationSkipped,
-            &automation.id,
-            Cause::EndlessChain,
-        );
-        txn.record(&skipped.with(json!({ "event": event.seq, "detail": detail })))?;
-    }
-    Ok(None)
 }
 
 /// Skips a slot that came while the last run is not over.
@@ -391,7 +381,8 @@ async fn record_end(world: &World, run: Run) {
             };
             let cause = run.end.unwrap_or(Cause::Internal);
             let event = NewEvent::new(kind, &run.automation, cause);
-            txn.record(&event.with(event_data(&run)))?;
+            let chain = automation_chains::of_run(txn, &run)?;
+            txn.record(&event.with(event_data(&run, chain)))?;
             Ok(())
         });
         match settled.await {
@@ -418,11 +409,12 @@ async fn record_end(world: &World, run: Run) {
 }
 
 /// A run in its last event.
-fn event_data(run: &Run) -> Value {
+fn event_data(run: &Run, chain: Option<Chain>) -> Value {
     let took = run.ended.map(|ended| ended.duration_since(run.started));
     json!({
         "run": run.id, "event": run.event, "attempts": run.attempts, "code": run.code,
         "signal": run.signal, "ms": took.map(|took| took.as_millis()), "tail": run.tail,
+        "chain": chain,
     })
 }
 

@@ -109,7 +109,10 @@ pub(super) fn fail(txn: &mut dyn Txn, run: &mut Run, why: String) -> Result<(), 
     run.attempts = 1;
     run.tail = why;
     txn.put_run(run)?;
-    let data = json!({ "run": run.id, "event": run.event, "attempts": 1, "tail": run.tail });
+    let chain = automation_chains::of_run(txn, run)?;
+    let data = json!({
+        "run": run.id, "event": run.event, "attempts": 1, "tail": run.tail, "chain": chain,
+    });
     let failed = NewEvent::new(
         EventType::AutomationFailed,
         &run.automation,
@@ -139,9 +142,10 @@ pub(super) fn make(
     run.attempts = 1;
     run.tail = format!("made {}: {}", relic.id, relic.title);
     txn.put_run(run)?;
+    let chain = automation_chains::of_run(txn, run)?;
     let data = json!({
         "run": run.id, "event": run.event, "attempts": 1, "relic": relic.id,
-        "ritual": recipe.action.ritual, "tail": run.tail,
+        "ritual": recipe.action.ritual, "tail": run.tail, "chain": chain,
     });
     let kind = EventType::AutomationCompleted;
     txn.record(&NewEvent::new(kind, &automation.id, Cause::Completed).with(data))?;

@@ -192,6 +192,8 @@ async fn nothing_begins_once_the_directory_of_the_city_was_replaced() {
             (sessions.starts().len(), sessions.stops().len()),
         )
     };
+    // The looks that the charge has caused end first.
+    city.settle().await;
     let before = touched();
     is_gone.store(true, Ordering::Relaxed);
     let world = &city.world;

@@ -1,6 +1,6 @@
 //! The merge queue on fakes, under the paused clock.
 
-mod elsewhere;
+mod merged_elsewhere;
 mod waits;
 
 use std::sync::Arc;
@@ -262,7 +262,7 @@ async fn merge_request_whose_target_is_gone_is_held_with_the_reason_until_it_exi
     city.settle().await;
     let mr = city.mr(&charged.relic).await.unwrap();
     assert_eq!((mr.state, mr.target.as_str()), (MrState::Queued, "main"));
-    assert!(mr.not_before.is_some());
+    assert!(mr.needs_person());
     let note = mr.note.unwrap();
     assert!(note.contains("its target main does not exist"), "{note}");
     assert!(
@@ -276,8 +276,8 @@ async fn merge_request_whose_target_is_gone_is_held_with_the_reason_until_it_exi
 }
 
 /// A merge request that waits because the remote was away when its turn came.
-async fn parked(city: &TestCity) -> crate::domain::ids::RelicId {
-    let charged = city.worker("parked").await;
+async fn held(city: &TestCity) -> crate::domain::ids::RelicId {
+    let charged = city.worker("held").await;
     let away = RepoError::Remote("away".into());
     city.parts.repo.break_op("fetch_target", away);
     city.completed(&charged.raider).await.unwrap();
@@ -291,7 +291,7 @@ async fn parked(city: &TestCity) -> crate::domain::ids::RelicId {
 #[tokio::test(start_paused = true)]
 async fn a_landing_that_cannot_be_read_is_parked_and_holds_up_no_other() {
     let city = Scenario::new().start().await;
-    let first = parked(&city).await;
+    let first = held(&city).await;
     let second = city.worker("b").await;
     let mut mr = city.mr(&first).await.unwrap();
     city.store(move |txn| {
@@ -341,7 +341,7 @@ async fn landing_that_panics_is_retried_with_back_off_and_escalated() {
 #[tokio::test(start_paused = true)]
 async fn work_whose_relic_is_closed_does_not_land() {
     let city = Scenario::new().start().await;
-    let relic = parked(&city).await;
+    let relic = held(&city).await;
     let mut closed = city.relic_now(&relic).await;
     closed.status = RelicStatus::Closed;
     city.store(move |txn| txn.put_relic(&closed)).await;
@@ -464,7 +464,7 @@ async fn unanswered_merge_ready_is_delivered_again_after_a_crash() {
 #[tokio::test(start_paused = true)]
 async fn merge_request_rejected_meanwhile_is_not_restored() {
     let city = Scenario::new().start().await;
-    let relic = parked(&city).await;
+    let relic = held(&city).await;
     let mut mr = city.mr(&relic).await.unwrap();
     let id = mr.id.clone();
     mr.state = MrState::Rejected;

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use ractor::RpcReplyPort;
 
 use crate::actors::refusal::Refusal;
+use crate::domain::answers::Reloaded;
 use crate::domain::reload::{AgentChange, RaiderChange, RigChange};
 
 /// Messages to the configuration's watcher.
@@ -73,25 +74,4 @@ impl Applied {
             unchanged: false,
         }
     }
-}
-
-/// The answer of a reload (`rules.md`, reload).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reloaded {
-    /// The revision in force; for a dry run, the one that would be.
-    pub revision: String,
-    /// When it was applied.
-    pub applied_at: Option<Timestamp>,
-    /// The change of each agent.
-    pub actions: Vec<AgentChange>,
-    /// The change of each rig that differs.
-    pub rigs: Vec<RigChange>,
-    /// The raiders that apply a change with their next session.
-    pub raiders: Vec<RaiderChange>,
-    /// Why the files are not in force.
-    pub errors: Vec<String>,
-    /// The keys that take effect only at the next start.
-    pub pending: Vec<String>,
-    /// Set when nothing has changed since the last answer.
-    pub unchanged: bool,
 }

@@ -12,17 +12,17 @@ pub enum ForgeMsg {
     /// The inbox was processed as far as possible.
     Looked,
     /// The lane is free again.
-    Landed(Result<Landing, Refusal>),
+    Landed(Result<LaneTurn, Refusal>),
 }
 
 /// The outcome of a turn of the lane.
 #[derive(Debug)]
-pub enum Landing {
+pub enum LaneTurn {
     /// A merge request was tried.
-    Tried(Attempt),
+    Tried(LandOutcome),
     /// No merge request is ready.
     Idle {
-        /// When the first parked merge request is due.
+        /// When the first held merge request is due.
         due: Option<Timestamp>,
     },
     /// City or rig is suspended: no merge request is begun.
@@ -31,13 +31,13 @@ pub enum Landing {
 
 /// The outcome of an attempt to land a merge request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Attempt {
+pub enum LandOutcome {
     /// Landed on the target.
     Landed,
     /// Cannot land as it is.
     Failed,
     /// Failed for another reason than the merge request; retry later.
-    Parked,
+    Held,
     /// The target moved; retry at once.
     Again,
     /// Left the queue: withdrawn meanwhile, or held for a person's review.

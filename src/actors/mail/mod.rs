@@ -15,16 +15,16 @@ pub use self::child::{
     ChildSpec, ChildView, How, SessionView, Work, Written, agent_spec, raider_spec,
 };
 pub use self::child_ref::{ChildRef, incarnation};
-pub use self::config::{Applied, ConfigMsg, Outcome, Reloaded};
+pub use self::config::{Applied, ConfigMsg, Outcome};
 pub use self::dispatcher::DispatcherMsg;
-pub use self::forge::{Attempt, ForgeMsg, Landing};
+pub use self::forge::{ForgeMsg, LandOutcome, LaneTurn};
 pub use self::requests::{
-    Accepted, BatchedCharge, Cancel, ChargeBatch, ChargeRequest, Charged, DoneRequest, NukeTarget,
-    Nuked,
+    Accepted, BatchedCharge, Cancel, ChargeBatch, ChargeRequest, DoneRequest, NukeTarget,
 };
 pub use self::root::{Order, PoolView, Reload, RootMail, StopEnd, StopMode};
 pub use self::shaman::ShamanMsg;
 pub use self::witness::WitnessMsg;
+pub use crate::domain::answers::{Charged, Nuked, Reloaded};
 pub use crate::domain::child::{ChildState, EndRefused};
 
 /// The address of an actor, for senders that do not depend on it.

@@ -8,14 +8,13 @@ use super::child_ref::ChildRef;
 use super::root::Order;
 use crate::actors::claims::Claim;
 use crate::actors::refusal::Refusal;
+use crate::domain::answers::Charged;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::Origin;
-use crate::domain::existing_branch::Start;
-use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId, SessionId, SlotName};
-use crate::domain::ignored::Ignored;
+use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId, SlotName};
 use crate::domain::nuke::CleanupStatus;
-use crate::domain::relic::Exit;
+use crate::domain::relic::Completion;
 use crate::domain::relic::Hook;
 
 /// A request to charge a relic.
@@ -37,37 +36,18 @@ pub struct ChargeRequest {
 pub struct ChargeBatch {
     /// The charges.
     pub charges: Vec<BatchedCharge>,
-    /// Keep automatic charging from these relics until each charge has a slot or is refused.
-    pub claims: Vec<Claim>,
 }
 
 /// A charge among several.
 pub struct BatchedCharge {
     /// The request.
     pub request: ChargeRequest,
-    /// Set when it begins on a branch of its own: that this one cannot be fetched need not concern the others.
-    pub has_own_branch: bool,
+    /// The existing branch that it begins on: that this one cannot be fetched need not concern the others.
+    pub own_branch: Option<String>,
+    /// Keeps automatic charging from its relic until it has a slot or is refused.
+    pub claim: Option<Claim>,
     /// Answered when it is charged.
     pub reply: RpcReplyPort<Result<Charged, Refusal>>,
-}
-
-/// A completed charge.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Charged {
-    /// The raider.
-    pub raider: RaiderId,
-    /// Its incarnation.
-    pub incarnation: Incarnation,
-    /// The work.
-    pub relic: RelicId,
-    /// The branch of its sandbox.
-    pub branch: String,
-    /// The existing branch that its own branch begins on, if one was asked for.
-    pub start: Option<Start>,
-    /// Its sandbox.
-    pub sandbox: std::path::PathBuf,
-    /// Its session.
-    pub session: SessionId,
 }
 
 /// A declared completion.
@@ -78,7 +58,7 @@ pub struct DoneRequest {
     /// Its incarnation, if given; a stale one is refused.
     pub incarnation: Option<Incarnation>,
     /// The declared exit.
-    pub exit: Exit,
+    pub exit: Completion,
     /// The state of the sandbox as the agent reports it.
     pub cleanup_status: Option<CleanupStatus>,
     /// Set when nothing had to change.
@@ -109,7 +89,7 @@ pub struct Accepted {
     /// Its head.
     pub head: Oid,
     /// The declared exit.
-    pub exit: Exit,
+    pub exit: Completion,
     /// Set when it had been accepted before.
     pub already: bool,
     /// Set when a person may have to review it: the session stays for that.
@@ -190,21 +170,4 @@ impl NukeTarget {
             None => meant,
         }
     }
-}
-
-/// The outcome of a nuke.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Nuked {
-    /// The removed raider.
-    pub raider: RaiderId,
-    /// Its incarnation.
-    pub incarnation: Incarnation,
-    /// The salvage that holds its work, if one was needed.
-    pub salvage: Option<String>,
-    /// The commits of which the salvage holds only what could be read.
-    pub damaged: Vec<Oid>,
-    /// Its stash entries that are kept without a salvage, as where its sandbox was gone.
-    pub stashes: Vec<Oid>,
-    /// The ignored files that were removed with the sandbox.
-    pub ignored: Ignored,
 }

@@ -3,10 +3,9 @@
 use jiff::Timestamp;
 use ractor::RpcReplyPort;
 
-use super::requests::{
-    Accepted, ChargeBatch, ChargeRequest, Charged, DoneRequest, NukeTarget, Nuked,
-};
+use super::requests::{Accepted, ChargeBatch, ChargeRequest, DoneRequest, NukeTarget};
 use crate::actors::refusal::Refusal;
+use crate::domain::answers::{Charged, Nuked};
 use crate::domain::ids::RaiderId;
 
 /// Messages to a witness.

@@ -1,9 +1,9 @@
 //! First prompts and the screens that they meet.
 
-mod doubt;
 mod kept_back;
-mod once;
 mod panics;
+mod typed_once;
+mod unknown_fate;
 
 use std::sync::Arc;
 use std::time::Duration;

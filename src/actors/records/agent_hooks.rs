@@ -113,6 +113,7 @@ pub fn take(
         relic: relic.id.clone(),
         pool: pool.filter(|_| is_shared).cloned(),
         handed: None,
+        work: None,
     };
     key_values::write(txn, &AgentHook::key(agent), &hook)?;
     if is_shared {

@@ -1,11 +1,11 @@
 //! The end of a hook, with everything that is kept about its raider.
 
-use super::{operator_orders, quarantine};
+use super::{handoffs, operator_orders, quarantine};
 use crate::domain::ids::{ChildId, Incarnation, RaiderId};
 use crate::ports::relics::{StoreError, Txn};
 
-/// Drops a raider's hook, if it is of this incarnation, together with a suspension of the raider: the next holder of
-/// the name is another raider.
+/// Drops a raider's hook, if it is of this incarnation, together with a suspension of the raider and the notes of its
+/// handoffs: the next holder of the name is another raider.
 ///
 /// # Errors
 /// The store's.
@@ -20,6 +20,7 @@ pub fn drop_hook(
             said.suspended.remove(&ChildId::Raider(raider.clone()));
         })?;
         quarantine::forget(txn, raider)?;
+        handoffs::forget(txn, raider)?;
     }
     Ok(held)
 }

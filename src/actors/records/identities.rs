@@ -191,6 +191,7 @@ fn measured(
         city: txn.get(STORE_ID)?.unwrap_or_default(),
         at: Some(txn.now()),
         work: attempt.work(),
+        agent: None,
         rig: ended.raider.rig.to_string(),
         relic: ended.relic.to_string(),
         mr: ended.mr.map(ToString::to_string),

@@ -2,15 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::key_values;
 use crate::domain::asker::Asker;
-use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{RaiderId, RelicId, RigName};
-use crate::domain::message::{Body, Handoff};
 use crate::domain::relic::{Relic, RelicKind, RelicStatus};
 use crate::domain::ritual::{Ritual, RitualStep, Subject};
 use crate::domain::totem::{Step, StepRow, Totem, TotemRow};
@@ -163,84 +159,4 @@ pub fn close_step(
     });
     txn.record(&NewEvent::new(EventType::TotemStepDone, id, asker).with(data))?;
     Ok(totem)
-}
-
-/// Sends a raider's note to its next session. It replaces older notes that are still unread: the newest counts.
-///
-/// # Errors
-/// The store's.
-pub fn send_handoff(txn: &mut dyn Txn, raider: &RaiderId, note: Handoff) -> Result<(), StoreError> {
-    let address = raider.to_string();
-    for old in txn.inbox(&address)? {
-        if matches!(old.body, Body::Handoff(_)) {
-            txn.handled(old.id)?;
-        }
-    }
-    let data = json!({
-        "note": note.note, "relic": note.relic, "resume": note.resume, "totem_step": note.totem_step,
-    });
-    // The note itself is read once, by the first prompt; a session that compacts asks for it again.
-    let last = LastNote {
-        relic: note.relic.clone(),
-        note: note.note.clone(),
-    };
-    key_values::write(txn, &last_note_key(raider), &last)?;
-    txn.send(&address, &address, Body::Handoff(note))?;
-    let event = NewEvent::new(EventType::RaiderHandoff, &address, Cause::Handoff);
-    txn.record(&event.with(data)).map(|_| ())
-}
-
-/// The last handoff note of a slot.
-#[derive(Serialize, Deserialize)]
-struct LastNote {
-    relic: Option<RelicId>,
-    note: Option<String>,
-}
-
-fn last_note_key(raider: &RaiderId) -> String {
-    format!("handoff/{raider}")
-}
-
-/// Returns the last handoff note of a raider's work on this relic, read or not.
-///
-/// # Errors
-/// The store's.
-pub fn last_note(
-    txn: &mut dyn Txn,
-    raider: &RaiderId,
-    relic: &RelicId,
-) -> Result<Option<String>, StoreError> {
-    let last: Option<LastNote> = key_values::read(txn, &last_note_key(raider))?;
-    let own = last.filter(|last| last.relic.as_ref() == Some(relic));
-    Ok(own.and_then(|last| last.note))
-}
-
-/// Returns the step that the last handoff note of an agent is about.
-///
-/// # Errors
-/// The store's.
-pub fn next_step(txn: &mut dyn Txn, address: &str) -> Result<Option<String>, StoreError> {
-    let notes = txn.inbox(address)?.into_iter().rev();
-    let mut notes = notes.filter_map(|message| match message.body {
-        Body::Handoff(note) => Some(note.totem_step),
-        _ => None,
-    });
-    Ok(notes.next().flatten())
-}
-
-/// Returns the step of the note that waits for the raider's next session on this relic.
-///
-/// # Errors
-/// The store's.
-pub fn handed_off(
-    txn: &mut dyn Txn,
-    raider: &RaiderId,
-    relic: &RelicId,
-) -> Result<Option<String>, StoreError> {
-    let notes = txn.inbox(&raider.to_string())?.into_iter().rev();
-    let mut notes = notes.filter_map(|message| match message.body {
-        Body::Handoff(note) if note.relic.as_ref() == Some(relic) => Some(note),
-        _ => None,
-    });
-    Ok(notes.next().and_then(|note| note.totem_step))
 }

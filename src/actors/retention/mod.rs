@@ -21,6 +21,7 @@ use jiff::Timestamp;
 
 use super::claims::ClaimKey;
 use super::effects::{self, WorkKind};
+use super::records::automation_chains;
 use super::refusal::Refusal;
 use super::sagas::prune;
 use super::usage;
@@ -81,6 +82,10 @@ pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
     {
         tracing::warn!(%error, "pruning of the journal failed; the next hourly run retries");
     }
+    or_warn!(
+        world.store.run(automation_chains::prune_counts).await,
+        "old counts of runs of automations could not be deleted; the next hourly run retries"
+    );
     or_warn!(
         usage::prune(world).await,
         "old rows of token usage could not be deleted; the next hourly run retries"

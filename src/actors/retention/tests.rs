@@ -184,6 +184,7 @@ fn message(txn: &mut dyn Txn) -> Result<(u64, u64), StoreError> {
     let body = Body::Handoff(Handoff {
         note: None,
         relic: None,
+        incarnation: None,
         totem_step: None,
         resume: false,
     });
@@ -296,7 +297,7 @@ async fn start_with_a_wrong_clock_destroys_no_salvage_of_a_deleted_sandbox() {
     let raider = precious(&city).await;
     let rebase = |facts: &mut GitFacts| {
         facts
-            .special
+            .other_work
             .push(OtherWork::unfinished("a rebase in progress"))
     };
     city.parts.repo.change(&raider.name, rebase);

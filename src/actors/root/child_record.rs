@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use ractor::{ActorId, ActorRef, RpcReplyPort};
 
 use super::super::mail::{self, ChildRef, ChildState, ChildView, EndRefused};
-use crate::actors::mail::{ChildSpec, SessionView, StopMode};
+use crate::actors::mail::{ChildSpec, SessionView, StopMode, Work};
 use crate::actors::session::child::ChildMsg;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::child::{Child, ChildPhase, Leave, Rest};
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::Generation;
+use crate::domain::ids::{Generation, RelicId};
 use crate::domain::prompt::PoolNotice;
 use crate::domain::restart::{Mono, RestartPolicy};
 use crate::ports::sessions::Stopped;
@@ -67,6 +67,14 @@ impl ChildRecord {
             waiting_wake: Vec::new(),
             wake_waited: None,
             waiting_end: Vec::new(),
+        }
+    }
+
+    /// Returns the relic that a raider works on.
+    pub(super) fn relic(&self) -> Option<RelicId> {
+        match &self.spec.work {
+            Work::Raider { hook, .. } => Some(hook.relic.clone()),
+            Work::Agent(_) => None,
         }
     }
 

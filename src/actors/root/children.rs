@@ -17,7 +17,7 @@ use crate::domain::ids::{ChildId, Generation};
 use crate::ports::sessions::{SessionEvent, Stopped};
 
 impl Root {
-    /// Handles a session that is up, unless `actor` is not the actor of the child's slot.
+    /// Handles a session that is up, unless `actor` is not the actor of the child's record.
     pub(super) async fn up(
         &mut self,
         me: &ActorRef<RootMsg>,
@@ -27,19 +27,19 @@ impl Root {
         how: How,
     ) {
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
-        let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.is(actor)) else {
+        let Some(record) = self.children.get_mut(id).filter(|record| record.is(actor)) else {
             return;
         };
-        slot.generation = Generation(session.generation.0 + 1);
-        slot.session = Some(session.clone());
-        slot.how = None;
-        slot.send(ChildMsg::Seen);
-        if let Some(harness) = slot.spec.harness() {
+        record.generation = Generation(session.generation.0 + 1);
+        record.session = Some(session.clone());
+        record.how = None;
+        record.send(ChildMsg::Seen);
+        if let Some(harness) = record.spec.harness() {
             let conditions = &self.world.directory.conditions;
             conditions.enroll(id, harness, &session.handle);
-            prompting::begin(&self.world, &slot.spec, harness, &session.handle);
+            prompting::begin(&self.world, &record.spec, harness, &session.handle);
         }
-        let drifted = match &slot.spec.work {
+        let drifted = match &record.spec.work {
             Work::Agent(agent) => session.fingerprint.as_ref() != Some(&agent.fingerprint),
             Work::Raider { .. } => false,
         };
@@ -60,7 +60,7 @@ impl Root {
     }
 
     fn journal_up(&self, id: &ChildId, session: &SessionView, how: How) {
-        let Some(slot) = self.slots.get(id) else {
+        let Some(record) = self.children.get(id) else {
             return;
         };
         let data = serde_json::json!({
@@ -72,10 +72,10 @@ impl Root {
             How::Adopted => EventType::AgentAdopted,
             How::Fresh | How::Respawned | How::HandedOver => EventType::AgentStarted,
         };
-        let cause = slot.child.cause();
+        let cause = record.child.cause();
         let up = NewEvent::new(kind, id, cause).with(data);
         let mut events = vec![self.named(id, up)];
-        if let (Work::Raider { hook, .. }, How::Respawned) = (&slot.spec.work, how) {
+        if let (Work::Raider { hook, .. }, How::Respawned) = (&record.spec.work, how) {
             let data = serde_json::json!({ "relic": hook.relic, "incarnation": hook.incarnation });
             let respawned = NewEvent::new(EventType::RaiderRespawned, id, cause);
             events.push(self.named(id, respawned.with(data)));
@@ -96,9 +96,9 @@ impl Root {
             return;
         }
         let ended = self
-            .slots
+            .children
             .iter()
-            .find(|(_, slot)| slot.is(actor))
+            .find(|(_, record)| record.is(actor))
             .map(|(id, _)| id.clone());
         if let Some(id) = ended {
             self.child_ended(me, &id, error).await;
@@ -112,13 +112,13 @@ impl Root {
         id: &ChildId,
         error: Option<ActorProcessingErr>,
     ) {
-        let Some(slot) = self.slots.get_mut(id) else {
+        let Some(record) = self.children.get_mut(id) else {
             return;
         };
-        slot.actor = None;
-        let session = slot.session.take();
+        record.actor = None;
+        let session = record.session.take();
         let exit = exit_of(error);
-        slot.how = match exit {
+        record.how = match exit {
             Some(ChildExit::Ended(how)) => Some(how),
             _ => None,
         };
@@ -146,12 +146,12 @@ impl Root {
         token: Token,
         result: Result<Stopped, EndRefused>,
     ) {
-        if let Some(slot) = self
-            .slots
+        if let Some(record) = self
+            .children
             .get_mut(id)
-            .filter(|slot| slot.child.is_swept_by(token))
+            .filter(|record| record.child.is_swept_by(token))
         {
-            slot.how = result.as_ref().ok().copied();
+            record.how = result.as_ref().ok().copied();
             self.step(me, id, Event::Swept(token, result.map(drop)))
                 .await;
             self.stopped_one(me);
@@ -169,11 +169,11 @@ impl Root {
     pub(super) fn session_event(&mut self, event: SessionEvent) {
         let (SessionEvent::Exited(handle, _) | SessionEvent::Lost(handle, _)) = &event;
         let id = self
-            .slots
+            .children
             .iter()
-            .find(|(_, slot)| slot.spec.session == handle.id);
-        if let Some((_, slot)) = id {
-            slot.send(ChildMsg::Session(event));
+            .find(|(_, record)| record.spec.session == handle.id);
+        if let Some((_, record)) = id {
+            record.send(ChildMsg::Session(event));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Standing agents whose program died inside its wrapper (`health-patrol.md`, zombie capture): the session is up, and
 //! the agent not among its processes. Found as a raider's is (`domain/zombie/agent_dead.rs`): in two patrols in a row,
-//! because a wrapper that restarts its agent has none for a moment. The last output is kept, and a fresh session starts
-//! in its place, which counts as a death.
+//! because a wrapper that restarts its agent has none for a moment. The executables are those of the agent's
+//! `process_names`, or of its harness. The last output is kept, and a fresh session starts in its place, which counts as a
+//! death.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use super::super::world::World;
 use super::super::{ask, effects};
 use super::Root;
 use super::desired::Want;
-use crate::actors::mail::ChildRef;
+use crate::actors::mail::{ChildRef, Work};
 use crate::domain::facts::{RunState, SessionFacts};
 use crate::domain::ids::{ChildId, SessionId};
 use crate::domain::reconcile::Mode;
@@ -47,19 +48,20 @@ pub(super) async fn find(
     if !patrol {
         return None;
     }
-    let agents = wants.iter().filter(|(wanted, spec)| {
-        matches!(spec.id, ChildId::Agent(_)) && matches!(wanted.mode, Mode::Run | Mode::Drain)
-    });
-    let asked = agents.filter_map(|(_, spec)| {
+    let up = wants
+        .iter()
+        .filter(|(wanted, _)| matches!(wanted.mode, Mode::Run | Mode::Drain));
+    let asked = up.filter_map(|(_, spec)| {
+        let Work::Agent(agent) = &spec.work else {
+            return None;
+        };
         let facts = by_id.get(&spec.session)?;
         let age = world.age(&format!("up/{}", facts.token), facts.started_at);
         let runs = facts.state == RunState::Running && !facts.attached;
-        let harness = spec.harness();
-        let harness = harness.and_then(|name| world.city.harnesses.get(name));
         let dead_agent = DeadAgent {
             session: facts.id.clone(),
             token: facts.token.clone(),
-            programs: harness.map_or_else(Vec::new, |harness| harness.process_names.clone()),
+            programs: world.city.process_names(agent).to_vec(),
         };
         let old = age >= world.city.session.startup_timeout;
         (runs && old).then(|| (spec.id.clone(), dead_agent))

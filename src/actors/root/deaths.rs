@@ -16,14 +16,14 @@ impl Root {
     /// Journals the end of a child, and its quarantine if one follows. An end that the restart type accepts as good is
     /// no crash.
     pub(super) fn record_death(&mut self, id: &ChildId, death: Death) {
-        let Some(slot) = self.slots.get(id) else {
+        let Some(record) = self.children.get(id) else {
             return;
         };
-        let mut data = describe(death.exit.as_ref(), slot.generation);
+        let mut data = describe(death.exit.as_ref(), record.generation);
         if let Some(tail) = death.tail {
             data["tail"] = tail.into();
         }
-        if let Work::Raider { hook, .. } = &slot.spec.work {
+        if let Work::Raider { hook, .. } = &record.spec.work {
             data["relic"] = hook.relic.as_str().into();
             if death.how.as_ref().is_some_and(|exit| exit.code == Some(0)) {
                 data["why"] = "ended without hd done or an outcome".into();
@@ -56,7 +56,7 @@ impl Root {
         });
         let event = NewEvent::new(EventType::AgentQuarantined, id, Cause::TooManyDeaths);
         self.journal(event.with(data));
-        let hook = match self.slots.get(id).map(|slot| &slot.spec.work) {
+        let hook = match self.children.get(id).map(|record| &record.spec.work) {
             Some(Work::Raider { hook, .. }) => Arc::clone(hook),
             Some(Work::Agent(_)) | None => return,
         };

@@ -16,18 +16,23 @@ use crate::domain::ids::{AgentName, ChildId};
 impl Root {
     /// Returns true when everything that the child depends on is up.
     pub(super) fn may_start(&self, id: &ChildId) -> bool {
-        let needs = self.slots.get(id).map(needs).unwrap_or_default();
+        let needs = self.children.get(id).map(needs).unwrap_or_default();
         needs.iter().all(|need| self.is_up(need))
     }
 
     fn is_up(&self, need: &AgentName) -> bool {
         // The agent and the members of its pool are adjacent in the order of names.
         let from = ChildId::Agent(need.clone());
-        let alike = self.slots.range(from..).map_while(|(id, slot)| match id {
-            ChildId::Agent(name) if name.as_str().starts_with(need.as_str()) => Some((name, slot)),
-            ChildId::Agent(_) | ChildId::Raider(_) => None,
-        });
-        let mut running = alike.filter(|(_, slot)| slot.child.state() == ChildState::Running);
+        let alike = self
+            .children
+            .range(from..)
+            .map_while(|(id, record)| match id {
+                ChildId::Agent(name) if name.as_str().starts_with(need.as_str()) => {
+                    Some((name, record))
+                }
+                ChildId::Agent(_) | ChildId::Raider(_) => None,
+            });
+        let mut running = alike.filter(|(_, record)| record.child.state() == ChildState::Running);
         running.any(|(name, _)| name == need || self.is_member(name, need))
     }
 
@@ -42,11 +47,11 @@ impl Root {
         if self.stopping.is_some() {
             return;
         }
-        let blocked = |(id, slot): (&ChildId, &ChildRecord)| {
-            let waits = *slot.child.phase() == ChildPhase::Blocked;
+        let blocked = |(id, record): (&ChildId, &ChildRecord)| {
+            let waits = *record.child.phase() == ChildPhase::Blocked;
             (waits && self.may_start(id)).then(|| id.clone())
         };
-        let ready: Vec<_> = self.slots.iter().filter_map(blocked).collect();
+        let ready: Vec<_> = self.children.iter().filter_map(blocked).collect();
         for id in ready {
             self.step(me, &id, Event::Ready).await;
         }
@@ -56,7 +61,7 @@ impl Root {
     pub(super) fn needed(&self) -> BTreeSet<AgentName> {
         let agents = self.world.city.agents.iter();
         let agents: BTreeMap<_, _> = agents.map(|agent| (&agent.name, agent)).collect();
-        let left = self.slots.values().filter(|slot| slot.is_tended());
+        let left = self.children.values().filter(|record| record.is_tended());
         let mut open: Vec<&AgentName> = left.flat_map(needs).collect();
         let mut needed = BTreeSet::new();
         while let Some(need) = open.pop() {
@@ -99,8 +104,8 @@ impl Root {
     }
 }
 
-fn needs(slot: &ChildRecord) -> &[AgentName] {
-    match &slot.spec.work {
+fn needs(record: &ChildRecord) -> &[AgentName] {
+    match &record.spec.work {
         Work::Agent(agent) => &agent.depends_on,
         Work::Raider { .. } => &[],
     }

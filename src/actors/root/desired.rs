@@ -47,7 +47,7 @@ impl DesiredInputs<'_> {
         wants
     }
 
-    /// Returns none for a resting agent that has no slot: it stays as it is.
+    /// Returns none for a resting agent that has no record: it stays as it is.
     fn one(&self, city: &City, agent: &Agent, mode: Mode) -> Option<Want> {
         let spec = agent_spec(city, agent);
         let mode = match mode {
@@ -113,7 +113,7 @@ impl DesiredInputs<'_> {
             .collect()
     }
 
-    /// Returns the members of a pool that have a slot or a running session.
+    /// Returns the members of a pool that have a record or a running session.
     fn members(&self, city: &City, agent: &Agent) -> Vec<Member> {
         let mut numbers: BTreeMap<u32, (bool, bool)> = BTreeMap::new();
         for facts in self.sessions {

@@ -66,17 +66,18 @@ impl Root {
         let token = self.token();
         let members: Vec<_> = affected.into_iter().map(ChildId::Agent).collect();
         for id in &members {
-            let Some(slot) = self.slots.get_mut(id) else {
+            let Some(record) = self.children.get_mut(id) else {
                 continue;
             };
             // Another member that is quarantined for its own deaths waits for its own release.
-            let alone = id != dead && slot.child.state() == ChildState::Quarantined;
-            slot.together = !alone && !slot.child.is_at_rest();
+            let alone = id != dead && record.child.state() == ChildState::Quarantined;
+            record.together = !alone && !record.child.is_at_rest();
             if alone {
                 self.step(me, id, Event::Alone).await;
             }
         }
-        let takes_part = |id: &&ChildId| self.slots.get(*id).is_some_and(|slot| slot.together);
+        let takes_part =
+            |id: &&ChildId| self.children.get(*id).is_some_and(|record| record.together);
         let starting: VecDeque<_> = members.iter().filter(takes_part).cloned().collect();
         let stopping = starting.iter().filter(|id| *id != dead).cloned().collect();
         let name = group.name.clone();
@@ -120,7 +121,7 @@ impl Root {
     }
 
     /// Ends the delay of the restart that the child's death began.
-    pub(super) async fn hasten(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
+    pub(super) async fn end_group_delay(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
         let Some(group) = self.group_of(id) else {
             return;
         };
@@ -132,8 +133,8 @@ impl Root {
 
     /// Returns the child's part in the restart of its group.
     pub(super) fn turn_of(&self, id: &ChildId) -> Turn {
-        let slot = self.slots.get(id).filter(|slot| slot.together);
-        let group = slot.and_then(|_| self.group_of(id));
+        let record = self.children.get(id).filter(|record| record.together);
+        let group = record.and_then(|_| self.group_of(id));
         match group.and_then(|group| self.together.get(&group)) {
             Some(together) if together.culprit == *id => Turn::Culprit,
             Some(_) => Turn::Member,
@@ -148,10 +149,10 @@ impl Root {
             .partition(|(_, together)| self.world.city.groups.contains(&together.group));
         self.together = kept;
         for id in gone.into_values().flat_map(|gone| gone.starting) {
-            let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.together) else {
+            let Some(record) = self.children.get_mut(&id).filter(|record| record.together) else {
                 continue;
             };
-            slot.together = false;
+            record.together = false;
             self.step(me, &id, Event::Alone).await;
         }
     }
@@ -165,12 +166,13 @@ impl Root {
             let Some(id) = together.stopping.last().cloned() else {
                 return true;
             };
-            let slot = self.slots.get(&id);
+            let record = self.children.get(&id);
             // A member that was stopped or suspended meanwhile takes no part any more.
-            let takes_part = slot.is_some_and(|slot| slot.together && !slot.child.is_at_rest());
+            let takes_part =
+                record.is_some_and(|record| record.together && !record.child.is_at_rest());
             if takes_part {
                 self.step(me, &id, Event::AwaitTurn).await;
-                if self.slots.get(&id).is_some_and(ChildRecord::has_actor) {
+                if self.children.get(&id).is_some_and(ChildRecord::has_actor) {
                     return false;
                 }
             }
@@ -197,7 +199,7 @@ impl Root {
         let Some(group) = self.group_of(id) else {
             return;
         };
-        let state = self.slots.get(id).map(|slot| slot.child.state());
+        let state = self.children.get(id).map(|record| record.child.state());
         let Some(together) = self.together.get_mut(&group) else {
             return;
         };
@@ -227,11 +229,11 @@ impl Root {
                 return;
             };
             // The member may have been stopped, suspended or started meanwhile.
-            let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.together) else {
+            let Some(record) = self.children.get_mut(&id).filter(|record| record.together) else {
                 continue;
             };
-            if slot.child.state() == ChildState::Quarantined
-                && let Some(until) = slot.child.deaths().quarantined_until(mono)
+            if record.child.state() == ChildState::Quarantined
+                && let Some(until) = record.child.deaths().quarantined_until(mono)
             {
                 // A group restart never ends a member's quarantine: the restart waits until it expires.
                 together.starting.push_front(id);
@@ -241,8 +243,8 @@ impl Root {
                 let _timer = me.send_after(until.saturating_sub(mono), due);
                 return;
             }
-            slot.together = false;
-            if slot.has_actor() || slot.child.is_at_rest() {
+            record.together = false;
+            if record.has_actor() || record.child.is_at_rest() {
                 continue;
             }
             together.awaited = Some(id.clone());
@@ -255,9 +257,9 @@ impl Root {
     /// Answers operators whose start has waited for a whole patrol interval: for a group's restart, which may wait for
     /// a session whose state is unknown or for a quarantine. The child still starts when it can.
     pub(super) fn refuse_starts(&mut self) {
-        let waiting = self.slots.iter();
+        let waiting = self.children.iter();
         let waiting =
-            waiting.filter(|(_, slot)| !slot.waiting_wake.is_empty() && !slot.has_actor());
+            waiting.filter(|(_, record)| !record.waiting_wake.is_empty() && !record.has_actor());
         let waiting: Vec<_> = waiting.map(|(id, _)| id.clone()).collect();
         let (now, patrol) = (
             self.world.clock.mono(),
@@ -275,12 +277,12 @@ impl Root {
                     )
                 },
             );
-            let Some(slot) = self.slots.get_mut(&id) else {
+            let Some(record) = self.children.get_mut(&id) else {
                 continue;
             };
-            if now.saturating_sub(*slot.wake_waited.get_or_insert(now)) >= patrol {
-                slot.wake_waited = None;
-                answer(&mut slot.waiting_wake, &Err(why));
+            if now.saturating_sub(*record.wake_waited.get_or_insert(now)) >= patrol {
+                record.wake_waited = None;
+                answer(&mut record.waiting_wake, &Err(why));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The record of handoffs; the brake on rapid ones is `domain/handoff.rs`.
 
 use super::Root;
-use crate::actors::mail::Work;
+use super::child_record::ChildRecord;
 use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -53,10 +53,7 @@ impl Root {
     }
 
     fn call_about_handoffs(&self, id: &ChildId, row: Row) {
-        let relic = self.slots.get(id).and_then(|slot| match &slot.spec.work {
-            Work::Raider { hook, .. } => Some(hook.relic.clone()),
-            Work::Agent(_) => None,
-        });
+        let relic = self.children.get(id).and_then(ChildRecord::relic);
         let child = id.clone();
         let call = move |txn: &mut dyn Txn| call(txn, &child, relic.clone(), &row);
         let called = self.world.store.begin(call);

@@ -47,11 +47,11 @@ pub(super) struct StoredHistories {
 pub(super) struct Histories {
     /// Set when the rows of an earlier supervisor have been read.
     pub(super) loaded: bool,
-    /// Rows of children that have no slot yet.
+    /// Rows of children that have no record yet.
     left: BTreeMap<ChildId, DeathRecord>,
-    /// Raiders that were in quarantine or on trial, and have no slot yet.
+    /// Raiders that were in quarantine or on trial, and have no record yet.
     quarantined: BTreeMap<RaiderId, QuarantineRecord>,
-    /// Rows of children with a slot, as last written.
+    /// Rows of children with a record, as last written.
     kept: BTreeMap<ChildId, WrittenHistory>,
 }
 
@@ -80,7 +80,7 @@ impl Root {
                     .any(|agent| agent.name == *name || agent.member_number(name).is_some()),
             });
             match id.filter(|id| self.is_kept(id)) {
-                Some(id) if self.slots.contains_key(&id) => {}
+                Some(id) if self.children.contains_key(&id) => {}
                 Some(id) if outlives => drop(self.histories.left.insert(id, deaths)),
                 Some(id) if deaths.open => {
                     let at = Vec::new();
@@ -91,15 +91,15 @@ impl Root {
         }
     }
 
-    /// Restores the stored deaths and quarantine of a child whose slot is new.
-    pub(super) fn restore(&mut self, slot: &mut ChildRecord) {
-        self.restore_deaths(slot);
-        self.restore_quarantine(slot);
+    /// Restores the stored deaths and quarantine of a child whose record is new.
+    pub(super) fn restore(&mut self, record: &mut ChildRecord) {
+        self.restore_deaths(record);
+        self.restore_quarantine(record);
     }
 
     /// Keeps a raider quarantined until the announced time; after that it is on trial.
-    fn restore_quarantine(&mut self, slot: &mut ChildRecord) {
-        let Work::Raider { hook, .. } = &slot.spec.work else {
+    fn restore_quarantine(&mut self, record: &mut ChildRecord) {
+        let Work::Raider { hook, .. } = &record.spec.work else {
             return;
         };
         let held = self.histories.quarantined.remove(&hook.raider);
@@ -113,18 +113,18 @@ impl Root {
         }
         let left = Duration::try_from(held.until.duration_since(now)).unwrap_or_default();
         let until = mono + left;
-        slot.child.hold(policy, until, mono, held.died_of);
+        record.child.hold(policy, until, mono, held.died_of);
     }
 
-    fn restore_deaths(&mut self, slot: &mut ChildRecord) {
-        let Some(left) = self.histories.left.remove(&slot.spec.id) else {
+    fn restore_deaths(&mut self, record: &mut ChildRecord) {
+        let Some(left) = self.histories.left.remove(&record.spec.id) else {
             return;
         };
-        if left.made_from == made_from(&slot.spec) {
+        if left.made_from == made_from(&record.spec) {
             let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
             let policy = &self.world.city.daemon.restart;
             let deaths = DeathWindow::restored(&left.at, policy, now, mono);
-            slot.child.restore(deaths, left.open);
+            record.child.restore(deaths, left.open);
         }
     }
 
@@ -141,7 +141,7 @@ impl Root {
         })
     }
 
-    /// Clears the history of a child without slot that an operator released.
+    /// Clears the history of a child without record that an operator released.
     pub(super) fn forgive(&mut self, id: &ChildId) {
         if let ChildId::Raider(raider) = id {
             self.histories.quarantined.remove(raider);
@@ -154,20 +154,20 @@ impl Root {
     /// Keeps the history of a child that goes and may be wanted again, so that neither a pool that shrinks and grows
     /// nor a failed removal of a quarantined raider resets the restart limit. The next incarnation is another child.
     pub(super) fn leave(&mut self, id: &ChildId) {
-        let Some(slot) = self.slots.get_mut(id) else {
+        let Some(record) = self.children.get_mut(id) else {
             return;
         };
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let mut agents = self.world.city.agents.iter();
-        let returns = match &slot.spec.id {
+        let returns = match &record.spec.id {
             ChildId::Agent(name) => agents.any(|agent| agent.member_number(name).is_some()),
-            ChildId::Raider(_) => slot.child.deaths().quarantined_until(mono).is_some(),
+            ChildId::Raider(_) => record.child.deaths().quarantined_until(mono).is_some(),
         };
         if returns {
-            let deaths = (slot.child.deaths()).counted(&self.world.city.daemon.restart, mono);
-            let row = row(&slot.spec, false, &deaths, now, mono);
+            let deaths = (record.child.deaths()).counted(&self.world.city.daemon.restart, mono);
+            let row = row(&record.spec, false, &deaths, now, mono);
             if !row.is_nothing() {
-                self.histories.left.insert(slot.spec.id.clone(), row);
+                self.histories.left.insert(record.spec.id.clone(), row);
             }
         }
     }
@@ -196,7 +196,7 @@ impl Root {
             return None;
         }
         let outlives = policy.outlives();
-        let Some(slot) = self.slots.get_mut(id) else {
+        let Some(record) = self.children.get_mut(id) else {
             self.histories.kept.remove(id)?;
             let left = self.histories.left.get(id).filter(|_| outlives).cloned();
             return Some(
@@ -207,16 +207,16 @@ impl Root {
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let (open, deaths) = match outlives {
             true => (
-                slot.child.is_open(),
-                slot.child.deaths().counted(policy, mono),
+                record.child.is_open(),
+                record.child.deaths().counted(policy, mono),
             ),
-            false => (slot.child.was_up(), Vec::new()),
+            false => (record.child.was_up(), Vec::new()),
         };
         let kept = self.histories.kept.get(id);
         if kept.is_some_and(|kept| kept.is(open, &deaths)) {
             return None;
         }
-        let row = row(&slot.spec, open, &deaths, now, mono);
+        let row = row(&record.spec, open, &deaths, now, mono);
         let (written, lost) = self.write(row);
         let kept = WrittenHistory { open, deaths, lost };
         self.histories.kept.insert(id.clone(), kept);
@@ -233,7 +233,7 @@ impl Root {
     pub(super) fn keep_all(&mut self) {
         self.forget_old();
         let kept = self.histories.kept.keys();
-        let ids: BTreeSet<_> = self.slots.keys().chain(kept).cloned().collect();
+        let ids: BTreeSet<_> = self.children.keys().chain(kept).cloned().collect();
         for id in ids {
             // No start waits for this write.
             let _behind = self.keep(&id);

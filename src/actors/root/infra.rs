@@ -26,7 +26,7 @@ pub struct InfraSpec {
     pub spawn: Spawn,
 }
 
-/// The slot of an infrastructure actor.
+/// The record of an infrastructure actor.
 pub struct Infra {
     spec: InfraSpec,
     actor: Option<ActorCell>,
@@ -124,11 +124,11 @@ impl Root {
             "an actor of the supervisor ended; it restarts after the delay"
         );
         let (name, epoch) = (infra.spec.name.clone(), infra.epoch);
-        let _timer = me.send_after(delay, move || RootMsg::Reinfra { name, epoch });
+        let _timer = me.send_after(delay, move || RootMsg::RestartInfra { name, epoch });
     }
 
     /// Restarts an infrastructure actor, unless the timer is of an earlier epoch.
-    pub(super) async fn reinfra(&mut self, me: &ActorRef<RootMsg>, name: &str, epoch: u64) {
+    pub(super) async fn restart_infra(&mut self, me: &ActorRef<RootMsg>, name: &str, epoch: u64) {
         let due = |infra: &Infra| {
             infra.spec.name == name && infra.epoch == epoch && infra.actor.is_none()
         };

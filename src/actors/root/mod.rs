@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  infrastructure (infra.rs)         children (children.rs, child_record.rs)
-//!  store, shaman, dispatcher,        raiders and agents: one slot each, holding
+//!  store, shaman, dispatcher,        raiders and agents: one record each, holding
 //!  config, witness+forge per rig     spec, actor, session and the state machine of domain/child.rs
 //!        │ a panic                         │ an event: an order, ActorFailed(ChildExit), a timer
 //!        └── restarted, rebuilt            └── a step, whose actions the root carries out (steps.rs)
@@ -90,7 +90,7 @@ pub enum RootMsg {
         event: Event,
     },
     /// Restart one infrastructure actor.
-    Reinfra {
+    RestartInfra {
         /// The name.
         name: String,
         /// A timer of an earlier epoch is void.
@@ -171,7 +171,7 @@ pub struct Root {
     infra: Vec<Infra>,
     rig_infra: RigInfra,
     left: Arc<Survivors>,
-    slots: BTreeMap<ChildId, ChildRecord>,
+    children: BTreeMap<ChildId, ChildRecord>,
     /// The last of the marks by which a late message is told from one that is waited for.
     last_token: u64,
     /// Agents that an operator stopped: they rest until they are started again.
@@ -226,7 +226,7 @@ impl Actor for RootActor {
             infra: args.infra.into_iter().map(Infra::new).collect(),
             rig_infra: args.rig_infra,
             left: args.left,
-            slots: BTreeMap::new(),
+            children: BTreeMap::new(),
             last_token: 0,
             resting: Default::default(),
             suspended: Default::default(),
@@ -267,7 +267,7 @@ impl Actor for RootActor {
                 root.step(&me, &id, event).await;
             }
             RootMsg::Step { .. } => {}
-            RootMsg::Reinfra { name, epoch } => root.reinfra(&me, &name, epoch).await,
+            RootMsg::RestartInfra { name, epoch } => root.restart_infra(&me, &name, epoch).await,
             RootMsg::Patrol(epoch) => root.patrol(&me, epoch),
             RootMsg::AccountsDue(next) => root.arm_accounts(&me, next),
             RootMsg::Unsaid { id, words } => root.unsaid(&id, words),

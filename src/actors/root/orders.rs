@@ -53,21 +53,21 @@ impl Root {
             return reply_to(reply, Err("its sandbox is being rebuilt"));
         }
         let id = spec.id.clone();
-        if !self.slots.contains_key(&id) {
+        if !self.children.contains_key(&id) {
             self.take_up(&spec, cause);
         }
-        let Some(slot) = self.slots.get_mut(&id) else {
+        let Some(record) = self.children.get_mut(&id) else {
             return;
         };
-        if slot.child.is_leaving() {
+        if record.child.is_leaving() {
             return reply_to(reply, Err("its last session is still being ended"));
         }
-        slot.spec = spec;
-        slot.waiting_up.extend(reply);
+        record.spec = spec;
+        record.waiting_up.extend(reply);
         self.step(me, &id, Event::Wanted(cause)).await;
     }
 
-    /// Prepares the start of a child that has no slot yet.
+    /// Prepares the start of a child that has no record yet.
     fn take_up(&mut self, spec: &ChildSpec, cause: Cause) {
         let id = &spec.id;
         match (cause, spec.harness()) {
@@ -80,9 +80,9 @@ impl Root {
             _ => {}
         }
         let child = Child::new(Rest::Over, cause, self.world.clock.now());
-        let mut slot = ChildRecord::new(spec.clone(), child);
-        self.restore(&mut slot);
-        self.slots.insert(id.clone(), slot);
+        let mut record = ChildRecord::new(spec.clone(), child);
+        self.restore(&mut record);
+        self.children.insert(id.clone(), record);
     }
 
     pub(super) async fn end(
@@ -92,26 +92,26 @@ impl Root {
         order: Order,
         reply: RpcReplyPort<Result<(), EndRefused>>,
     ) {
-        let Some(slot) = self.slots.get_mut(&meant.id) else {
+        let Some(record) = self.children.get_mut(&meant.id) else {
             return self.end_stray(meant, reply);
         };
         let id = meant.id.clone();
-        if !slot.is_meant(&meant) {
+        if !record.is_meant(&meant) {
             let _gave_up = reply.send(Err(EndRefused::Another(id)));
             return;
         }
-        slot.waiting_end.push(reply);
-        slot.meant = Some(meant);
+        record.waiting_end.push(reply);
+        record.meant = Some(meant);
         self.step_for(me, &id, Event::End(order.cause), order.by)
             .await;
     }
 
-    /// Ends the session of a child that has no slot.
+    /// Ends the session of a child that has no record.
     fn end_stray(&self, meant: ChildRef, reply: RpcReplyPort<Result<(), EndRefused>>) {
         let world = Arc::clone(&self.world);
         let grace = world.city.daemon.shutdown_timeout;
         tokio::spawn(async move {
-            let ended = end_meant(&world, meant, grace).await;
+            let ended = end_if_same(&world, meant, grace).await;
             let _gave_up = reply.send(ended.map(drop));
         });
     }
@@ -125,9 +125,9 @@ impl Root {
         reply: RpcReplyPort<Result<(), String>>,
     ) {
         let id = &meant.id;
-        let result = match self.slots.get(id) {
-            Some(slot) if !slot.is_meant(meant) => Err(format!("{id} has another session now")),
-            Some(slot) if slot.child.may_cycle() => Ok(()),
+        let result = match self.children.get(id) {
+            Some(record) if !record.is_meant(meant) => Err(format!("{id} has another session now")),
+            Some(record) if record.child.may_cycle() => Ok(()),
             Some(_) => Err(format!("{id} has no session to cycle")),
             None => Err(format!("{id} is unknown")),
         };
@@ -154,12 +154,12 @@ impl Root {
         }
         // A child that rests stays at rest; a session that runs all the same is ended.
         let stopped = ChildPhase::Resting(Rest::Order(Cause::Operator));
-        let at_rest = |slot: &ChildRecord| *slot.child.phase() == stopped;
-        let Some(slot) = self.slots.get_mut(&id).filter(|slot| !at_rest(slot)) else {
+        let at_rest = |record: &ChildRecord| *record.child.phase() == stopped;
+        let Some(record) = self.children.get_mut(&id).filter(|record| !at_rest(record)) else {
             let session = id.session_id(&self.world.city.name);
             return self.end_stray(ChildRef::any(id, session), reply);
         };
-        slot.waiting_end.push(reply);
+        record.waiting_end.push(reply);
         self.step_for(me, &id, Event::Rest(Cause::Operator), by)
             .await;
     }
@@ -171,7 +171,7 @@ impl Root {
         order: Order,
         reply: RpcReplyPort<Result<(), String>>,
     ) {
-        let known = self.slots.contains_key(&id);
+        let known = self.children.contains_key(&id);
         if let Some(spec) = self.configured(&id).filter(|_| !known) {
             // After a failed start it rests as before.
             let rest = match &id {
@@ -181,25 +181,26 @@ impl Root {
                 ChildId::Agent(_) | ChildId::Raider(_) => Rest::Over,
             };
             let child = Child::new(rest, order.cause, self.world.clock.now());
-            self.slots.insert(id.clone(), ChildRecord::new(spec, child));
+            self.children
+                .insert(id.clone(), ChildRecord::new(spec, child));
             self.forgive(&id);
         }
         let stopping = self.stopping.is_some();
-        let Some(slot) = self.slots.get_mut(&id) else {
+        let Some(record) = self.children.get_mut(&id) else {
             let _gave_up = reply.send(Err(format!("{id} is unknown")));
             return;
         };
-        if slot.child.is_leaving() || stopping {
+        if record.child.is_leaving() || stopping {
             let _gave_up = reply.send(Err(format!("{id} is being ended")));
             return;
         }
         if let ChildId::Agent(agent) = &id {
             self.resting.remove(agent);
         }
-        if slot.waiting_wake.is_empty() {
-            slot.wake_waited = None;
+        if record.waiting_wake.is_empty() {
+            record.wake_waited = None;
         }
-        slot.waiting_wake.push(reply);
+        record.waiting_wake.push(reply);
         self.step_for(me, &id, Event::Woken(order.cause), order.by)
             .await;
     }
@@ -213,22 +214,25 @@ impl Root {
         event: Event,
         by: Option<Asker>,
     ) {
-        let Some(slot) = self.slots.get_mut(id) else {
+        let Some(record) = self.children.get_mut(id) else {
             return;
         };
-        let phase = slot.child.phase().clone();
-        let former = std::mem::replace(&mut slot.asker, by);
+        let phase = record.child.phase().clone();
+        let former = std::mem::replace(&mut record.asker, by);
         self.step(me, id, event).await;
-        if let Some(slot) = self.slots.get_mut(id)
-            && *slot.child.phase() == phase
+        if let Some(record) = self.children.get_mut(id)
+            && *record.child.phase() == phase
         {
-            slot.asker = former;
+            record.asker = former;
         }
     }
 
     /// Returns an event of a child with the caller of the order that brought it about, where an operator's order did.
     pub(super) fn named(&self, id: &ChildId, event: NewEvent) -> NewEvent {
-        let asker = self.slots.get(id).and_then(|slot| slot.asker.as_ref());
+        let asker = self
+            .children
+            .get(id)
+            .and_then(|record| record.asker.as_ref());
         match asker {
             Some(asker) if event.cause == Cause::Operator => event.asked_by(asker),
             Some(_) | None => event,
@@ -241,8 +245,8 @@ impl Root {
             return;
         };
         let relic = hook.relic.clone();
-        let slot = self.slots.get(&spec.id);
-        let asker = slot.and_then(|slot| slot.asker.as_ref());
+        let record = self.children.get(&spec.id);
+        let asker = record.and_then(|record| record.asker.as_ref());
         let origin = asker.map_or_else(|| Cause::Operator.into(), Origin::from);
         let released =
             (self.world.store).begin(move |txn| quarantine::release(txn, &relic, origin.clone()));
@@ -275,13 +279,15 @@ impl Root {
     pub(super) fn views(&mut self) -> Vec<ChildView> {
         let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
         let policy = &self.world.city.daemon.restart;
-        let slots = self.slots.values_mut();
-        slots.map(|slot| slot.view(policy, now, mono)).collect()
+        let records = self.children.values_mut();
+        records
+            .map(|record| record.view(policy, now, mono))
+            .collect()
     }
 }
 
 /// Ends the running session that matches `meant`; a newer session of the same name is left alone.
-pub(super) async fn end_meant(
+pub(super) async fn end_if_same(
     world: &World,
     meant: ChildRef,
     grace: Duration,

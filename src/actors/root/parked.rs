@@ -12,8 +12,9 @@ use serde_json::json;
 use super::super::accounts;
 use super::super::claims::ClaimKey;
 use super::super::mail::RootMail;
+use super::child_record::ChildRecord;
 use super::{Root, RootMsg};
-use crate::actors::mail::{SessionView, Work};
+use crate::actors::mail::SessionView;
 use crate::actors::records::escalations::{self, Ends};
 use crate::domain::account::{AccountReport, ReportEffect};
 use crate::domain::child::{ChildExit, Event, MOST_PARKS, SOON};
@@ -76,13 +77,13 @@ impl Root {
         let Some(ChildExit::Died { tail, exit, .. }) = exit else {
             return false;
         };
-        let Some(slot) = self.slots.get(id) else {
+        let Some(record) = self.children.get(id) else {
             return false;
         };
-        let Some(harness) = slot.spec.harness().cloned() else {
+        let Some(harness) = record.spec.harness().cloned() else {
             return false;
         };
-        if !slot.child.is_wanted_up() || slot.spec.restart == RestartType::Temporary {
+        if !record.child.is_wanted_up() || record.spec.restart == RestartType::Temporary {
             return false;
         }
         let directory = &self.world.directory;
@@ -112,10 +113,7 @@ impl Root {
     }
 
     pub(super) fn call_about_parks(&self, id: &ChildId, text: &str) {
-        let relic = self.slots.get(id).and_then(|slot| match &slot.spec.work {
-            Work::Raider { hook, .. } => Some(hook.relic.clone()),
-            Work::Agent(_) => None,
-        });
+        let relic = self.children.get(id).and_then(ChildRecord::relic);
         let body = Escalation {
             agent: id.to_string(),
             relic,

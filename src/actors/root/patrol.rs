@@ -16,13 +16,14 @@ use super::super::mail::RootMail;
 use super::super::world::World;
 use super::child_record::ChildRecord;
 use super::look::{self, Look, RootState};
-use super::{Root, RootMsg};
+use super::{Root, RootMsg, reload};
 use crate::actors::mail::ConfigMsg;
 use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::ForgeMsg;
 use crate::actors::mail::ShamanMsg;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::{ChildSpec, ChildState};
+use crate::actors::rig_settings;
 use crate::domain::cause::Cause;
 use crate::domain::child::{ChildPhase, Event, Successor};
 use crate::domain::event::{EventType, NewEvent, Origin};
@@ -37,6 +38,7 @@ impl Root {
     pub(super) async fn boot(&mut self, me: &ActorRef<RootMsg>, reply: RpcReplyPort<()>) {
         self.start_infra(me).await;
         effects::empty_trash(&self.world);
+        reload::close_notices(&self.world, rig_settings::close_configured);
         self.booting.push(reply);
         self.arm_patrol(me);
         self.reconciling = true;
@@ -95,15 +97,15 @@ impl Root {
         }
         let world = Arc::clone(&self.world);
         self.looking = Some(Arc::clone(&world));
-        let up = self.slots.values().filter_map(|slot| {
-            let session = slot.session.as_ref()?;
+        let up = self.children.values().filter_map(|record| {
+            let session = record.session.as_ref()?;
             Some((session.handle.id.clone(), session.handle.token.clone()))
         });
         let known = RootState {
             tended: self
-                .slots
+                .children
                 .iter()
-                .map(|(id, slot)| (id.clone(), tended(slot)))
+                .map(|(id, record)| (id.clone(), tended(record)))
                 .collect(),
             sizes: self.sizes(),
             resting: self.resting.clone(),
@@ -192,7 +194,7 @@ impl Root {
 
     /// Returns true when there is no child yet: before the first look.
     fn infra_only(&self) -> bool {
-        self.slots.is_empty()
+        self.children.is_empty()
     }
 
     async fn converge(&mut self, me: &ActorRef<RootMsg>, look: &Look) {
@@ -201,8 +203,8 @@ impl Root {
                 ChildId::Agent(_) => self.respec(me, spec).await,
                 // Only `grace` applies to a running raider; other changes of its spec wait for its next start.
                 ChildId::Raider(_) => {
-                    if let Some(slot) = self.slots.get_mut(id) {
-                        slot.spec.grace = spec.grace;
+                    if let Some(record) = self.children.get_mut(id) {
+                        record.spec.grace = spec.grace;
                     }
                 }
             }
@@ -221,13 +223,13 @@ impl Root {
     /// Takes over the parts of a changed spec that need no restart; a child whose spec changed is released from
     /// quarantine (`rules.md`, restart).
     async fn respec(&mut self, me: &ActorRef<RootMsg>, spec: &ChildSpec) {
-        let Some(slot) = self.slots.get_mut(&spec.id) else {
+        let Some(record) = self.children.get_mut(&spec.id) else {
             return;
         };
-        if slot.spec.is_same(spec) {
+        if record.spec.is_same(spec) {
             return;
         }
-        slot.spec = spec.clone();
+        record.spec = spec.clone();
         self.step(me, &spec.id, Event::Respecified).await;
     }
 
@@ -286,14 +288,14 @@ impl Root {
     }
 
     fn is_running(&self, id: &ChildId) -> bool {
-        let slot = self.slots.get(id);
-        slot.is_some_and(|slot| slot.child.state() == ChildState::Running)
+        let record = self.children.get(id);
+        record.is_some_and(|record| record.child.state() == ChildState::Running)
     }
 
     /// Returns true when a child has taken this session since the look began: it is not an orphan.
     fn is_held(&self, session: &SessionId) -> bool {
-        let mut slots = self.slots.values();
-        slots.any(|slot| slot.has_actor() && &slot.spec.session == session)
+        let mut records = self.children.values();
+        records.any(|record| record.has_actor() && &record.spec.session == session)
     }
 
     async fn bring_up(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, look: &Look, cause: Cause) {
@@ -302,27 +304,30 @@ impl Root {
         }
     }
 
-    /// Returns true when the child has no slot and was not stopped by an operator since the look began.
+    /// Returns true when the child has no record and was not stopped by an operator since the look began.
     fn is_free(&self, id: &ChildId) -> bool {
         let rests = match id {
             ChildId::Raider(_) => false,
             ChildId::Agent(agent) => self.resting.contains(agent),
         };
-        !rests && !self.slots.contains_key(id)
+        !rests && !self.children.contains_key(id)
     }
 
     /// Returns true when the child's session is the one that the look saw.
     fn is_as_seen(&self, id: &ChildId, look: &Look) -> bool {
-        let session = self.slots.get(id).and_then(|slot| slot.session.as_ref());
+        let session = self
+            .children
+            .get(id)
+            .and_then(|record| record.session.as_ref());
         session
             .is_some_and(|session| look.up.get(&session.handle.id) == Some(&session.handle.token))
     }
 
-    /// Removes the slots of finished raiders whose hook was released meanwhile.
+    /// Removes the records of finished raiders whose hook was released meanwhile.
     fn forget_finished(&mut self, hooked: &BTreeSet<RaiderId>) {
-        self.slots.retain(|id, slot| match id {
+        self.children.retain(|id, record| match id {
             ChildId::Raider(raider) => {
-                *slot.child.phase() != ChildPhase::Finished || hooked.contains(raider)
+                *record.child.phase() != ChildPhase::Finished || hooked.contains(raider)
             }
             ChildId::Agent(_) => true,
         });
@@ -398,9 +403,9 @@ pub async fn end_orphan(
     Some(ended)
 }
 
-/// Maps a slot to the plan's view of it.
-fn tended(slot: &ChildRecord) -> Tended {
-    match slot.child.phase() {
+/// Maps a record to the plan's view of it.
+fn tended(record: &ChildRecord) -> Tended {
+    match record.child.phase() {
         ChildPhase::Leaving { .. }
         | ChildPhase::Gone
         | ChildPhase::Replacing {
@@ -412,11 +417,11 @@ fn tended(slot: &ChildRecord) -> Tended {
             None => Tended::Resting,
         },
         ChildPhase::Running { .. } => Tended::Up {
-            fingerprint: slot
+            fingerprint: record
                 .session
                 .as_ref()
                 .and_then(|session| session.fingerprint.clone()),
-            draining: slot.child.is_draining(),
+            draining: record.child.is_draining(),
         },
         ChildPhase::Blocked
         | ChildPhase::Starting { .. }

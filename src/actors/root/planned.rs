@@ -18,12 +18,12 @@ impl Root {
     /// Starts a child again that was suspended or parked, from its current spec, unless an operator stopped it since
     /// the look began.
     pub(super) async fn resume(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, look: &Look) {
-        if let Some(slot) = self.slots.get_mut(id)
-            && let ChildPhase::Resting(rest) = slot.child.phase()
+        if let Some(record) = self.children.get_mut(id)
+            && let ChildPhase::Resting(rest) = record.child.phase()
             && rest.until().is_some()
             && let Some(spec) = look.specs.get(id)
         {
-            slot.spec = slot.spec.renewed(spec);
+            record.spec = record.spec.renewed(spec);
         }
         self.step(me, id, Event::Resumed).await;
     }
@@ -37,7 +37,7 @@ impl Root {
 
     /// Gives a draining member its time, and tells it to finish.
     pub(super) fn arm_drain(&self, me: &ActorRef<RootMsg>, id: &ChildId, drain: Token) {
-        if let Some(Work::Agent(agent)) = self.slots.get(id).map(|slot| &slot.spec.work) {
+        if let Some(Work::Agent(agent)) = self.children.get(id).map(|record| &record.spec.work) {
             let name = id.clone();
             let _timer = me.send_after(agent.drain_timeout, move || {
                 let drain = Some(drain);
@@ -50,29 +50,29 @@ impl Root {
     /// Types a notice into the session of a draining member, if its program reads prose. A plain command gets none: the
     /// text would be input of unknown effect.
     pub(super) fn announce_drain(&self, me: &ActorRef<RootMsg>, id: &ChildId) {
-        let slot = self.slots.get(id);
-        if slot.is_some_and(|slot| slot.child.is_draining()) {
+        let record = self.children.get(id);
+        if record.is_some_and(|record| record.child.is_draining()) {
             self.send_notice(me, id, PoolNotice::Leave);
         }
     }
 
     /// Retries the notices that could not be typed before.
     pub(super) fn send_notices(&mut self, me: &ActorRef<RootMsg>) {
-        let waiting = self.slots.iter_mut();
-        let waiting = waiting.filter_map(|(id, slot)| Some((id.clone(), slot.words.take()?)));
+        let waiting = self.children.iter_mut();
+        let waiting = waiting.filter_map(|(id, record)| Some((id.clone(), record.words.take()?)));
         for (id, words) in waiting.collect::<Vec<_>>() {
             self.send_notice(me, &id, words);
         }
     }
 
     fn send_notice(&self, me: &ActorRef<RootMsg>, id: &ChildId, words: PoolNotice) {
-        let Some(slot) = self.slots.get(id) else {
+        let Some(record) = self.children.get(id) else {
             return;
         };
-        let Work::Agent(agent) = &slot.spec.work else {
+        let Work::Agent(agent) = &record.spec.work else {
             return;
         };
-        if let (Some(session), Some(harness)) = (&slot.session, agent.harness.clone()) {
+        if let (Some(session), Some(harness)) = (&record.session, agent.harness.clone()) {
             let (world, handle) = (Arc::clone(&self.world), session.handle.clone());
             let (me, id) = (me.clone(), id.clone());
             tokio::spawn(async move {
@@ -106,16 +106,19 @@ impl Root {
 
     /// Keeps a notice for the next look, as long as it is still true.
     pub(super) fn unsaid(&mut self, id: &ChildId, words: PoolNotice) {
-        if let Some(slot) = self.slots.get_mut(id)
-            && slot.child.is_draining() == (words == PoolNotice::Leave)
+        if let Some(record) = self.children.get_mut(id)
+            && record.child.is_draining() == (words == PoolNotice::Leave)
         {
-            slot.words = Some(words);
+            record.words = Some(words);
         }
     }
 
     /// Tells a member that it is needed after all, if it has been told to leave.
     pub(super) fn tell_to_stay(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
-        let waits = self.slots.get_mut(id).and_then(|slot| slot.words.take());
+        let waits = self
+            .children
+            .get_mut(id)
+            .and_then(|record| record.words.take());
         if waits.is_none() {
             self.send_notice(me, id, PoolNotice::Stay);
         }
@@ -123,8 +126,8 @@ impl Root {
 
     /// Ends a child that is not configured any more.
     pub(super) async fn remove(&mut self, me: &ActorRef<RootMsg>, id: &ChildId) {
-        let slot = self.slots.get(id);
-        let cause = match slot.is_some_and(|slot| slot.child.is_draining()) {
+        let record = self.children.get(id);
+        let cause = match record.is_some_and(|record| record.child.is_draining()) {
             true => Cause::Drained,
             false => Cause::Removed,
         };

@@ -46,7 +46,7 @@ impl Root {
             .filter(|agent| agent.pool.is_none() || !sizes.contains_key(&agent.name))
             .cloned()
             .collect();
-        let agents = self.slots.keys().filter_map(|id| match id {
+        let agents = self.children.keys().filter_map(|id| match id {
             ChildId::Agent(name) => Some(name.clone()),
             ChildId::Raider(_) => None,
         });

@@ -14,11 +14,11 @@ use crate::actors::mail::agent_spec;
 use crate::actors::rig_settings;
 use crate::domain::cause::Cause;
 use crate::domain::child::{ChildPhase, Rest};
-use crate::domain::city::{City, RestartType};
+use crate::domain::city::{City, RestartType, Rig};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{AgentName, ChildId, RigName, SessionId};
 use crate::domain::reload::{Running, changes};
-use crate::ports::relics::Txn;
+use crate::ports::relics::{StoreError, Txn};
 
 /// Makes the witness and the forge of a rig.
 pub type RigInfra = Arc<dyn Fn(&Arc<World>, &RigName) -> Vec<InfraSpec> + Send + Sync>;
@@ -68,7 +68,7 @@ impl Root {
         }
         self.tell_all_to_look();
         self.start_look(me);
-        close_decided(world);
+        close_notices(&world, rig_settings::close_decided);
         // A harness may have left an account.
         self.look_at_accounts(me);
         let _gave_up = reply.send(changes);
@@ -78,16 +78,16 @@ impl Root {
     fn held(&self, city: &City) -> BTreeSet<AgentName> {
         let mut held = self.resting.clone();
         held.extend(self.suspended.iter().filter_map(agent).cloned());
-        for (name, slot) in self
-            .slots
+        for (name, record) in self
+            .children
             .iter()
-            .filter_map(|(id, slot)| Some((agent(id)?, slot)))
+            .filter_map(|(id, record)| Some((agent(id)?, record)))
         {
             let Some(new) = city.agents.iter().find(|agent| agent.name == *name) else {
                 continue;
             };
-            let changed = !slot.spec.is_same(&agent_spec(city, new));
-            let stays = match slot.child.phase() {
+            let changed = !record.spec.is_same(&agent_spec(city, new));
+            let stays = match record.child.phase() {
                 ChildPhase::Quarantined { .. }
                 | ChildPhase::Backoff { .. }
                 | ChildPhase::Blocked => !changed,
@@ -106,12 +106,12 @@ impl Root {
     }
 
     fn running(&self, undisturbed: &BTreeSet<SessionId>) -> Vec<Running> {
-        let agents = self.slots.iter().filter_map(|(id, slot)| {
+        let agents = self.children.iter().filter_map(|(id, record)| {
             let name = agent(id)?;
-            slot.has_actor().then(|| Running {
+            record.has_actor().then(|| Running {
                 name: name.clone(),
-                fingerprint: slot.session.as_ref().and_then(|s| s.fingerprint.clone()),
-                undisturbed: undisturbed.contains(&slot.spec.session),
+                fingerprint: record.session.as_ref().and_then(|s| s.fingerprint.clone()),
+                undisturbed: undisturbed.contains(&record.spec.session),
             })
         });
         agents.collect::<Vec<Running>>()
@@ -177,12 +177,15 @@ fn resize(old: &World, new: &World) {
 }
 
 /// Closes the escalations about default branches that this configuration decides, in a task: the root waits for no store.
-fn close_decided(world: Arc<World>) {
+pub(super) fn close_notices(
+    world: &Arc<World>,
+    close: fn(&mut dyn Txn, &[Rig]) -> Result<(), StoreError>,
+) {
+    let world = Arc::clone(world);
     tokio::spawn(async move {
         let rigs = world.city.rigs.clone();
-        let close = move |txn: &mut dyn Txn| rig_settings::close_decided(txn, &rigs);
         or_warn!(
-            world.store.run(close).await,
+            world.store.run(move |txn| close(txn, &rigs)).await,
             "escalations about default branches cannot be closed; the next reload closes them"
         );
     });

@@ -87,7 +87,7 @@ impl Root {
             self.world.starts.close();
             self.world.sessions.stopping();
         }
-        let graces = self.slots.values().map(ChildRecord::grace);
+        let graces = self.children.values().map(ChildRecord::grace);
         let longest = match mode {
             // Agents that others depend on end after those.
             StopMode::Graceful => graces.max().unwrap_or_default() * self.depth(),
@@ -100,22 +100,22 @@ impl Root {
     /// Tells the next children to end: in the reverse order of `depends_on` while there is time for that, else all at
     /// once.
     fn end_next(&mut self, mode: StopMode) {
-        let untold = |(id, slot): (&ChildId, &ChildRecord)| {
-            (slot.stop_sent != Some(mode)).then(|| id.clone())
+        let untold = |(id, record): (&ChildId, &ChildRecord)| {
+            (record.stop_sent != Some(mode)).then(|| id.clone())
         };
-        let mut ids: Vec<_> = self.slots.iter().filter_map(untold).collect();
+        let mut ids: Vec<_> = self.children.iter().filter_map(untold).collect();
         if mode == StopMode::Graceful && !ids.is_empty() {
             let needed = self.needed();
             ids.retain(|id| !self.is_one_of(id, &needed));
         }
         for id in ids {
-            let Some(slot) = self.slots.get_mut(&id) else {
+            let Some(record) = self.children.get_mut(&id) else {
                 continue;
             };
-            slot.stop_sent = Some(mode);
-            slot.send(match mode {
+            record.stop_sent = Some(mode);
+            record.send(match mode {
                 StopMode::KeepSessions => ChildMsg::Detach,
-                StopMode::Graceful => ChildMsg::End(slot.grace()),
+                StopMode::Graceful => ChildMsg::End(record.grace()),
                 StopMode::Now => ChildMsg::End(Duration::ZERO),
             });
         }
@@ -127,7 +127,7 @@ impl Root {
             return;
         };
         self.end_next(mode);
-        if self.slots.values().all(|slot| !slot.is_tended()) {
+        if self.children.values().all(|record| !record.is_tended()) {
             self.end_strays(me, mode);
         }
     }
@@ -165,13 +165,17 @@ impl Root {
             return;
         };
         let keeps = stopping.keeps_sessions();
-        for (id, slot) in self.slots.iter().filter(|(_, slot)| slot.is_tended()) {
+        for (id, record) in self
+            .children
+            .iter()
+            .filter(|(_, record)| record.is_tended())
+        {
             tracing::error!(
                 child = %id,
                 "child did not stop before the deadline; its session may run on and is found at \
                 the next start"
             );
-            slot.kill();
+            record.kill();
         }
         if pass == Pass::Children && !keeps {
             return self.end_strays(me, StopMode::Now);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ractor::{Actor, ActorRef};
 
 use super::child_record::{ChildRecord, answer};
-use super::orders::end_meant;
+use super::orders::end_if_same;
 use super::{Root, RootMsg};
 use crate::actors::mail::{ChildRef, WitnessMsg};
 use crate::actors::session::child::{ChildActor, ChildArgs, ChildMsg};
@@ -17,7 +17,7 @@ use crate::domain::event::NewEvent;
 use crate::domain::ids::ChildId;
 
 impl Root {
-    /// Gives an event to a child, and carries out what follows from it. An event of a child without slot is dropped.
+    /// Gives an event to a child, and carries out what follows from it. An event of a child without record is dropped.
     /// The history is stored after it: a later start waits for this write in the store's queue.
     pub(super) fn step<'a>(
         &'a mut self,
@@ -30,9 +30,9 @@ impl Root {
             for action in self.decide(id, event) {
                 self.act(me, id, action).await;
             }
-            let is_gone = |slot: &ChildRecord| *slot.child.phase() == ChildPhase::Gone;
-            if self.slots.get(id).is_some_and(is_gone) {
-                self.slots.remove(id);
+            let is_gone = |record: &ChildRecord| *record.child.phase() == ChildPhase::Gone;
+            if self.children.get(id).is_some_and(is_gone) {
+                self.children.remove(id);
             }
             let _behind = self.keep(id);
             self.go_on_together(me, id).await;
@@ -47,11 +47,11 @@ impl Root {
 
     fn decide(&mut self, id: &ChildId, event: Event) -> Vec<Action> {
         let (world, token) = (Arc::clone(&self.world), self.token());
-        let Some(slot) = self.slots.get(id) else {
+        let Some(record) = self.children.get(id) else {
             return Vec::new();
         };
         let accounts = &world.directory.accounts;
-        let harness = slot.spec.harness();
+        let harness = record.spec.harness();
         let parked = harness.and_then(|harness| accounts.held(&world.city, harness, id));
         let facts = Facts {
             id,
@@ -61,17 +61,17 @@ impl Root {
             random: (world.random)(),
             policy: &world.city.daemon.restart,
             patrol: world.city.daemon.patrol_interval,
-            restart: slot.spec.restart,
+            restart: record.spec.restart,
             may_start: self.may_start(id),
             parked: parked.map(|why| why.cause()),
             is_suspended: world.city.suspends(id) || self.suspended.contains(id),
             concerns_others: self.concerns_others(id),
             turn: self.turn_of(id),
-            is_awaited: !slot.waiting_up.is_empty(),
-            operator_waits: slot.waiting_wake.iter().any(|reply| !reply.is_closed()),
+            is_awaited: !record.waiting_up.is_empty(),
+            operator_waits: record.waiting_wake.iter().any(|reply| !reply.is_closed()),
         };
-        match self.slots.get_mut(id) {
-            Some(slot) => slot.child.step(event, &facts),
+        match self.children.get_mut(id) {
+            Some(record) => record.child.step(event, &facts),
             None => Vec::new(),
         }
     }
@@ -91,7 +91,7 @@ impl Root {
             Action::ArmDrain(token) => self.arm_drain(me, id, token),
             Action::KeepOn => self.tell_to_stay(me, id),
             Action::RestartGroup(delay) => self.restart_together(me, id, delay).await,
-            Action::HastenGroup => self.hasten(me, id).await,
+            Action::EndGroupDelay => self.end_group_delay(me, id).await,
             Action::AdvanceGroup => {
                 if let Some(group) = self.group_of(id) {
                     self.advance(me, &group).await;
@@ -118,33 +118,38 @@ impl Root {
                 }
             }
             Action::Look => self.look_soon(),
-            Action::EndActor => self.with(id, |slot| {
-                slot.send(ChildMsg::End(slot.grace()));
+            Action::EndActor => self.with(id, |record| {
+                record.send(ChildMsg::End(record.grace()));
             }),
             Action::EndSession(token) => self.end_session(me, id, token),
-            Action::AnswerUp(result) => self.with(id, |slot| answer(&mut slot.waiting_up, &result)),
+            Action::AnswerUp(result) => {
+                self.with(id, |record| answer(&mut record.waiting_up, &result))
+            }
             Action::AnswerWake(result) => {
-                self.with(id, |slot| answer(&mut slot.waiting_wake, &result));
+                self.with(id, |record| answer(&mut record.waiting_wake, &result));
             }
             Action::AnswerEnd(result) => {
-                self.with(id, |slot| answer(&mut slot.waiting_end, &result));
+                self.with(id, |record| answer(&mut record.waiting_end, &result));
             }
             Action::JournalEnd(kind, cause) => {
-                let ended = self.slots.get(id).map(|slot| slot.ended(kind, cause));
+                let ended = self
+                    .children
+                    .get(id)
+                    .map(|record| record.ended(kind, cause));
                 let ended = ended.map(|event| self.named(id, event));
                 self.world.store.journal(ended.into_iter().collect());
             }
             Action::Unblock => {
-                if let Some(slot) = self.slots.get(id) {
-                    self.unblock_relic(&slot.spec);
+                if let Some(record) = self.children.get(id) {
+                    self.unblock_relic(&record.spec);
                 }
             }
         }
     }
 
     fn with(&mut self, id: &ChildId, act: impl FnOnce(&mut ChildRecord)) {
-        if let Some(slot) = self.slots.get_mut(id) {
-            act(slot);
+        if let Some(record) = self.children.get_mut(id) {
+            act(record);
         }
     }
 
@@ -156,15 +161,15 @@ impl Root {
         token: Token,
         (unattended, crashed): (bool, bool),
     ) {
-        let Some(slot) = self.slots.get_mut(id) else {
+        let Some(record) = self.children.get_mut(id) else {
             return;
         };
-        slot.session = None;
+        record.session = None;
         let mut args = ChildArgs {
             world: Arc::clone(&self.world),
-            spec: slot.spec.clone(),
-            generation: slot.generation,
-            cause: slot.child.cause(),
+            spec: record.spec.clone(),
+            generation: record.generation,
+            cause: record.child.cause(),
             unattended,
             crashed,
             written: None,
@@ -172,7 +177,7 @@ impl Root {
         args.written = self.keep(id);
         let spawned = ChildActor::spawn_linked(None, ChildActor, args, me.get_cell()).await;
         match spawned {
-            Ok((child, _task)) => self.with(id, |slot| slot.actor = Some(child)),
+            Ok((child, _task)) => self.with(id, |record| record.actor = Some(child)),
             // A failed spawn sends no supervision event. It counts as a death: the restart policy limits its repetition.
             Err(error) => {
                 let (id, why) = (id.clone(), error.to_string());
@@ -187,18 +192,18 @@ impl Root {
     /// Has its actor end the session of a child. Where there is none, ends a session that the child may still have: the
     /// one that is meant, else any that does not belong to a later incarnation.
     fn end_session(&mut self, me: &ActorRef<RootMsg>, id: &ChildId, token: Token) {
-        let Some(slot) = self.slots.get_mut(id) else {
+        let Some(record) = self.children.get_mut(id) else {
             return;
         };
-        let meant = slot.meant.take();
-        if slot.send(ChildMsg::End(slot.grace())) {
+        let meant = record.meant.take();
+        if record.send(ChildMsg::End(record.grace())) {
             return;
         }
-        let meant = meant.unwrap_or_else(|| ChildRef::of(&slot.spec));
+        let meant = meant.unwrap_or_else(|| ChildRef::of(&record.spec));
         let (world, me) = (Arc::clone(&self.world), me.clone());
-        let (id, grace) = (id.clone(), slot.grace());
+        let (id, grace) = (id.clone(), record.grace());
         tokio::spawn(async move {
-            let result = end_meant(&world, meant, grace).await;
+            let result = end_if_same(&world, meant, grace).await;
             // The root lives as long as the process.
             let _gone = me.cast(RootMsg::Swept { id, token, result });
         });

@@ -28,8 +28,8 @@ impl Root {
             ChildId::Agent(_) => false,
         };
         let mut waits = BTreeSet::new();
-        let slots = self.slots.iter();
-        let starts = slots.filter_map(|(id, slot)| Some((id, slot.child.unseen()?)));
+        let records = self.children.iter();
+        let starts = records.filter_map(|(id, record)| Some((id, record.child.unseen()?)));
         for (id, why) in starts {
             if let Entry::Vacant(new) = unseen.entry(id.clone()) {
                 new.insert(why.clone());

@@ -28,7 +28,7 @@ use super::super::refusal::{Refusal, RefusalKind};
 use super::super::world::World;
 use super::{claimed, pack, step, unpack};
 use crate::actors::mail::raider_spec;
-use crate::actors::records::{agent_hooks, charging, identities, quarantine};
+use crate::actors::records::{agent_hooks, auto_charge, identities, quarantine};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
@@ -224,7 +224,7 @@ fn expect_own(rig: &Rig, relic: &RelicId) -> Result<(), Refusal> {
 
 /// Refuses a charge that no caller asked for while automatic charging is paused.
 fn refuse_paused(txn: &mut dyn Txn, rig: &Rig, cause: Cause) -> Result<(), StoreError> {
-    if cause.is_asked() || charging::pauses(txn)?.of(&rig.name).is_none() {
+    if cause.is_asked() || auto_charge::pauses(txn)?.of(&rig.name).is_none() {
         return Ok(());
     }
     let why = format!("automatic charging of {} is paused", rig.name);

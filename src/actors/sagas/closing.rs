@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::land;
-use crate::actors::records::{identities, quarantine};
+use crate::actors::records::{agent_work, identities, quarantine};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ids::RelicId;
@@ -87,6 +87,7 @@ pub fn close(
     if relic.status == RelicStatus::Closed {
         return Ok(Closed { relic, withdrawn });
     }
+    agent_work::withdrawn(txn, &relic)?;
     relic.status = RelicStatus::Closed;
     relic.closed = Some(txn.now());
     for mut mr in txn.mrs_of(&relic.id)? {

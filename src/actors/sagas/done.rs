@@ -18,7 +18,7 @@ mod push;
 mod report;
 mod submit;
 
-use crate::actors::declared::{self, review};
+use crate::actors::declared::{self, Decided, lands, review};
 use crate::actors::mail::Accepted;
 use crate::actors::mail::DoneRequest;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId};
 use crate::domain::message;
 use crate::domain::nuke::CleanupStatus;
-use crate::domain::relic::{DoneIntent, Exit, Hook, RelicStatus};
+use crate::domain::relic::{Completion, DoneIntent, Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::domain::self_review::Verdict;
 use crate::ports::relics::{StoreError, Txn};
@@ -54,7 +54,7 @@ pub(super) struct Plan {
     branch: String,
     target: String,
     head: Oid,
-    exit: Exit,
+    exit: Completion,
     cleanup_status: Option<CleanupStatus>,
     no_change: bool,
     wants_review: bool,
@@ -66,7 +66,8 @@ pub(super) struct Plan {
     /// The completion that this submission takes the place of: it counts again when the push is withdrawn.
     #[serde(default)]
     former: Option<Box<DoneIntent>>,
-    /// The rejected head of this incarnation that the branch of the remote may have.
+    /// The head of the relic that a person rejected last: the branch of the remote may have it, and what is submitted now is
+    /// reviewed again.
     #[serde(default)]
     rejected: Option<Oid>,
     /// Set while it is not known whether a person is to review it.
@@ -98,14 +99,15 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
     let hook = hook
         .ok_or_else(|| Refusal::not_found(format!("{} has no work on its hook", request.raider)))?;
     current(&request, &hook)?;
-    let (git, former, rejected) = match again::of(world, &request, &hook).await? {
-        Again::First(rejected) => (declared::measure(world, &hook).await?, None, rejected),
+    let (git, former) = match again::of(world, &request, &hook).await? {
+        Again::First => (declared::measure(world, &hook).await?, None),
         Again::Same(intent) => return Ok(already(&hook, &intent)),
-        Again::Replaces(git, former) => (git, Some(former), None),
+        Again::Replaces(git, former) => (git, Some(former)),
     };
     let replaces = former.as_ref().map(|former| former.head.clone());
-    again::changed(&request, &hook, &git, rejected.as_deref())?;
-    again::changes_what_was_rejected(world, &request, &hook).await?;
+    let decided = Decided::of(world, &hook.relic).await?;
+    decided.expect_rework(&request, &hook, &git)?;
+    let rejected = decided.rejected_head();
     let may_be_reviewed = review::is_possible(world, &request)
         || replaces.is_some()
         || rejected.is_some() && lands(request.exit, request.no_change);
@@ -125,7 +127,7 @@ pub async fn begin(world: &World, request: DoneRequest) -> Result<Begun, Refusal
         push: git.ahead > 0,
         replaces,
         former,
-        rejected: rejected.map(|mr| mr.head),
+        rejected,
         may_be_reviewed,
         keeps_session: false,
         blocked: None,
@@ -175,16 +177,11 @@ fn current(request: &DoneRequest, hook: &Hook) -> Result<(), Refusal> {
     Err(Refusal::conflict(message))
 }
 
-/// Returns true when a completion lands commits.
-fn lands(exit: Exit, no_change: bool) -> bool {
-    exit == Exit::Completed && !no_change
-}
-
 fn already(hook: &Hook, intent: &DoneIntent) -> Begun {
     Begun::Already(accepted(hook, intent.head.clone(), intent.exit, true))
 }
 
-fn accepted(hook: &Hook, head: Oid, exit: Exit, already: bool) -> Accepted {
+fn accepted(hook: &Hook, head: Oid, exit: Completion, already: bool) -> Accepted {
     Accepted {
         raider: hook.raider.clone(),
         incarnation: hook.incarnation,

@@ -4,7 +4,7 @@
 //!  queued ─► testing: fetch target ─► merge in memory ─► gates on exactly that tree
 //!               │ moved meanwhile: again   │ conflict         │ red        │ cannot run
 //!               ▼ ever more slowly         ▼                  ▼            ▼
-//!  merging: intent ─► push with lease ─► landed          MERGE_FAILED    parked, tried later
+//!  merging: intent ─► push with lease ─► landed          MERGE_FAILED    held, tried later
 //!                          │               └─► MERGED
 //!                          └ no answer: the intent stays, and is retried later
 //! ```
@@ -12,36 +12,41 @@
 //! The landed tree is byte for byte the tested one: the pushed commit is the commit that the gates ran on. The landing
 //! waits for a person's checkout that would move with the target, checked before and after the gates. A merge that changes
 //! a path of `human_review_paths` goes back to `reviewing` before the gates, unless a person approved its head. Each push
-//! compares once more: a reload during the gates, or while the push waits to be retried, may have added paths.
+//! compares once more: a reload during the gates, or while the push waits to be retried, may have added paths, or `review`.
 
 mod elsewhere;
 mod record;
 mod review;
 mod wait;
 
-use crate::actors::mail::Attempt;
+use crate::actors::mail::LandOutcome;
 use crate::actors::records::identities;
 use crate::actors::rig_settings;
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use elsewhere::merged_elsewhere;
-pub use record::{forget_done, record_mr, restore, set_back, take, withdraw};
+pub use record::{forget_done, record_mr, reject, restore, set_back, take, withdraw};
 pub use review::hold_for_review;
+pub use wait::{later_head, record_later_head};
 
-use self::record::{fail, note_verdicts, open, park, park_on, push_begins, record_merged, start};
+use self::record::{
+    fail, note_verdicts, open, push_begins, record_merged, retry_after_error, retry_for,
+    retry_later, start,
+};
 use self::wait::{put_back, wait_for_checkout};
 use super::super::refusal::Refusal;
 use super::super::world::World;
 use super::super::{effects, gates};
-use super::{nuke, pack, unpack};
+use super::{nuke, pack, step, unpack};
 use crate::domain::attempt::file_types;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Oid, RelicId};
-use crate::domain::merge::{FailureType, MergeOutcome, MergeRequest};
+use crate::domain::merge::{FailureType, HoldReason, MergeOutcome, MergeRequest};
 use crate::domain::saga::{FaultPoint, Saga};
 use crate::ports::relics::Txn;
 use crate::ports::repo::{LandRequest, RepoError, TargetState};
@@ -55,18 +60,21 @@ struct Plan {
     /// The changed files, by type.
     #[serde(default)]
     files: Option<BTreeMap<String, u64>>,
+    /// When its last push began. A push whose answer was lost may still be carried out by the remote.
+    #[serde(default)]
+    pushed_at: Option<Timestamp>,
 }
 
 /// Tries to land a queued merge request.
 ///
 /// # Errors
 /// The store cannot be used; nothing has landed unrecorded.
-pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, Refusal> {
+pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<LandOutcome, Refusal> {
     if let Some(waits) = wait_for_checkout(world, rig, &id).await? {
         return Ok(waits);
     }
     let Some(mr) = start(world, id).await? else {
-        return Ok(Attempt::Withdrawn);
+        return Ok(LandOutcome::Withdrawn);
     };
     let target = mr.target.clone();
     let state = effects::repo_for(world, &rig.name, effects::WorkKind::Network, move |repo| {
@@ -76,10 +84,12 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
     let state = match state {
         Ok(state) => state,
         Err(RepoError::NotFound(_)) => {
-            let why = target_is_gone(rig, &mr);
-            return park(world, mr, why).await;
+            let why = (HoldReason::TargetGone, target_is_gone(rig, &mr));
+            return retry_for(world, mr, why).await;
         }
-        Err(error) => return park(world, mr, format!("the target cannot be read: {error}")).await,
+        Err(error) => {
+            return retry_later(world, mr, format!("the target cannot be read: {error}")).await;
+        }
     };
     let request = land_request(world, rig, &mr, &state.tip).await?;
     let merged = effects::repo_for(world, &rig.name, effects::WorkKind::Landing, move |repo| {
@@ -99,7 +109,7 @@ pub async fn attempt(world: &World, rig: &Rig, id: RelicId) -> Result<Attempt, R
             let error = format!("{} shares no history with {}", mr.head, mr.target);
             fail(world, None, mr, FailureType::Unrelated, error, Vec::new()).await
         }
-        Err(error) => park(world, mr, format!("the merge failed: {error}")).await,
+        Err(error) => retry_later(world, mr, format!("the merge failed: {error}")).await,
     }
 }
 
@@ -110,14 +120,14 @@ async fn test_and_land(
     mr: MergeRequest,
     (tip, tree): (Oid, Oid),
     state: TargetState,
-) -> Result<Attempt, Refusal> {
+) -> Result<LandOutcome, Refusal> {
     let changed = changed_paths(world, rig, &mr, &tip).await;
     match review::due(rig, &mr, &changed) {
         Ok(None) => {}
         Ok(Some(why)) => return review::return_to_review(world, mr, why, None).await,
         Err(error) => {
             let why = format!("the paths that it changes cannot be listed: {error}");
-            return park(world, mr, why).await;
+            return retry_later(world, mr, why).await;
         }
     }
     let files = file_types_of(&mr, changed);
@@ -128,7 +138,7 @@ async fn test_and_land(
             repo.checkout_free(&target, Some((&old, &new)))
         });
         if let Err(error) = free.await {
-            return park_on(world, mr, &error).await;
+            return retry_after_error(world, mr, &error).await;
         }
     }
     let mr = match test(world, rig, mr, (&tip, &tree), &state).await? {
@@ -142,9 +152,10 @@ async fn test_and_land(
         target: mr.target.clone(),
         old: state.tip,
         new: tip,
+        pushed_at: None,
     };
     let Some(saga) = open(world, rig, plan).await? else {
-        return Ok(Attempt::Withdrawn);
+        return Ok(LandOutcome::Withdrawn);
     };
     world.at(FaultPoint::LandIntentAfter);
     resume(world, rig, saga).await
@@ -199,12 +210,12 @@ async fn land_empty_merge(
     rig: &Rig,
     mr: MergeRequest,
     tip: Oid,
-) -> Result<Attempt, Refusal> {
+) -> Result<LandOutcome, Refusal> {
     match save_commits(world, rig, &mr).await {
         Ok(()) => record_merged(world, None, mr, tip, true).await,
         Err(error) => {
             let why = format!("there is nothing to land, but its commits cannot be saved: {error}");
-            park(world, mr, why).await
+            retry_later(world, mr, why).await
         }
     }
 }
@@ -245,7 +256,7 @@ async fn test(
     mr: MergeRequest,
     (commit, tree): (&Oid, &Oid),
     target: &TargetState,
-) -> Result<Result<MergeRequest, Attempt>, Refusal> {
+) -> Result<Result<MergeRequest, LandOutcome>, Refusal> {
     let of = gates::Tested {
         world,
         rig,
@@ -255,7 +266,7 @@ async fn test(
     let mr = note_verdicts(world, mr, ran.verdicts).await?;
     let dealt_with = match ran.outcome {
         gates::Outcome::Green => return Ok(Ok(mr)),
-        gates::Outcome::Withdrawn => Ok(Attempt::Withdrawn),
+        gates::Outcome::Withdrawn => Ok(LandOutcome::Withdrawn),
         gates::Outcome::Red { gate, why } => {
             let error = format!("gate {gate} {why}");
             let kind = FailureType::of_gate(&gate);
@@ -268,9 +279,11 @@ async fn test(
             let target = mr.target.clone();
             let why =
                 format!("gate {gate} fails on {target} itself, so no branch is rejected for it");
-            park(world, mr, why).await
+            retry_later(world, mr, why).await
         }
-        gates::Outcome::Infra { gate, why } => park(world, mr, format!("gate {gate} {why}")).await,
+        gates::Outcome::Infra { gate, why } => {
+            retry_later(world, mr, format!("gate {gate} {why}")).await
+        }
     };
     dealt_with.map(Err)
 }
@@ -313,42 +326,13 @@ async fn land_request(
     })
 }
 
-/// Returns why a person must review what is about to be pushed, by the configuration that holds now; none when it may
-/// land, or has landed: the answer of an earlier push may have been lost.
-async fn review_before_push(
-    world: &World,
-    mr: &MergeRequest,
-    plan: &Plan,
-) -> Result<Option<String>, Refusal> {
-    let newest = world.directory.newest();
-    let world = newest.as_deref().unwrap_or(world);
-    let Some(rig) = world.city.rig(&mr.rig) else {
-        return Ok(None);
-    };
-    if !review::compares(rig, mr) {
-        return Ok(None);
-    }
-    let changed = changed_paths(world, rig, mr, &plan.new).await;
-    let Some(why) = review::due(rig, mr, &changed)? else {
-        return Ok(None);
-    };
-    let (target, new) = (plan.target.clone(), plan.new.clone());
-    let landed = effects::repo_for(world, &rig.name, effects::WorkKind::Network, move |repo| {
-        repo.landed(&target, &new)
-    });
-    match landed.await.map_err(Refusal::from)? {
-        true => Ok(None),
-        false => Ok(Some(why)),
-    }
-}
-
 /// Pushes the saga's commit and records the landing. Also used after a crash, or a push of unknown result: a push that
 /// succeeded is recognised on the remote.
 ///
 /// # Errors
 /// The store cannot be used.
-pub async fn resume(world: &World, rig: &Rig, saga: Saga) -> Result<Attempt, Refusal> {
-    let plan: Plan = match unpack(&saga) {
+pub async fn resume(world: &World, rig: &Rig, mut saga: Saga) -> Result<LandOutcome, Refusal> {
+    let mut plan: Plan = match unpack(&saga) {
         Ok(plan) => plan,
         Err(error) => {
             // If it was pushed, the next merge finds that on the target.
@@ -357,14 +341,11 @@ pub async fn resume(world: &World, rig: &Rig, saga: Saga) -> Result<Attempt, Ref
         }
     };
     let mr = push_begins(world, plan.mr.clone()).await?;
-    match review_before_push(world, &mr, &plan).await {
-        Ok(None) => {}
-        Ok(Some(why)) => return review::return_to_review(world, mr, why, Some(saga.id)).await,
-        Err(error) => {
-            let why = format!("it cannot be compared with human_review_paths: {error}");
-            return park(world, mr, why).await;
-        }
+    if let Some(waits) = review::before_push(world, &mr, &plan, saga.id).await? {
+        return Ok(waits);
     }
+    plan.pushed_at = Some(world.clock.now());
+    step(world, &mut saga, "intent", &plan).await?;
     let (target, old, new) = (plan.target.clone(), plan.old.clone(), plan.new.clone());
     let landed = effects::repo_for(world, &rig.name, effects::WorkKind::Landing, move |repo| {
         repo.land(&target, &old, &new)
@@ -387,15 +368,15 @@ pub async fn resume(world: &World, rig: &Rig, saga: Saga) -> Result<Attempt, Ref
         }
         Err(error @ RepoError::CheckoutBusy { .. }) => {
             world.store.run(move |txn| txn.close_saga(saga.id)).await?;
-            park_on(world, mr, &error).await
+            retry_after_error(world, mr, &error).await
         }
         // A garbage collection took the tested commit, so it is made and tested again. If it was pushed, the next merge
         // finds that on the target.
         Err(error @ RepoError::NotFound(_)) => {
             world.store.run(move |txn| txn.close_saga(saga.id)).await?;
-            park(world, mr, error.to_string()).await
+            retry_later(world, mr, error.to_string()).await
         }
         // The push may have succeeded: the saga stays, and checks at its next try.
-        Err(error) => park(world, mr, error.to_string()).await,
+        Err(error) => retry_later(world, mr, error.to_string()).await,
     }
 }

@@ -40,6 +40,7 @@ use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{SalvageEntry, StoreError, Txn};
 use crate::ports::repo::Measurement;
+use crate::ports::tasks::TaskFiles;
 
 use aftercare::{failures, hookless, reopen};
 pub use permit::ignored::named;
@@ -47,7 +48,7 @@ use permit::judgement::Rest;
 pub use permit::judgement::{Judged, check, permitted, savable};
 pub use permit::measure::{facts, unreadable};
 use permit::measure::{facts_of, measure, saved_unasked};
-pub use permit::rehearse::{Rehearsed, Would, rehearse};
+pub use permit::rehearse::rehearse;
 use permit::verdict::{at_risk, probe, probe_with};
 use permit::{ignored, missing};
 pub use save::salvage::safekeep;
@@ -355,7 +356,7 @@ async fn discard(
         salvage::keep_unheld(world, target, &permit.git().head).await?;
     }
     effects::discard(world, permit).await?;
-    world.directory.sandboxes.note();
+    world.directory.sandboxes.note(&target.raider.rig);
     Ok(())
 }
 
@@ -414,6 +415,12 @@ async fn forget(world: &World, target: &NukeTarget) {
         let dir = world
             .city
             .task_dir(&target.raider, relic, target.incarnation);
-        world.tasks.unwatch(&dir);
+        let owner = effects::Owner::Rig(target.raider.rig.clone());
+        let unwatch = move |tasks: &dyn TaskFiles| {
+            tasks.unwatch(&dir);
+            Ok(())
+        };
+        or_warn!(effects::tasks(world, owner, unwatch).await, raider = %target.raider,
+            "the watch on the task directory of a removed raider could not be ended; it ends with the supervisor");
     }
 }

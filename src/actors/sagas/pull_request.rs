@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::actors::claims::ClaimKey;
 use crate::actors::effects;
+use crate::actors::records::raider_notes;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
 use crate::domain::asker::Asker;
@@ -11,6 +12,7 @@ use crate::domain::city::{Rig, RigSource, Rights};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::merge::MergeRequest;
 use crate::domain::pull_request::{self, Placeholder, PrCommand};
+use crate::domain::raider_notes::RaiderNotes;
 use crate::domain::relic::Relic;
 use crate::domain::self_review::Round;
 use crate::domain::shown;
@@ -31,6 +33,17 @@ pub struct Opened {
     pub output: String,
 }
 
+impl Opened {
+    /// Makes the answer for one that another call opened.
+    fn before(mr: MergeRequest) -> Self {
+        Self {
+            mr,
+            already: true,
+            output: String::new(),
+        }
+    }
+}
+
 /// Opens a pull request, and stores its address. While one is stored, it is not opened again, unless that is asked for: the
 /// supervisor does not see that a person closed it at the host.
 ///
@@ -44,15 +57,9 @@ pub async fn open(
     asker: &Asker,
 ) -> Result<Opened, Refusal> {
     if mr.pr.is_some() && !anew {
-        return Ok(Opened {
-            mr,
-            already: true,
-            output: String::new(),
-        });
+        return Ok(Opened::before(mr));
     }
-    if mr.is_final() {
-        return Err(Refusal::conflict(format!("{} has ended", mr.id)));
-    }
+    expect_open(&mr)?;
     let rig = world.city.rig(&mr.rig);
     let configured = rig.and_then(|rig| Some((rig, rig.forge.pr.as_ref()?)));
     let Some((rig, command)) = configured else {
@@ -65,6 +72,13 @@ pub async fn open(
         let message = format!("another pull request of rig {} is being opened", rig.name);
         return Err(Refusal::conflict(message));
     };
+    // Another caller may have opened one since it was read.
+    let (id, known) = (mr.id.clone(), mr.pr);
+    let mr = world.store.run(move |txn| txn.mr(&id)).await?;
+    if mr.pr != known {
+        return Ok(Opened::before(mr));
+    }
+    expect_open(&mr)?;
     let ended = run(world, rig, command, &mr).await?;
     let output = shown::output(&ended.tail).trim().to_owned();
     if let Some(why) = failure(&ended) {
@@ -93,6 +107,13 @@ pub async fn open(
     })
 }
 
+fn expect_open(mr: &MergeRequest) -> Result<(), Refusal> {
+    match mr.is_final() {
+        true => Err(Refusal::conflict(format!("{} has ended", mr.id))),
+        false => Ok(()),
+    }
+}
+
 /// Runs the command in the rig's checkout, with the supervisor's environment.
 async fn run(
     world: &World,
@@ -103,12 +124,13 @@ async fn run(
     let own = mr.clone();
     let read = move |txn: &mut dyn Txn| {
         let rounds = txn.self_reviews(&own.relic, &own.raider, own.incarnation)?;
-        Ok((txn.relic(&own.relic)?, rounds))
+        let notes = raider_notes::of(txn, &own.id)?;
+        Ok((txn.relic(&own.relic)?, rounds, notes))
     };
-    let (relic, rounds): (Relic, Vec<Round>) = world.store.run(read).await?;
+    let (relic, rounds, notes): (Relic, Vec<Round>, RaiderNotes) = world.store.run(read).await?;
     let place = world.city.state_dir().join("pr");
     let (dir, name) = (place.clone(), format!("{}.md", rig.name));
-    let text = pull_request::body(&relic, mr, &rounds);
+    let text = pull_request::body(&relic, mr, &rounds, &notes);
     let owner = effects::Owner::Rig(rig.name.clone());
     let write =
         move |tasks: &dyn crate::ports::tasks::TaskFiles| tasks.write_beside(&dir, &name, &text);

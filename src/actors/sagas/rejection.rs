@@ -3,6 +3,7 @@
 //! `rework_attempts`).
 
 use super::land;
+use crate::actors::declared::outcome_file;
 use crate::actors::records::identities::{self, Ended};
 use crate::actors::records::{drums, rework, void_outcomes};
 use crate::actors::refusal::{Refusal, RefusalKind};
@@ -55,7 +56,7 @@ pub async fn reject(
         }
         // It may have ended its review since it was looked for.
         let live = live.as_ref().filter(|_| mr.awaits_person());
-        if land::withdraw(txn, &mut mr, Some(&note), &asker)? {
+        if land::reject(txn, &mut mr, &note, &asker)? {
             let ended = Ended {
                 raider: &mr.raider,
                 incarnation: mr.incarnation,
@@ -198,17 +199,12 @@ pub async fn live_hook(world: &World, id: &RelicId) -> Result<Option<Hook>, Refu
 
 /// Returns when the outcome file was last written.
 async fn outcome_written(world: &World, hook: &Hook) -> Result<Option<jiff::Timestamp>, Refusal> {
-    let dir = world
-        .city
-        .task_dir(&hook.raider, &hook.relic, hook.incarnation);
-    let sandbox = world.city.sandbox(&hook.raider);
-    let owner = effects::Owner::Rig(hook.raider.rig.clone());
-    let read = effects::tasks(world, owner, move |tasks| tasks.outcome(&dir, &sandbox));
     let unread = |error| {
         let message = format!("the outcome file of the raider cannot be read: {error}");
         Refusal::new(RefusalKind::Unavailable, message)
     };
-    Ok(read.await.map_err(unread)?.written)
+    let seen = outcome_file::read(world, hook).await.map_err(unread)?;
+    Ok(seen.written)
 }
 
 /// Sends the note to the mailbox of the work.

@@ -12,6 +12,7 @@ use super::charge::{self, sandbox_spec};
 use super::nuke;
 use crate::actors::mail::ChildRef;
 use crate::actors::mail::raider_spec;
+use crate::domain::answers::Repaired;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -20,19 +21,6 @@ use crate::domain::ids::RaiderId;
 use crate::domain::message;
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::relic::Hook;
-
-/// The result of a repair.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repaired {
-    /// The raider.
-    pub raider: RaiderId,
-    /// Its sandbox.
-    pub sandbox: std::path::PathBuf,
-    /// The fault, if it could be seen.
-    pub was: Option<String>,
-    /// The salvage of its work, if that could be read and was not held by a commit already.
-    pub salvage: Option<String>,
-}
 
 /// Ends the session, rebuilds the sandbox, starts the session again. A charge that could not be unwound, because git
 /// could not judge its sandbox, can be unwound afterwards.
@@ -161,7 +149,7 @@ async fn rebuild(world: &World, hook: &Hook, asker: Option<&Asker>) -> Result<Re
         repo.repair_sandbox(&spec)
     })
     .await?;
-    world.directory.sandboxes.note();
+    world.directory.sandboxes.note(&rig.name);
     let data = serde_json::json!({ "relic": hook.relic, "was": was, "salvage": salvage });
     let event = NewEvent::new(EventType::RaiderRepaired, &raider, Cause::Repair);
     let event = event.with(data);

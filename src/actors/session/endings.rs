@@ -3,19 +3,18 @@
 
 mod by_exit;
 
-use crate::actors::declared;
+use crate::actors::declared::{self, outcome_file};
 use jiff::Timestamp;
 
 use crate::actors::effects;
 use crate::actors::mail::{ChildSpec, Work};
-use crate::actors::records::void_outcomes;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::session::child::ChildArgs;
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
 use crate::domain::child::ChildExit;
 use crate::domain::facts::{RunState, SessionExit, SessionFacts};
-use crate::domain::outcome::{self, OutcomeFile};
+use crate::domain::outcome::OutcomeFile;
 use crate::domain::phase::WorkPhase;
 use crate::domain::prompt::Problem;
 use crate::domain::relic::Hook;
@@ -153,7 +152,7 @@ pub fn problem_of(refused: &Refusal) -> Option<Problem> {
     }
 }
 
-/// Returns the content of the incarnation's outcome file, and when it was written.
+/// Returns the content of the incarnation's outcome file, and when it was written. A file that counts no longer is empty.
 ///
 /// # Errors
 /// The file cannot be read, or the store, which tells whether the file counts.
@@ -161,22 +160,9 @@ pub async fn outcome(
     world: &World,
     hook: &Hook,
 ) -> Result<(OutcomeFile, Option<Timestamp>), Refusal> {
-    let dir = world
-        .city
-        .task_dir(&hook.raider, &hook.relic, hook.incarnation);
-    let sandbox = world.city.sandbox(&hook.raider);
-    let owner = effects::Owner::Rig(hook.raider.rig.clone());
-    let file = effects::tasks(world, owner, move |tasks| tasks.outcome(&dir, &sandbox)).await?;
-    let (own, written) = (hook.clone(), file.written);
-    let read = world
-        .store
-        .run(move |txn| void_outcomes::is_void(txn, &own, written));
-    if read.await? {
+    let seen = outcome_file::read(world, hook).await?;
+    if seen.is_void {
         return Ok((OutcomeFile::Empty, None));
     }
-    let said = match file.odd {
-        Some(why) => OutcomeFile::Unclear(why),
-        None => outcome::parse(&file.text, &hook.relic),
-    };
-    Ok((said, file.written))
+    Ok((seen.said, seen.written))
 }

@@ -9,6 +9,9 @@
 //!  ended before              ──► ─────────────┤   same incarnation before? ──► respawned
 //!  nothing                   ──► ─────────────┘   else ──► fresh
 //! ```
+//!
+//! How the last session ended is decided once (`domain/last_end.rs`), for the prompt and for `hd rally`. After a crash a
+//! session is respawned, also with an unread note: it gets the note, and the permissions of a session after a crash.
 
 mod agent;
 mod api_key;
@@ -28,11 +31,12 @@ use crate::actors::refusal::Refusal;
 use crate::actors::session::child::ChildArgs;
 use crate::actors::session::endings;
 use crate::actors::world::World;
-use crate::actors::{conversation, effects, prompting};
+use crate::actors::{conversation, effects, last_end, prompting, sandbox_links};
 use crate::domain::cause::Cause;
 use crate::domain::child::{ChildExit, is_crash};
 use crate::domain::facts::{RunState, SessionExit, SessionFacts};
 use crate::domain::ids::{ChildId, Generation, HarnessName, Incarnation};
+use crate::domain::last_end::LastEnd;
 use crate::ports::sessions::{SessionSpec, StartError, Started};
 
 pub(in crate::actors) use self::moved::move_on;
@@ -68,12 +72,21 @@ struct Start {
     cwd: std::path::PathBuf,
     incarnation: Incarnation,
     how: How,
+    /// The end of the session before; none for a first session.
+    last_end: Option<LastEnd>,
     /// Handoff notes that this session will have read.
     notes: Vec<u64>,
     /// The conversation that it resumes.
     resumes: Option<String>,
     /// The harness that drives it.
     harness: Option<String>,
+}
+
+/// Watches the task files of a raider, and puts the links of its sandbox back.
+async fn attend(args: &ChildArgs) {
+    if let Work::Raider { hook, .. } = &args.spec.work {
+        sandbox_links::attend(&args.world, hook).await;
+    }
 }
 
 /// Opens the child's session.
@@ -90,6 +103,7 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, ChildExit> {
     if let Some(facts) = &seen {
         match &facts.state {
             RunState::Running if facts.incarnation == incarnation => {
+                attend(args).await;
                 return adopt(world, facts).await;
             }
             RunState::Running if facts.incarnation > incarnation => {
@@ -104,6 +118,7 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, ChildExit> {
         }
     }
     let before = seen.filter(|facts| facts.incarnation == incarnation);
+    attend(args).await;
     if endings::settled_before(args, before.as_ref()).await {
         return Err(ChildExit::Finished);
     }
@@ -117,7 +132,11 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, ChildExit> {
             raider::start(world, hook, why, before.as_ref()).await?
         }
         Work::Agent(agent) => {
-            agent::start(world, agent, &spec.id, args.cause, before.as_ref()).await?
+            let why = agent::Why {
+                cause: args.cause,
+                crashed: args.crashed || is_crash(args.cause),
+            };
+            agent::start(world, agent, &spec.id, why, before.as_ref()).await?
         }
     };
     if args.unattended {
@@ -180,6 +199,7 @@ async fn start_session(
         // For raiders drift waits for the next session anyway.
         Work::Raider { .. } => None,
     };
+    let last_end = last_end::fact(start.last_end);
     let session = SessionSpec {
         id: spec.session.clone(),
         generation,
@@ -193,6 +213,7 @@ async fn start_session(
             (conversation::RESUMES, start.resumes.as_ref()),
             (conversation::HARNESS, start.harness.as_ref()),
             (prompting::OWED, start.first_prompt.as_ref()),
+            (last_end::LAST_END, Some(&last_end)),
         ]),
     };
     if let Some(mut written) = args.written.clone() {

@@ -7,12 +7,12 @@ use jiff::Timestamp;
 
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::world::World;
-use crate::domain::begun::HELD;
 use crate::domain::cause::Cause;
 use crate::domain::condition::Condition;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::ChildId;
 use crate::domain::screen::ScreenView;
+use crate::domain::typed_line::HELD;
 use crate::ports::sessions::SessionHandle;
 
 /// Returns true when a line that a person has begun stands in the program's input, and is still held.

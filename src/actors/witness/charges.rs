@@ -1,12 +1,14 @@
 //! Waiting work: reworks and the work of automations always, ready relics when the rig charges automatically.
 
+use std::collections::BTreeSet;
+
 use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::charge;
 use super::WitnessArgs;
 use super::inbox::Handled;
 use crate::actors::mail::ChargeRequest;
-use crate::actors::records::{automation_work, charging, failures};
+use crate::actors::records::{auto_charge, automation_work, failures};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::ids::RelicId;
@@ -41,29 +43,22 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
     }
     // A full rig is not worth a fetch per relic; a freed slot makes the witness look again.
     let mut free = charge::free_slots(world, rig).await?;
-    let mut unavailable = None;
+    let (mut unavailable, mut away) = (None, BTreeSet::new());
     for relic in waiting {
         if free == 0 {
             break;
+        }
+        if away.contains(&relic.starts_on) {
+            continue;
         }
         // The claim is also held through the pause after a failure.
         let Some(alone) = world.claims.claim(ClaimKey::Charge(relic.id.clone())) else {
             continue;
         };
         let id = relic.id.clone();
-        let has_own_branch = relic.starts_on.is_some();
+        let own_branch = relic.starts_on;
         let rework = relic.labels.iter().any(|label| label == REWORK);
-        let request = ChargeRequest {
-            relic: relic.id,
-            harness: None,
-            name: None,
-            target: None,
-            origin: match rework {
-                true => Cause::MergeFailed.into(),
-                false => Cause::Config.into(),
-            },
-        };
-        match charge::begin(world, rig, request).await {
+        match charge::begin(world, rig, request(relic.id, rework)).await {
             Ok((saga, claim)) => {
                 free -= 1;
                 carry_out(args, id, alone, saga, claim);
@@ -72,8 +67,13 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
             Err(refused) if refused.kind == RefusalKind::Conflict => {}
             // It is charged when its account is open again, or by a later patrol.
             Err(refused) if refused.kind == RefusalKind::Parked => {}
+            // Each of the others would wait as long, one after another.
+            Err(error) if error.kind == RefusalKind::Timeout => return Err(error),
             // That branch cannot be fetched, which need not concern the others.
-            Err(error) if error.is_passing() && has_own_branch => unavailable = Some(error),
+            Err(error) if error.is_passing() && own_branch.is_some() => {
+                away.insert(own_branch);
+                unavailable = Some(error);
+            }
             // The remote or the store is away: the other relics need it as well.
             Err(error) if error.is_passing() => return Err(error),
             Err(error) => {
@@ -91,6 +91,19 @@ pub async fn charge_waiting(args: &WitnessArgs) -> Result<Handled, Refusal> {
     match unavailable {
         Some(error) => Err(error),
         None => Ok(Handled::AtPatrol),
+    }
+}
+
+fn request(relic: RelicId, rework: bool) -> ChargeRequest {
+    ChargeRequest {
+        relic,
+        harness: None,
+        name: None,
+        target: None,
+        origin: match rework {
+            true => Cause::MergeFailed.into(),
+            false => Cause::Config.into(),
+        },
     }
 }
 
@@ -113,7 +126,7 @@ async fn pause(
 /// Returns the relics that wait for a slot, by priority, then age; none while automatic charging is paused.
 fn waiting(txn: &mut dyn Txn, rig: &Rig) -> Result<Vec<Relic>, StoreError> {
     let prefix = rig.prefix.as_str();
-    if charging::pauses(txn)?.of(&rig.name).is_some() {
+    if auto_charge::pauses(txn)?.of(&rig.name).is_some() {
         return Ok(Vec::new());
     }
     if rig.raiders.auto_charge {

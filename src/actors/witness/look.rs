@@ -13,7 +13,7 @@ use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::{self, charge, done, nuke, prune};
 use super::super::{ask, effects, glances};
 use super::inbox::{self, Handled};
-use super::retained::{self, Retained};
+use super::kept_sandboxes::{self, KeptSandbox};
 use super::{
     WitnessArgs, broken_sandboxes, charges, merged, nuke_now, observe, quarantined, review,
     session_age, sessionless, stall, stuck_work, unknown_owner, wisps, zombies,
@@ -79,9 +79,9 @@ pub async fn run(args: &WitnessArgs, patrol: bool) -> Result<Option<Timestamp>, 
     let saw = seen.well.is_some() && seen.lone.is_some();
     let absent = views.map(|views| sessionless::sessionless(world, &views));
     if patrol {
-        args.memory.retention.clear();
+        args.memory.judged_sandboxes.clear();
     }
-    let kept = args.memory.retention.all();
+    let kept = args.memory.judged_sandboxes.all();
     let mut suspects = lone.unwrap_or_default();
     suspects.retain(|raider| !kept.contains(raider));
     let unlooked = match patrol {
@@ -388,7 +388,7 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
         // Another task has claimed it, and tells the witness when it ends.
         Err(busy) if busy.is_for_the_patrol() => Ok(Handled::AtPatrol),
         Err(refused) if matches!(refused.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {
-            let kept = Retained {
+            let kept = KeptSandbox {
                 hook: &hook,
                 owns: true,
                 since,
@@ -397,7 +397,7 @@ async fn release(args: &WitnessArgs, raider: RaiderId) -> Result<Handled, Refusa
                 refused,
                 may_go: true,
             };
-            retained::retain(args, kept).await
+            kept_sandboxes::retain(args, kept).await
         }
         Err(error) => Err(error),
     }

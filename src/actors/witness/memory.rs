@@ -17,13 +17,13 @@ pub struct Memory {
     /// Pieces of work without progress.
     pub(super) retries: RetryLedger,
     /// Sandboxes that were judged.
-    pub(super) retention: RetentionCache,
+    pub(super) judged_sandboxes: JudgedSandboxes,
 }
 
 /// Raiders whose sandboxes were judged and kept. Judging one measures everything in it, so an event that changes
 /// nothing about it waits for the patrol.
 #[derive(Default)]
-pub(super) struct RetentionCache(Mutex<Judged>);
+pub(super) struct JudgedSandboxes(Mutex<Judged>);
 
 #[derive(Default)]
 struct Judged {
@@ -36,7 +36,7 @@ struct Judged {
     dead_agents: BTreeMap<RaiderId, (String, Mono)>,
 }
 
-impl RetentionCache {
+impl JudgedSandboxes {
     fn judged(&self) -> MutexGuard<'_, Judged> {
         // A poisoned lock costs at most another judgement.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -103,7 +103,7 @@ impl RetentionCache {
     }
 
     /// Returns since when every patrol has seen this session without its agent; none when the last patrol did not.
-    pub(super) fn shell_since(&self, raider: &RaiderId, token: &str) -> Option<Mono> {
+    pub(super) fn agent_missing_since(&self, raider: &RaiderId, token: &str) -> Option<Mono> {
         let judged = self.judged();
         let (seen, since) = judged.dead_agents.get(raider)?;
         (seen == token).then_some(*since)

@@ -19,14 +19,15 @@
 mod broken_sandboxes;
 mod charges;
 mod inbox;
+mod kept_sandboxes;
 mod look;
 mod memory;
 mod merged;
 pub mod observe;
 mod outcomes;
 mod quarantined;
+mod remote_branch;
 mod requested;
-mod retained;
 mod review;
 pub mod rework;
 mod session_age;
@@ -224,7 +225,8 @@ impl Witness {
         tokio::spawn(async move {
             let own = args.clone();
             let look = async move { look::run(&own, patrol).await };
-            let looked = look_timer::watched(&args.world, &message::witness(&args.rig), look).await;
+            let name = message::witness(&args.rig);
+            let looked = look_timer::watched_with_rest(&args.world, &name, look).await;
             if looked.as_ref().err() == Some(&NoLook::Hangs) {
                 look::call_about_hang(&args).await;
             }
@@ -351,7 +353,7 @@ pub(super) async fn nuke_now(
         Ok((saga, _until_run)) => nuke::run(world, saga, Some(judged)).await,
         Err(refused) => Err(refused),
     };
-    args.memory.retention.remove(&raider);
+    args.memory.judged_sandboxes.remove(&raider);
     match nuked {
         Ok(nuked) => Ok(nuked),
         // Its session was ended for the nuke; the work goes on.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use super::super::ask;
 use super::super::claims::{Claim, ClaimKey};
@@ -22,31 +21,21 @@ use crate::actors::mail::DoneRequest;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::raider_spec;
 use crate::actors::mail::{ChildState, ChildView, SessionView};
-use crate::actors::records::key_values;
+use crate::actors::records::outcome_notices::{self, OutcomeNotices};
 use crate::actors::session::endings;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{ChildId, Incarnation, RaiderId};
+use crate::domain::ids::{ChildId, RaiderId};
 use crate::domain::outcome::OutcomeFile;
 use crate::domain::problem::ProblemKind;
 use crate::domain::prompt::Problem;
 use crate::domain::relic::Hook;
-use crate::ports::relics::{StoreError, Txn};
+use crate::ports::relics::Txn;
 
 /// The longest time that a program takes to write its outcome in parts.
 const WRITING: Duration = Duration::from_secs(2);
 /// Pause between two attempts to claim the reading.
 const TURN: Duration = Duration::from_millis(50);
-
-/// The number of times that a raider was told of its outcomes. Kept in the store, so that a restarted witness goes on
-/// counting.
-#[derive(Debug, Serialize, Deserialize)]
-struct OutcomeNotices {
-    incarnation: Incarnation,
-    count: u32,
-    /// When it was told last, and the modification time of the outcome file then.
-    last: Option<(Timestamp, Option<Timestamp>)>,
-}
 
 /// The outcome files to read.
 pub enum Which {
@@ -337,9 +326,9 @@ async fn remind(
     let known = hook.clone();
     let told = world
         .store
-        .run(move |txn| notices_so_far(txn, &known))
+        .run(move |txn| outcome_notices::so_far(txn, &known))
         .await?;
-    if !ended && told.is_recent(world, written) {
+    if !ended && is_recent(&told, world, written) {
         return Ok(true);
     }
     if told.count >= most {
@@ -352,9 +341,9 @@ async fn remind(
     });
     let nudged =
         NewEvent::new(EventType::RaiderNudged, &hook.raider, Cause::OutcomeFile).with(data);
-    let known = hook.clone();
+    let (known, why) = (hook.clone(), refused.message.clone());
     let count = move |txn: &mut dyn Txn| {
-        count_one(txn, &known, written)?;
+        outcome_notices::count_one(txn, &known, written, &why)?;
         txn.record(&nudged).map(drop)
     };
     let view = settled(world, hook).await?;
@@ -403,38 +392,14 @@ async fn settled(world: &World, hook: &Hook) -> Result<Option<ChildView>, Refusa
     }
 }
 
-impl OutcomeNotices {
-    /// Returns true when the last reminder was about this same write and is recent: one write may cause many events,
-    /// and an agent needs time to act.
-    fn is_recent(&self, world: &World, written: Option<Timestamp>) -> bool {
-        let pause = world.city.daemon.patrol_interval / 2;
-        self.last.is_some_and(|(at, about)| {
-            let age = Duration::try_from(world.clock.now() - at);
-            about == written && age.is_ok_and(|age| age < pause)
-        })
-    }
-}
-
-fn notices_key(hook: &Hook) -> String {
-    format!("outcome/{}", hook.raider)
-}
-
-fn notices_so_far(txn: &mut dyn Txn, hook: &Hook) -> Result<OutcomeNotices, StoreError> {
-    let told: Option<OutcomeNotices> = key_values::read(txn, &notices_key(hook))?;
-    let own = told.filter(|told| told.incarnation == hook.incarnation);
-    Ok(own.unwrap_or(OutcomeNotices {
-        incarnation: hook.incarnation,
-        count: 0,
-        last: None,
-    }))
-}
-
-/// Counts a reminder about that write of the outcome file.
-fn count_one(txn: &mut dyn Txn, hook: &Hook, written: Option<Timestamp>) -> Result<(), StoreError> {
-    let mut told = notices_so_far(txn, hook)?;
-    told.count += 1;
-    told.last = Some((txn.now(), written));
-    key_values::write(txn, &notices_key(hook), &told)
+/// Returns true when the last reminder was about this same write and is recent: one write may cause many events, and an
+/// agent needs time to act.
+fn is_recent(told: &OutcomeNotices, world: &World, written: Option<Timestamp>) -> bool {
+    let pause = world.city.daemon.patrol_interval / 2;
+    told.last.is_some_and(|(at, about)| {
+        let age = Duration::try_from(world.clock.now() - at);
+        about == written && age.is_ok_and(|age| age < pause)
+    })
 }
 
 /// Types the reminder into the session; returns false when that failed, or must not be done now.

@@ -10,8 +10,8 @@ use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::nuke;
 use super::super::{ask, effects};
 use super::inbox::Handled;
+use super::kept_sandboxes::{self, KeptSandbox};
 use super::observe::Observation;
-use super::retained::{self, Retained};
 use super::{WitnessArgs, wisps};
 use crate::actors::mail::{ChildState, ChildView, Work};
 use crate::actors::records::quarantine;
@@ -81,7 +81,7 @@ pub(super) async fn may_go(
         return Ok(false);
     };
     // The wisp of its first quarantine without recovery holds the start; without one it starts now.
-    let (about, since) = (retained::about(hook), sight.at);
+    let (about, since) = (kept_sandboxes::about(hook), sight.at);
     let since = move |txn: &mut dyn Txn| wisps::kept_since(txn, &about, since);
     let key = format!("kept/{}/{}", hook.raider, hook.incarnation.0);
     let age = world.age(&key, world.store.run(since).await?);
@@ -105,16 +105,16 @@ pub(super) async fn keep(
     };
     match nuke::permitted(world, target).await {
         Ok(_) => {
-            let about = retained::about(hook);
+            let about = kept_sandboxes::about(hook);
             let track = move |txn: &mut dyn Txn| {
                 wisps::track(txn, &about, Cleanup::Pending, "nothing would be lost")
             };
             world.store.run(track).await?;
-            args.memory.retention.keep(&hook.raider);
+            args.memory.judged_sandboxes.keep(&hook.raider);
             Ok(Handled::AtPatrol)
         }
         Err(refused) if matches!(refused.kind, RefusalKind::WorkAtRisk | RefusalKind::NoRoom) => {
-            let kept = Retained {
+            let kept = KeptSandbox {
                 hook,
                 owns: true,
                 since: sight.since.unwrap_or(sight.at),
@@ -123,7 +123,7 @@ pub(super) async fn keep(
                 refused,
                 may_go: false,
             };
-            retained::retain(args, kept).await
+            kept_sandboxes::retain(args, kept).await
         }
         Err(error) => Err(error),
     }

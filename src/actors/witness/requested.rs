@@ -1,5 +1,7 @@
 //! Charges that a caller asked for.
 
+use std::collections::BTreeMap;
+
 use ractor::RpcReplyPort;
 
 use super::super::claims::Claim;
@@ -25,26 +27,31 @@ pub(super) fn one(args: &WitnessArgs, request: ChargeRequest, reply: Reply) {
 /// of each charge runs in a task of its own.
 pub(super) fn each(args: &WitnessArgs, batch: ChargeBatch) {
     let args = args.clone();
-    let ChargeBatch { charges, claims } = batch;
     tokio::spawn(async move {
-        let mut away: Option<Refusal> = None;
-        for charge in charges {
-            let begun = match away.clone().filter(|_| !charge.has_own_branch) {
+        let (mut away, mut hangs) = (BTreeMap::new(), None);
+        for charge in batch.charges {
+            let known = hangs.as_ref().or_else(|| away.get(&charge.own_branch));
+            let begun = match known.cloned() {
                 Some(away) => Err(away),
                 None => begin(&args, charge.request).await,
             };
+            // It is decided whether it has a slot.
+            drop(charge.claim);
             match begun {
                 Ok((saga, claim)) => carry_out(&args, saga, claim, charge.reply),
                 Err(refused) => {
-                    // The remote or the store is away: the other relics need it as well.
-                    if refused.is_passing() && !charge.has_own_branch {
-                        away = Some(refused.clone());
+                    if refused.kind == RefusalKind::Timeout {
+                        // Each of the others would wait as long, one after another.
+                        hangs.get_or_insert_with(|| refused.clone());
+                    }
+                    if refused.is_passing() {
+                        // The remote or the store is away: what begins at the same place needs it as well.
+                        away.insert(charge.own_branch, refused.clone());
                     }
                     answer(&args, charge.reply, Err(refused));
                 }
             }
         }
-        drop(claims);
         // What got no slot may be charged automatically from now on.
         args.ended(Handled::Yes);
     });

@@ -424,7 +424,7 @@ async fn restart(args: &WitnessArgs, seen: ObservedRaider) -> Result<(), Refusal
         return Ok(());
     }
     remember(args, &hook.raider, Watch::stepped);
-    match ask::cycle_meant(&args.world, meant, Cause::Stalled).await {
+    match ask::cycle_if_same(&args.world, meant, Cause::Stalled).await {
         Err(refused) if again => {
             escalate(args, &hook, ProblemKind::StalledKept, refused.to_string()).await
         }

@@ -30,7 +30,7 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
     });
     let unread: Vec<_> = unread.collect();
     let these = unread.iter().map(|(raider, _)| raider.clone()).collect();
-    let kept = &args.memory.retention;
+    let kept = &args.memory.judged_sandboxes;
     let since = kept.record_unknown_owners(&these, world.clock.mono());
     for (raider, why) in unread {
         let lasted = world.clock.mono().saturating_sub(since[&raider]);
@@ -67,11 +67,11 @@ pub(super) async fn call(args: &WitnessArgs) -> Result<(), Refusal> {
 pub(super) async fn unlistable(args: &WitnessArgs, why: &Refusal) -> Result<(), Refusal> {
     let world = &args.world;
     if effects::is_held(world, &args.rig) {
-        args.memory.retention.record_held();
+        args.memory.judged_sandboxes.record_held();
         return Ok(());
     }
     let now = world.clock.mono();
-    let since = args.memory.retention.record_unlistable(now);
+    let since = args.memory.judged_sandboxes.record_unlistable(now);
     let grace = world.city.rig(&args.rig).map(|rig| rig.witness.spawn_grace);
     if grace.is_none_or(|grace| now.saturating_sub(since) < grace) {
         return Ok(());

@@ -14,10 +14,10 @@
 use super::super::declared::review;
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::sagas::{closing, done, land, nuke};
-use super::super::{ask, declared, effects};
+use super::super::{ask, declared};
 use super::inbox::{Handled, raise};
-use super::retained::{self, Retained};
-use super::{WitnessArgs, wisps};
+use super::kept_sandboxes::{self, KeptSandbox};
+use super::{WitnessArgs, remote_branch, wisps};
 use crate::actors::mail::{ChildRef, NukeTarget};
 use crate::actors::records::identities::{self, Ended};
 use crate::domain::attempt::Outcome;
@@ -30,7 +30,7 @@ use crate::domain::message::{self, Body, Escalation, MergeReady, RaiderDone};
 use crate::domain::nuke::{CleanupStatus, losses, mismatch};
 use crate::domain::problem::ProblemKind;
 use crate::domain::queue::Step;
-use crate::domain::relic::{Exit, Hook, RelicStatus};
+use crate::domain::relic::{Completion, Hook, RelicStatus};
 use crate::domain::saga::{FaultPoint, SagaKind};
 use crate::domain::wisp::{About, Cleanup};
 use crate::ports::relics::{StoreError, Txn};
@@ -65,7 +65,7 @@ pub async fn raider_done(
     }
     let landed = mr.as_ref().is_some_and(|mr| mr.state == MrState::Merged);
     match (hook, mr.filter(MergeRequest::is_in_review)) {
-        (hook, Some(mr)) => approved(args, id, done, (hook, mr.head)).await,
+        (hook, Some(mr)) => approved(args, id, done, (hook, mr)).await,
         (Some(hook), None) if !landed => finished(args, id, done, hook).await,
         // It landed elsewhere during its review; or fenced: that incarnation is gone, and its successor is not touched.
         (Some(_), None) | (None, None) => {
@@ -84,8 +84,9 @@ async fn finished(
 ) -> Result<Handled, Refusal> {
     let world = &args.world;
     let said = hook.done.as_ref();
-    let no_change = done.exit == Exit::Completed && said.is_some_and(|intent| intent.no_change);
-    let lands = done.exit == Exit::Completed && !no_change;
+    let no_change =
+        done.exit == Completion::Completed && said.is_some_and(|intent| intent.no_change);
+    let lands = done.exit == Completion::Completed && !no_change;
     let (head, is_pushed, status) = match measure(args, &hook).await? {
         Validation::There(facts) => {
             if let Some(problem) = objection(&hook, &facts, no_change) {
@@ -114,7 +115,7 @@ async fn finished(
             return stays(args, &hook, problem, refused).await;
         }
     };
-    if is_pushed && let Some(why) = ensure_pushed(args, &done, &head).await? {
+    if is_pushed && let Some(why) = remote_branch::ensure_pushed(args, &done, &head, None).await? {
         let refused = Refusal {
             status: Some(status),
             ..Refusal::work_at_risk(
@@ -126,36 +127,42 @@ async fn finished(
     }
     world.at(FaultPoint::WitnessReadyBefore);
     let settled = match done.exit {
-        Exit::Completed if no_change => {
+        Completion::Completed if no_change => {
             close_unchanged(args, id, hook).await.map(|()| Handled::Yes)
         }
-        Exit::Completed => vouch(args, id, done, head).await,
-        Exit::Escalated | Exit::Deferred => put_off(args, id, hook).await.map(|()| Handled::Yes),
+        Completion::Completed => send_merge_ready(args, id, done, head).await,
+        Completion::Escalated | Completion::Deferred => {
+            put_off(args, id, hook).await.map(|()| Handled::Yes)
+        }
     };
     world.at(FaultPoint::WitnessReadyAfter);
     settled
 }
 
 /// Handles an approval: ends the session that was kept for the review, and passes on the head that was reviewed, as far
-/// as the remote has it. Later work of the session does not land: the removal of the sandbox finds it, and calls a person.
+/// as the remote has it or has later commits of its raider in its place. Later work of the session does not land: the
+/// removal of the sandbox finds it, and calls a person.
 async fn approved(
     args: &WitnessArgs,
     id: u64,
     done: RaiderDone,
-    (hook, head): (Option<Hook>, Oid),
+    (hook, mr): (Option<Hook>, MergeRequest),
 ) -> Result<Handled, Refusal> {
     if hook.is_some() {
         let meant = ChildRef::raider(&done.raider, done.incarnation);
         ask::end(&args.world, meant, Cause::Approved).await?;
     }
-    if let Some(why) = ensure_pushed(args, &done, &head).await? {
+    let (of, head) = (mr.id, mr.head);
+    let later = args.world.store.run(move |txn| land::later_head(txn, &of));
+    let later = later.await?;
+    if let Some(why) = remote_branch::ensure_pushed(args, &done, &head, later).await? {
         // The approved commit may be in no sandbox.
         let body = Escalation::high(&done.raider, ProblemKind::Unpushed, why.message)
             .on(done.relic.clone());
         raise(args, body).await?;
         return Ok(Handled::AtPatrol);
     }
-    vouch(args, id, done, head).await
+    send_merge_ready(args, id, done, head).await
 }
 
 /// Keeps a sandbox that differs from what was declared, until a person resolves it, or for `keep_dirty`.
@@ -215,7 +222,7 @@ async fn stays(
     refused: Refusal,
 ) -> Result<Handled, Refusal> {
     let said = hook.done.as_ref();
-    let kept = Retained {
+    let kept = KeptSandbox {
         hook,
         owns: true,
         since: said.map_or(hook.charged_at, |intent| intent.at),
@@ -224,7 +231,7 @@ async fn stays(
         refused,
         may_go: true,
     };
-    retained::retain(args, kept).await
+    kept_sandboxes::retain(args, kept).await
 }
 
 /// The state of a finished sandbox.
@@ -294,35 +301,9 @@ async fn lost_commits(
     stays(args, hook, problem, refused).await
 }
 
-/// Ensures that the remote has the sandbox's head; a head that moved after `done` is pushed first (`rules.md`, done).
-/// The head pushed at `done` may be replaced, by lease: the agent may have amended it. Returns why it cannot be
-/// pushed, when no retry will help.
-async fn ensure_pushed(
-    args: &WitnessArgs,
-    done: &RaiderDone,
-    head: &Oid,
-) -> Result<Option<Refusal>, Refusal> {
-    let (branch, pushed, head) = (done.branch.clone(), done.head.clone(), head.clone());
-    let ensured = effects::repo_for(
-        &args.world,
-        &args.rig,
-        effects::WorkKind::Network,
-        move |repo| match repo.remote_head(&branch)? {
-            Some(there) if there == head => Ok(()),
-            Some(there) if there == pushed => repo.push_branch(&branch, &head, Some(&pushed)),
-            _ => repo.push_branch(&branch, &head, None),
-        },
-    );
-    match ensured.await.map_err(Refusal::from) {
-        Ok(()) => Ok(None),
-        Err(error) if error.is_passing() => Err(error),
-        Err(error) => Ok(Some(error)),
-    }
-}
-
 /// Sends MERGE_READY, or waits for a review. POLECAT_DONE stays open meanwhile: an approved merge request is measured
 /// again before it goes on.
-async fn vouch(
+async fn send_merge_ready(
     args: &WitnessArgs,
     id: u64,
     done: RaiderDone,
@@ -428,7 +409,7 @@ async fn put_off(args: &WitnessArgs, id: u64, hook: Hook) -> Result<(), Refusal>
     let stuck = hook
         .done
         .as_ref()
-        .is_some_and(|intent| intent.exit == Exit::Escalated);
+        .is_some_and(|intent| intent.exit == Completion::Escalated);
     let put_off = args.world.store.run(move |txn| {
         if !txn.handled(id)? {
             return Ok(());

@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::{ask, effects};
 use super::inbox::{Handled, raise};
+use super::kept_sandboxes::{self, KeptSandbox};
 use super::observe::{self, Observation};
-use super::retained::{self, Retained};
 use super::{WitnessArgs, nuke_now, quarantined, wisps};
 use crate::actors::mail::ChildRef;
 use crate::actors::records::key_values;
@@ -63,7 +63,7 @@ pub(super) async fn suspects(args: &WitnessArgs) -> Result<Vec<RaiderId>, Refusa
         suspects.push(sight.raider);
     }
     args.memory
-        .retention
+        .judged_sandboxes
         .record_dead_agents(dead_agents, world.clock.mono());
     Ok(suspects)
 }
@@ -73,7 +73,10 @@ pub(super) async fn suspects(args: &WitnessArgs) -> Result<Vec<RaiderId>, Refusa
 fn was_seen_before(args: &WitnessArgs, sight: &Observation) -> bool {
     let world = &args.world;
     let token = sight.token.as_deref().unwrap_or_default();
-    let since = args.memory.retention.shell_since(&sight.raider, token);
+    let since = args
+        .memory
+        .judged_sandboxes
+        .agent_missing_since(&sight.raider, token);
     let lasted = since.map(|since| world.clock.mono().saturating_sub(since));
     lasted.is_some_and(|lasted| is_lasting(lasted, world.city.daemon.patrol_interval))
 }
@@ -155,7 +158,7 @@ async fn remove(
         WorkState::Closed => ProblemKind::RelicClosed,
         WorkState::Open | WorkState::Done { .. } => ProblemKind::Quarantined,
     };
-    let kept = Retained {
+    let kept = KeptSandbox {
         hook,
         owns: work != WorkState::Gone,
         since: match work {
@@ -170,7 +173,7 @@ async fn remove(
         refused,
         may_go: true,
     };
-    retained::retain(args, kept).await
+    kept_sandboxes::retain(args, kept).await
 }
 
 /// Calls a person: the sandbox's incarnation is unknown, so it must never be removed automatically.

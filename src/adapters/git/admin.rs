@@ -6,12 +6,14 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::renameat;
 use serde::{Deserialize, Serialize};
 
 use super::bytes::{self, RelPath};
+use super::real_paths::RealPaths;
 use super::rig::GitRepo;
 use super::share;
-use crate::adapters::beneath;
+use crate::adapters::{beneath, city_root, standstill};
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::{RepoError, SandboxSpec};
 
@@ -116,7 +118,7 @@ impl Note {
         let text = serde_json::to_vec(self)
             .map_err(|error| RepoError::Failed(format!("the note cannot be written: {error}")))?;
         let dir = notes(repo);
-        fs::create_dir_all(&dir).at("cannot make", &dir)?;
+        city_root::make_dirs(&dir).at("cannot make", &dir)?;
         write_whole(&note_file(repo, sandbox), &text)
     }
 
@@ -351,13 +353,13 @@ pub(super) fn is_of_another(repo: &GitRepo, admin: &Path, sandbox: &Path) -> boo
 /// their paths relative to the sandbox.
 pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<(PathBuf, RelPath)>, RepoError> {
     let home = fs::canonicalize(sandbox).at("cannot find", sandbox)?;
-    let mut found = Vec::new();
+    let (mut found, mut real) = (Vec::new(), RealPaths::default());
     for admin in entries(repo)? {
         let dir = line(&admin, Path::new("gitdir")).and_then(|text| {
             let text = text.ok_or(ErrorKind::NotFound)?;
             let link = admin.join(bytes::path(text.trim_ascii_end()));
             let dir = link.parent().unwrap_or(&link);
-            match fs::canonicalize(dir) {
+            match real.of(dir) {
                 Err(error) if is_closed(dir, &error) => Ok(dir.to_owned()),
                 found => found,
             }
@@ -434,7 +436,10 @@ pub(super) fn retire(repo: &GitRepo, admin: &Path) -> Result<PathBuf, RepoError>
     let retired = share::own_dir(repo, Path::new("horde/retired"))?;
     let name = admin.file_name().unwrap_or_default().to_string_lossy();
     let to = free_name(&retired, &name);
-    fs::rename(admin, &to).at("cannot move", admin)?;
+    let (room, free) = standstill::hold(&to).at("cannot open", &retired)?;
+    let (dir, entry) = standstill::hold(admin).at("cannot move", admin)?;
+    let moved = renameat(dir, entry, room, free).map_err(io::Error::from);
+    moved.at("cannot move", admin)?;
     Ok(to)
 }
 
@@ -477,7 +482,7 @@ pub(super) fn make(
 /// Makes a private directory in ours, removed when dropped.
 pub(super) fn scratch(repo: &GitRepo) -> Result<tempfile::TempDir, RepoError> {
     let dir = repo.repo_dir().join("horde").join("tmp");
-    fs::create_dir_all(&dir).at("cannot make", &dir)?;
+    city_root::make_dirs(&dir).at("cannot make", &dir)?;
     tempfile::Builder::new()
         .tempdir_in(&dir)
         .at("cannot make a directory in", &dir)

@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::admin::{At, read_if_there, write_whole};
+use super::places;
 use super::prepare::READY;
 use super::rig::GitRepo;
 use super::share;
@@ -25,7 +26,7 @@ const HEAD: &[u8] = b"ref: refs/heads/horde\n";
 /// Verifies ours before work on it, if it was prepared. If it is not whole, the rig is held from then on.
 pub(super) fn check(repo: &GitRepo) -> Result<(), RepoError> {
     if repo.is_prepared()
-        && let Some(why) = fault(repo, &PARTS)
+        && let Some(why) = fault(repo, &PARTS).or_else(|| places::fault(repo))
     {
         tracing::error!(rig = %repo.name(), why, "the rig is held until its repository is back");
         repo.set_unprepared(why);
@@ -37,6 +38,9 @@ pub(super) fn check(repo: &GitRepo) -> Result<(), RepoError> {
 /// Verifies, before ours is prepared, that it is there and whole if it ever was made. An empty directory in its place is
 /// the word of a person that it is lost.
 pub(super) fn expect(repo: &GitRepo) -> Result<(), RepoError> {
+    if let Some(why) = places::fault(repo) {
+        return Err(RepoError::Failed(why));
+    }
     let (dir, known) = (repo.repo_dir(), known(repo));
     if is_empty(dir) {
         // The new one gets an id of its own.
@@ -48,7 +52,12 @@ pub(super) fn expect(repo: &GitRepo) -> Result<(), RepoError> {
     if !share::borrows(repo) && !known.exists() {
         return Ok(());
     }
-    let is_whole = dir.join(READY).exists() || read_known(repo)?.is_some_and(|known| known.fetched);
+    let is_awaited = read_known(repo)?.is_some_and(|known| known.id.is_empty());
+    if is_awaited && dir.is_dir() && is_gone(dir) {
+        // git was killed while it made the new one in place.
+        return Ok(());
+    }
+    let is_whole = is_fetched(repo)?;
     let parts = if is_whole { &PARTS[..] } else { &PARTS[4..] };
     match fault(repo, parts) {
         None => Ok(()),
@@ -60,6 +69,15 @@ pub(super) fn expect(repo: &GitRepo) -> Result<(), RepoError> {
             write_whole(&dir.join("HEAD"), HEAD)
         }
         Some(why) => Err(RepoError::Failed(why)),
+    }
+}
+
+/// Returns true if the first fetch into ours is done.
+pub(super) fn is_fetched(repo: &GitRepo) -> Result<bool, RepoError> {
+    let is_noted = || Ok(read_known(repo)?.is_some_and(|known| known.fetched));
+    match repo.repo_dir().join(READY).exists() {
+        true => Ok(true),
+        false => is_noted(),
     }
 }
 
@@ -213,7 +231,16 @@ fn is_empty(dir: &Path) -> bool {
 }
 
 fn missing(repo: &GitRepo) -> String {
-    let dir = repo.repo_dir().display();
+    let dir = repo.repo_dir();
+    let state = dir.ancestors().nth(2).unwrap_or(dir);
+    if fs::symlink_metadata(state).is_err_and(|error| is_absent(&error)) {
+        // The city is at another place, or its state is. A directory that is made here would be in the way of its return.
+        return format!(
+            "the supervisor's own repository of the rig is missing, as all of {}: move it back",
+            state.display()
+        );
+    }
+    let dir = dir.display();
     format!(
         "the supervisor's own repository of the rig, {dir}, is missing, and with it its salvages and the work in its \
         queue. Move it back; or, if it is lost, run `mkdir -p {dir}`, and a new one is made there without them"
@@ -223,6 +250,7 @@ fn missing(repo: &GitRepo) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::symlink;
     use std::path::Path;
 
     use crate::adapters::git::testing::Rigged;
@@ -370,6 +398,63 @@ mod tests {
             rig.repo.ready().unwrap_err();
             rig.repo.prepare().unwrap();
             rig.repo.ready().unwrap();
+        }
+    }
+
+    /// The word of a person was forgotten with the directory.
+    #[test]
+    fn attempt_that_fails_to_make_a_lost_repository_anew_is_repeated() {
+        let rig = Rigged::new();
+        rig.repo.prepare().unwrap();
+        let ours = rig.repo.repo_dir();
+        fs::remove_dir_all(ours).unwrap();
+        rig.repo.prepare().unwrap_err();
+        fs::create_dir(ours).unwrap();
+        // A file in its place keeps the new one from being made.
+        let fresh = ours.with_extension("new");
+        fs::write(&fresh, "").unwrap();
+        rig.repo.prepare().unwrap_err();
+        fs::remove_file(&fresh).unwrap();
+        rig.repo.prepare().unwrap();
+        rig.repo.ready().unwrap();
+    }
+
+    /// A person keeps it on another disk, through a link or a mount, and git cannot make it in one step there.
+    #[test]
+    fn repository_that_was_begun_in_place_is_completed() {
+        let rig = Rigged::new();
+        rig.repo.prepare().unwrap();
+        let ours = rig.repo.repo_dir();
+        let elsewhere = rig.path("elsewhere");
+        let begin = |parts: &[&str]| {
+            fs::remove_dir_all(&elsewhere).unwrap_or_default();
+            fs::create_dir(&elsewhere).unwrap();
+            for part in parts {
+                match part.contains('.') || *part == "HEAD" {
+                    true => fs::write(elsewhere.join(part), super::HEAD).unwrap(),
+                    false => fs::create_dir_all(elsewhere.join(part)).unwrap(),
+                }
+            }
+        };
+        let left: [&[&str]; 4] = [
+            &[],
+            &["refs"],
+            &["refs", "config.lock"],
+            &["refs", "HEAD", "objects/pack"],
+        ];
+        for parts in left {
+            fs::remove_dir_all(ours)
+                .or_else(|_| fs::remove_file(ours))
+                .unwrap();
+            begin(&[]);
+            symlink(&elsewhere, ours).unwrap();
+            super::expect(&rig.repo).unwrap();
+            begin(parts);
+            rig.repo
+                .prepare()
+                .unwrap_or_else(|why| panic!("{parts:?}: {why}"));
+            rig.repo.ready().unwrap();
+            assert!(fs::symlink_metadata(ours).unwrap().is_symlink());
         }
     }
 

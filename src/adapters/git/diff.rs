@@ -24,6 +24,7 @@ use super::files::store::{LARGE, Store, Unstored};
 use super::measure::{Files, Measured, measure};
 use super::object_copy::borrowing;
 use super::rig::{GitRepo, oid};
+use crate::adapters::city_root;
 use crate::domain::ids::Oid;
 use crate::domain::work_diff::{Diff, FileChange};
 use crate::ports::repo::RepoError;
@@ -42,12 +43,15 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Returns the paths that a commit of ours changes.
 ///
 /// # Errors
-/// When git cannot read it, or takes long.
+/// [`RepoError::NotFound`] when ours has no such commit; when git cannot read it, or takes long.
 pub(super) fn paths_of_commit(
     repo: &GitRepo,
     head: &Oid,
     target: &str,
 ) -> Result<Vec<String>, RepoError> {
+    if repo.resolve(head.as_str())?.is_none() {
+        return Err(RepoError::NotFound(format!("commit {head}")));
+    }
     let base = merge_base(repo, head, repo.target_tip(target)?.as_ref())?;
     let from = origin(repo, base.as_ref())?;
     let how = ["--name-only", "--no-renames", "-z"];
@@ -77,14 +81,24 @@ pub(super) fn of_sandbox(repo: &GitRepo, sandbox: &Path, target: &str) -> Result
     })
 }
 
-/// A place for objects and an index that are needed once.
+/// A place for objects and an index that are needed once: a bare repository that borrows the objects of ours.
 struct Scratch(TempDir);
 
 impl Scratch {
     fn new(repo: &GitRepo) -> Result<Self, RepoError> {
         let scratch = Self(scratch(repo)?);
-        let objects = scratch.0.path().join("objects");
-        fs::create_dir(&objects).at("cannot make", &objects)?;
+        let at = |name: &str| scratch.0.path().join(name);
+        for dir in [at("refs"), at("objects/info")] {
+            city_root::make_dirs(&dir).at("cannot make", &dir)?;
+        }
+        let lender = [bytes::of(&repo.repo_dir().join("objects")), b"\n"].concat();
+        let files: [(_, &[u8]); 2] = [
+            (at("HEAD"), b"ref: refs/heads/none\n"),
+            (at("objects/info/alternates"), &lender),
+        ];
+        for (file, text) in files {
+            fs::write(&file, text).at("cannot write", &file)?;
+        }
         Ok(scratch)
     }
 

@@ -37,7 +37,7 @@ pub(super) fn of(measured: &Measured) -> Result<String, RepoError> {
     for commit in &measured.dropped {
         part(&mut hash, commit.as_str().as_bytes());
     }
-    for line in &measured.special {
+    for line in &measured.other_work {
         part(&mut hash, line.as_bytes());
     }
     let changed = measured.dirty().chain(measured.untracked());

@@ -3,12 +3,13 @@
 //! It is never deleted beside its place: after a crash the next start renames it back. A write after the search is found in
 //! the trash, before anything there is deleted.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{AtFlags, RenameFlags, renameat, renameat_with, statat};
 use rustix::io::Errno;
 
 use super::admin::{self, At, Note, failed, free_name};
@@ -66,6 +67,7 @@ pub(super) fn discard(
         let note = began.note(path, since).at("cannot look who is in", path)?;
         let to = free_name(trash, &name);
         remove(repo, path, (judged, began), &held, (&to, &note))?;
+        standstill::pass();
     }
     for admin in &admins {
         let measured = noted
@@ -84,7 +86,10 @@ pub(super) fn discard(
     }
     // Entries of worktrees that the agent made inside would lock their branches for ever.
     for (admin, _) in &inner {
-        retired::retire(repo, admin)?;
+        // An agent may have written this place into the entry of another raider, which works on.
+        if !admin::is_of_another(repo, admin, path) {
+            retired::retire(repo, admin)?;
+        }
     }
     drop_traces(repo, permit, note)
 }
@@ -116,12 +121,12 @@ fn remove(
     to: (&Path, &trash::Note),
 ) -> Result<(), RepoError> {
     let beside = leaving(sandbox);
-    let step_out = || {
-        // Another directory may be at the path of the city by now.
-        standstill::pass();
-        rename_free(sandbox, &beside).at("cannot move", sandbox)
-    };
-    if let Some(what) = late_writes::watch(repo, judged, began, &beside, step_out)? {
+    let step_out =
+        || rename_free(sandbox, beside.file_name().unwrap_or_default()).at("cannot move", sandbox);
+    let late = late_writes::watch(repo, judged, began, &beside, step_out)?;
+    // The search takes as long as the sandbox is large.
+    standstill::pass();
+    if let Some(what) = late {
         put_back(sandbox)?;
         return Err(RepoError::PermitStale(what));
     }
@@ -141,6 +146,7 @@ fn drop_traces(repo: &GitRepo, permit: &NukePermit, note: Option<Note>) -> Resul
     let own = format!("raider/{}/", raider.name);
     let shown = permit.git().branch.clone();
     let shown = shown.filter(|branch| branch.starts_with(&own));
+    standstill::pass();
     // A repair of branches that runs meanwhile knows by the note that this one is not lost ([`super::revive`]).
     Note::remove(repo, permit.sandbox())?;
     for branch in noted.into_iter().chain(shown) {
@@ -225,7 +231,7 @@ pub(super) fn put_back(sandbox: &Path) -> Result<(), RepoError> {
     }
     let mut to: PathBuf = sandbox.to_owned();
     loop {
-        match rename_free(&place, &to) {
+        match rename_free(&place, to.file_name().unwrap_or_default()) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 let name = format!("{}-kept", sandbox.file_name().unwrap_or_default().display());
                 to = free_name(sandbox.parent().unwrap_or(sandbox), &name);
@@ -253,16 +259,19 @@ pub(super) fn put_all_back(repo: &GitRepo) {
     }
 }
 
-/// Renames to an unused name. Not every file system can check and rename in one step (NFS): the lock of the rig's
-/// worktrees keeps the supervisor from taking the name in between.
-fn rename_free(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+/// Renames to an unused name in the same directory. Not every file system can check and rename in one step (NFS): the
+/// lock of the rig's worktrees keeps the supervisor from taking the name in between.
+fn rename_free(from: &Path, to: &OsStr) -> io::Result<()> {
+    let (dir, from) = standstill::hold(from)?;
+    match renameat_with(&dir, from, &dir, to, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(()),
         Err(Errno::EXIST | Errno::NOTEMPTY) => Err(ErrorKind::AlreadyExists.into()),
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match fs::symlink_metadata(to) {
-            Ok(_) => Err(ErrorKind::AlreadyExists.into()),
-            Err(_) => fs::rename(from, to),
-        },
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            match statat(&dir, to, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => Err(ErrorKind::AlreadyExists.into()),
+                Err(_) => Ok(renameat(&dir, from, &dir, to)?),
+            }
+        }
         Err(error) => Err(error.into()),
     }
 }

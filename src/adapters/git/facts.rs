@@ -68,7 +68,7 @@ pub(super) fn judge(
             .map(|stash| stash.message.clone())
             .collect(),
         head_reachable,
-        special: measured.special.clone(),
+        other_work: measured.other_work.clone(),
         fingerprint: measured.fingerprint.clone(),
     })
 }

@@ -16,15 +16,9 @@ use super::files::walk::Entry;
 use super::rig::GitRepo;
 use crate::adapters::{beneath, exclude};
 use crate::domain::ids::Oid;
+use crate::domain::task_names::{OUTCOME, OUTCOMES, TASK, TASK_ELSE};
 use crate::ports::repo::{RepoError, SandboxSpec};
 use crate::regular;
-
-/// The task's name, unless the repository tracks a file of that name.
-const TASK: &str = "TASK.md";
-/// The task's name in a repository that tracks a `TASK.md`.
-const TASK_ELSE: &str = ".horde-task.md";
-/// Names of the outcome file.
-const OUTCOMES: [&str; 2] = [".horde-outcome", ".orange-outcome"];
 
 /// All names that are excluded from git in all sandboxes.
 pub(super) const EXCLUDED: [&str; 4] = [TASK, TASK_ELSE, OUTCOMES[0], OUTCOMES[1]];
@@ -54,7 +48,7 @@ pub(super) fn make(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> 
     let names = [TASK, OUTCOMES[0], OUTCOMES[1]];
     let [tracks_task, tracks_outcome @ ..] = tracked(repo, &spec.base, names)?;
     let task = if tracks_task { TASK_ELSE } else { TASK };
-    let mut wanted = vec![(task, "TASK.md")];
+    let mut wanted = vec![(task, TASK)];
     for (name, tracks) in OUTCOMES.into_iter().zip(tracks_outcome) {
         if !tracks {
             wanted.push((name, "outcome"));
@@ -88,7 +82,7 @@ pub(super) fn is_ours(sandbox: &Path, path: &[u8]) -> bool {
     };
     let name = target.file_name().unwrap_or_default();
     let tasks = target.ancestors().nth(4).and_then(Path::file_name);
-    target.is_absolute() && (name == TASK || name == "outcome") && tasks == Some("tasks".as_ref())
+    target.is_absolute() && (name == TASK || name == OUTCOME) && tasks == Some("tasks".as_ref())
 }
 
 /// The name of a link that is being made; one that is left by a crash is replaced at the next try.

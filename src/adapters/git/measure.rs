@@ -60,7 +60,7 @@ pub(super) struct Measured {
     /// Commits that the sandbox names and that are incomplete: they cannot be saved.
     pub(super) damaged: BTreeSet<Oid>,
     /// Other things that hold work, for people.
-    pub(super) special: Vec<OtherWork>,
+    pub(super) other_work: Vec<OtherWork>,
     /// Digest of everything above and of the content that it refers to.
     pub(super) fingerprint: String,
 }
@@ -266,10 +266,10 @@ fn measure_ground(repo: &GitRepo, mut ground: Ground, files: Files) -> Result<Me
         odd_log: reflog.odd,
         lost,
         damaged,
-        special: Vec::new(),
+        other_work: Vec::new(),
         fingerprint: String::new(),
     };
-    measured.special = other_work::list(&measured)?;
+    measured.other_work = other_work::list(&measured)?;
     measured.fingerprint = digest::of(&measured)?;
     Ok(measured)
 }

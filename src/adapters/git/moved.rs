@@ -2,6 +2,7 @@
 //! paths: at another place the index, the HEAD and the detached commits of every sandbox would no longer be found.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use super::bytes;
 use super::injected_files;
 use super::rig::GitRepo;
 use crate::adapters::beneath;
+use crate::adapters::city_root;
 use crate::ports::repo::RepoError;
 
 /// The file of ours with the place of the rig's directory at the last start.
@@ -41,7 +43,7 @@ pub(super) fn follow(repo: &GitRepo) -> Result<(), RepoError> {
         tracing::info!(rig = %repo.name(), %from, %to, "the city was moved; the links of its worktrees follow");
         let theirs = repo.own_theirs()?;
         for admin in admin::entries(repo)? {
-            match relink(theirs, &admin, &old, new) {
+            match relink(repo, theirs, &admin, (&old, new)) {
                 Err(error) if is_passing(&error) => {
                     return Err(admin::failed("cannot correct the links of", &admin, &error));
                 }
@@ -53,7 +55,7 @@ pub(super) fn follow(repo: &GitRepo) -> Result<(), RepoError> {
         }
     }
     let dir = repo.repo_dir().join("horde");
-    std::fs::create_dir_all(&dir).at("cannot make", &dir)?;
+    city_root::make_dirs(&dir).at("cannot make", &dir)?;
     write_whole(&file, bytes::of(new))
 }
 
@@ -73,7 +75,12 @@ fn is_passing(error: &io::Error) -> bool {
 
 /// Corrects both links between an administrative directory and its worktree. An agent can have put anything there:
 /// what names another place stays as it is, and is found as broken.
-fn relink(theirs: &Path, admin: &Path, old: &Path, new: &Path) -> io::Result<()> {
+fn relink(
+    repo: &GitRepo,
+    theirs: &Path,
+    admin: &Path,
+    (old, new): (&Path, &Path),
+) -> io::Result<()> {
     let Some(id) = admin.file_name() else {
         return Ok(());
     };
@@ -93,10 +100,10 @@ fn relink(theirs: &Path, admin: &Path, old: &Path, new: &Path) -> io::Result<()>
         // First: a worktree without its own link is found by the link back.
         let text = [bytes::of(&new.join(link)), b"\n"].concat();
         beneath::replace_durably(theirs, &back, &text)?;
-        follow_worktree((old, new), link, (&former, &now))
+        follow_worktree(repo, (old, new), link, (&former, &now))
     } else if let Ok(link) = named.strip_prefix(new) {
         // A start that was killed has changed the link back.
-        follow_worktree((old, new), link, (&former, &now))
+        follow_worktree(repo, (old, new), link, (&former, &now))
     } else if let Some(dir) = named.parent()
         && is_line(dir, own, &former)?
     {
@@ -109,13 +116,21 @@ fn relink(theirs: &Path, admin: &Path, old: &Path, new: &Path) -> io::Result<()>
 
 /// Corrects the links in a worktree.
 fn follow_worktree(
+    repo: &GitRepo,
     (old, new): (&Path, &Path),
     link: &Path,
     (former, now): (&[u8], &[u8]),
 ) -> io::Result<()> {
-    if is_line(new, link, former)? {
-        beneath::replace_durably(new, link, now)?;
-    } else if !is_line(new, link, now.trim_ascii_end())? {
+    let path = new.join(link);
+    // The directory of the sandboxes may be a link, which was verified before the preparation.
+    let (root, name) = match path.strip_prefix(repo.raiders_dir()) {
+        Ok(name) => (fs::canonicalize(repo.raiders_dir()), name),
+        Err(_) => (Ok(new.to_owned()), link),
+    };
+    let root = root?;
+    if is_line(&root, name, former)? {
+        beneath::replace_durably(&root, name, now)?;
+    } else if !is_line(&root, name, now.trim_ascii_end())? {
         return Ok(());
     }
     match (link.parent(), old.parent(), new.parent()) {

@@ -13,6 +13,7 @@ use super::files::index::quoted;
 use super::rig::GitRepo;
 use super::unreadable;
 use super::{objects, settings};
+use crate::adapters::city_root;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -248,7 +249,7 @@ fn admit(repo: &GitRepo, dir: &Path, ids: &[Oid], names: &[Oid]) -> Result<(), R
         let git = repo.git().env("GIT_OBJECT_DIRECTORY", &apart);
         borrowing(git, &repo.repo_dir().join("objects")).limit(CHECKOUT)
     };
-    fs::create_dir_all(apart.join("pack")).at("cannot read the pack in", dir)?;
+    city_root::make_dirs(&apart.join("pack")).at("cannot read the pack in", dir)?;
     for pack in with_suffix(dir, "pack").at("cannot read the pack in", dir)? {
         git()
             .args(["index-pack", "--stdin"])
@@ -268,7 +269,7 @@ fn admit(repo: &GitRepo, dir: &Path, ids: &[Oid], names: &[Oid]) -> Result<(), R
         .stdin(lines(ids))
         .run()?;
     let pack = repo.repo_dir().join("objects/pack");
-    let moved = fs::create_dir_all(&pack).and_then(|()| {
+    let moved = city_root::make_dirs(&pack).and_then(|()| {
         // git finds a pack by its index, so that is moved last.
         for suffix in ["pack", "rev", "idx"] {
             for file in with_suffix(&apart.join("pack"), suffix)? {
@@ -290,7 +291,7 @@ fn with_suffix(dir: &Path, suffix: &str) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Returns those of these objects that do not exist.
-fn missing(git: Git, ids: &[Oid]) -> Result<Vec<Oid>, RepoError> {
+pub(super) fn missing(git: Git, ids: &[Oid]) -> Result<Vec<Oid>, RepoError> {
     let told = looked_up(git, "%(objectname)", ids)?.into_iter();
     Ok(told.filter(|it| it.1.is_none()).map(|it| it.0).collect())
 }

@@ -29,7 +29,10 @@ impl Repo for GitRepo {
         self.begin_preparing();
         let prepared = prepare::prepare(self);
         self.set_prepared(&prepared);
-        stash_watch::watch(self);
+        // Where the rig is held, its directories may lead to other places.
+        if prepared.is_ok() {
+            stash_watch::watch(self);
+        }
         prepared
     }
 
@@ -204,6 +207,10 @@ impl Repo for GitRepo {
 
     fn tips(&self, names: &[String]) -> Result<Vec<(String, Oid)>, RepoError> {
         salvage::tips(self, names)
+    }
+
+    fn present_tips(&self, names: &[String]) -> Result<Vec<(String, Oid)>, RepoError> {
+        salvage::present_tips(self, names)
     }
 
     fn delete_refs(&self, refs: &[(String, Oid)]) -> Result<(), RepoError> {

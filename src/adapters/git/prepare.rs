@@ -6,12 +6,15 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::admin::{At, failed, read_if_there, write_whole};
+use super::admin::{At, failed, read_if_there, remove_if_there, write_whole};
 use super::command::Git;
 use super::fetch::{fetch_all, network, remote_head};
 use super::rig::{GitRepo, locked};
 use super::settings::{self, Checkout};
-use super::{checkout, custody, discard, gate, injected_files, moved, share, share_integrity};
+use super::{
+    checkout, custody, discard, gate, injected_files, moved, places, share, share_integrity,
+};
+use crate::adapters::city_root;
 use crate::adapters::mounts;
 use crate::domain::city::RigSource;
 use crate::domain::doctor::local;
@@ -39,6 +42,7 @@ pub(super) fn version() -> Result<String, RepoError> {
 pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     let _alone = locked(&repo.state.preparing);
     custody::expect(repo)?;
+    places::on_one_disk(repo)?;
     local::git_version(&version()?).map_err(RepoError::Failed)?;
     let persons = match repo.source() {
         RigSource::Path(path) => Some(inspect(path)?),
@@ -78,6 +82,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
         write_whole(&repo.repo_dir().join(LENT), b"")?;
     }
     custody::remember(repo)?;
+    places::note(repo)?;
     share::lend(repo)?;
     moved::follow(repo)?;
     // A fetch may take long, and nothing else must wait for it.
@@ -161,7 +166,10 @@ fn inspect(path: &Path) -> Result<Checkout, RepoError> {
 /// no others.
 fn init(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
     let dir = repo.repo_dir();
-    if !dir.join("HEAD").exists() {
+    let is_missing = |part: &str| !dir.join(part).exists();
+    // git may have been killed where it worked in place.
+    let is_begun_only = MADE.into_iter().any(is_missing) && !custody::is_fetched(repo)?;
+    if is_missing("HEAD") || is_begun_only {
         let format = match (checkout, repo.source()) {
             (Some(checkout), _) => {
                 let git = Git::in_dir(&checkout.top).as_user();
@@ -179,17 +187,23 @@ fn init(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
         .try_for_each(close)
 }
 
+/// Parts of a repository that `git init` makes at last, in any version.
+const MADE: [&str; 3] = ["HEAD", "config", "objects/info"];
+
+/// The errors of a rename to the place of something that is not an empty directory.
+const IN_USE: [ErrorKind; 4] = [
+    ErrorKind::DirectoryNotEmpty,
+    ErrorKind::AlreadyExists,
+    ErrorKind::ResourceBusy,
+    ErrorKind::NotADirectory,
+];
+
 /// Makes ours whole or not at all: of one that was begun only, it could not be told later whether parts were lost.
 fn make_ours(dir: &Path, format: &str) -> Result<(), RepoError> {
     let parent = dir.parent().unwrap_or(dir);
     let mut private = fs::DirBuilder::new();
-    let made = private.recursive(true).mode(0o700).create(parent);
-    made.at("cannot make", parent)?;
-    // A person made an empty one, because the original is lost. A link or a mount stays, and git works in it.
-    let _is_in_use = fs::remove_dir(dir);
-    if dir.exists() {
-        return init_bare(dir, format);
-    }
+    private.mode(0o700);
+    city_root::make_dirs_with(parent, 0o700).at("cannot make", parent)?;
     // The names of all repositories here end in `.git`.
     let fresh = dir.with_extension("new");
     match fs::remove_dir_all(&fresh) {
@@ -198,7 +212,19 @@ fn make_ours(dir: &Path, format: &str) -> Result<(), RepoError> {
     }
     .at("cannot make", &fresh)?;
     init_bare(&fresh, format)?;
-    fs::rename(&fresh, dir).at("cannot make", dir)
+    // It takes the place of an empty one, which a person made because the original is lost, in one step: a person's word is
+    // kept until then.
+    match fs::rename(&fresh, dir) {
+        // A link, a mount or the part that git made of one stays, and git works in it.
+        Err(error) if IN_USE.contains(&error.kind()) => {
+            fs::remove_dir_all(&fresh).at("cannot remove", &fresh)?;
+            for lock in ["config.lock", "HEAD.lock"] {
+                remove_if_there(&dir.join(lock))?;
+            }
+            init_bare(dir, format)
+        }
+        renamed => renamed.at("cannot make", dir),
+    }
 }
 
 /// Removes others' access to a directory of ours: it holds the agents' work and credentials of remotes.
@@ -245,17 +271,23 @@ fn take_attributes(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), Re
     let from = checkout.git_dir.join("info").join("attributes");
     let text = read_if_there(&from)?.unwrap_or_default();
     let info = repo.repo_dir().join("info");
-    fs::create_dir_all(&info).at("cannot make", &info)?;
+    city_root::make_dirs(&info).at("cannot make", &info)?;
     write_whole(&info.join("attributes"), &text)?;
     share::write(repo, "info/attributes", &text)
 }
 
-/// Removes the remains of killed attempts from our scratch directory.
+/// Removes the remains of killed attempts from our scratch directories.
 fn clear_scratch(repo: &GitRepo) -> Result<(), RepoError> {
-    let dir = repo.repo_dir().join("horde").join("tmp");
-    match mounts::remove_dir_all(&dir) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(failed("cannot clear", &dir, &error)),
+    for dir in [
+        repo.repo_dir().join("horde").join("tmp"),
+        share::birthplace(repo),
+    ] {
+        match mounts::remove_dir_all(&dir) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(failed("cannot clear", &dir, &error));
+            }
+            Ok(()) | Err(_) => {}
+        }
     }
+    Ok(())
 }

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use super::admin::{self, At, Note};
 use super::files::hash::{self, Format};
 use super::ground::ground;
+use super::measure::lens;
 use super::rig::GitRepo;
 use crate::domain::ids::{Oid, RaiderId, SlotName};
 use crate::ports::repo::{Provenance, RepoError};
@@ -32,8 +33,8 @@ pub(super) fn provenance(repo: &GitRepo, sandbox: &Path) -> Result<Option<Proven
     Ok(None)
 }
 
-/// Returns true if HEAD's commit has these bytes under that name; without bytes, if it has the name. Reads ours only, without any configuration of an
-/// agent.
+/// Returns true if HEAD's commit has these bytes under that name; without bytes, if it or the index has the name. Reads
+/// ours only, without any configuration of an agent.
 pub(super) fn has_committed(
     repo: &GitRepo,
     sandbox: &Path,
@@ -52,7 +53,7 @@ pub(super) fn has_committed(
         .text();
     // `<mode> <kind> <oid>\t<path>`
     let Some(bytes) = bytes else {
-        return Ok(!listed.is_empty());
+        return Ok(!listed.is_empty() || is_staged(repo, sandbox, name)?);
     };
     let blob = listed.split_ascii_whitespace().nth(2);
     let Some(blob) = blob.and_then(|blob| Oid::new(blob).ok()) else {
@@ -62,6 +63,17 @@ pub(super) fn has_committed(
     found
         .map(|found| found == blob)
         .at("cannot hash the content of", sandbox)
+}
+
+/// Returns true if the index has the name: the agent is about to commit that file, or a merge that it is to finish brings it.
+/// True as well where the index cannot be read.
+fn is_staged(repo: &GitRepo, sandbox: &Path, name: &str) -> Result<bool, RepoError> {
+    let Some(admin) = admin::linked(sandbox) else {
+        return Ok(true);
+    };
+    let index = lens(repo)?.1.index(&admin, &repo.recent)?;
+    let mut entries = index.entries.iter();
+    Ok(index.odd.is_some() || entries.any(|staged| staged.path == name.as_bytes()))
 }
 
 fn by_note(raider: &RaiderId, note: Note) -> Option<Provenance> {

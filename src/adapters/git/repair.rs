@@ -16,6 +16,7 @@ use super::measure::lens;
 use super::rig::{GitRepo, locked, resolve};
 use super::theirs::{self, Head};
 use super::{injected_files, refill, revive, sandbox};
+use crate::adapters::city_root;
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::{RepoError, SandboxSpec};
 
@@ -88,7 +89,7 @@ pub(super) fn settle_anew(repo: &GitRepo, spec: &SandboxSpec) -> Result<PathBuf,
 
 /// Makes both links correct, and HEAD valid.
 fn heal(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), RepoError> {
-    fs::create_dir_all(&spec.path).at("cannot make", &spec.path)?;
+    city_root::make_dirs(&spec.path).at("cannot make", &spec.path)?;
     let dot_git = spec.path.join(".git");
     if fs::symlink_metadata(&dot_git).is_ok_and(|meta| meta.is_dir()) {
         // An agent ran `git init` here: its repository stays, under another name.

@@ -2,20 +2,23 @@
 //! the last holder of some work, and expires after the retention time of salvage.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use rustix::fs::{AtFlags, FileType, statat};
 
-use super::admin::{self, entries_in};
+use super::admin::{self, At as _};
 use super::branch_conflicts;
 use super::bytes;
 use super::files::list::list as files_of;
 use super::measure::lens;
 use super::reflog_commits::ids;
 use super::rig::GitRepo;
-use crate::adapters::{beneath, mounts};
+use crate::adapters::{beneath, mounts, removal, standstill};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -40,6 +43,8 @@ const SEARCH_MAX: u64 = 4 * 1024 * 1024;
 /// # Errors
 /// When its whole objects cannot be copied, or the entry cannot be moved.
 pub(super) fn retire(repo: &GitRepo, entry: &Path) -> Result<PathBuf, RepoError> {
+    // Objects and directories are made by path below.
+    standstill::pass();
     // A link is not followed.
     if fs::symlink_metadata(entry).is_ok_and(|found| found.is_dir()) {
         branch_conflicts::save(repo, &named(repo, entry)?)?;
@@ -68,13 +73,19 @@ fn named(repo: &GitRepo, entry: &Path) -> Result<BTreeSet<Oid>, RepoError> {
 /// stays, and the others are removed all the same.
 pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoError> {
     let mut expired = 0;
-    for entry in entries_in(&admin::retired(repo))? {
-        let entry = entry.path();
-        let old = set_aside(&entry).is_some_and(|at| at < before);
+    let place = admin::retired(repo);
+    // An agent may have put a link there: what it leads to is not ours.
+    let dir = match beneath::open_room(&place) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        dir => dir.at("cannot open", &place)?,
+    };
+    for name in beneath::names(&dir).at("cannot list", &place)? {
+        let entry = place.join(&name);
+        let old = set_aside(&dir, &name).is_some_and(|at| at < before);
         if !old {
             continue;
         }
-        match mounts::remove_dir_all(&entry) {
+        match mounts::none_in(&entry).and_then(|()| removal::remove_at(&dir, &name)) {
             Ok(()) => expired += 1,
             Err(error) => {
                 tracing::warn!(entry = %entry.display(), %error, "an expired worktree entry could not be removed; it stays")
@@ -84,11 +95,14 @@ pub(super) fn expire(repo: &GitRepo, before: Timestamp) -> Result<usize, RepoErr
     Ok(expired)
 }
 
-/// Returns the time when an entry was retired: the move changed it last.
-fn set_aside(entry: &Path) -> Option<Timestamp> {
-    let meta = fs::symlink_metadata(entry).ok()?;
-    let nanos = i32::try_from(meta.ctime_nsec()).ok()?;
-    Timestamp::new(meta.ctime(), nanos).ok()
+/// Returns the time when an entry was retired: the move changed it last. None for anything but a directory.
+fn set_aside(dir: &OwnedFd, name: &OsStr) -> Option<Timestamp> {
+    let found = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
+        return None;
+    }
+    let nanos = i32::try_from(found.st_ctime_nsec).ok()?;
+    Timestamp::new(found.st_ctime, nanos).ok()
 }
 
 /// Returns the commit that was checked out last; its branch may be gone.

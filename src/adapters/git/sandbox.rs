@@ -24,6 +24,7 @@ use super::ground::seen_file;
 use super::rig::{GitRepo, locked};
 use super::theirs::{self, Head};
 use super::{branch_conflicts, injected_files, repair, retired, revive, stash};
+use crate::adapters::city_root;
 use crate::domain::ids::{Oid, SlotName};
 use crate::ports::repo::{RepoError, SandboxSpec};
 
@@ -135,7 +136,7 @@ fn check_head(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), Re
 
 /// Refuses a path that could reach outside of this rig or into another incarnation's sandbox.
 pub(super) fn check(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
-    fs::create_dir_all(repo.raiders_dir()).at("cannot make", repo.raiders_dir())?;
+    city_root::make_dirs(repo.raiders_dir()).at("cannot make", repo.raiders_dir())?;
     inside(repo, &spec.path)?;
     if &spec.raider.rig != repo.name() {
         return Err(RepoError::Failed(format!(

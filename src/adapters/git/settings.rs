@@ -15,6 +15,7 @@ use super::filters::{self, Places};
 use super::rig::{GitRepo, PUSH_URL_KEY, locked};
 use super::{refusals, share, share_integrity};
 use crate::adapters::beneath;
+use crate::adapters::city_root;
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;
 
@@ -224,7 +225,7 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
     }
     let file = of_user_file(repo.repo_dir());
     let dir = file.parent().unwrap_or(repo.repo_dir());
-    fs::create_dir_all(dir).at("cannot make", dir)?;
+    city_root::make_dirs(dir).at("cannot make", dir)?;
     refresh(&file, &render(&user))?;
     refresh(&repo.repo_dir().join("config"), &ours(format, &own))?;
     let given = render(&closed(wanted.clone()));

@@ -10,6 +10,7 @@ use super::bytes;
 use super::prepare::{init_bare, is_lent};
 use super::rig::{GitRepo, oid};
 use crate::adapters::beneath;
+use crate::adapters::city_root;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -40,7 +41,9 @@ pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(failed("cannot inspect", dir, &error)),
     }
-    let fresh = super::admin::scratch(repo)?;
+    let place = birthplace(repo);
+    city_root::make_dirs(&place).at("cannot make", &place)?;
+    let fresh = tempfile::tempdir_in(&place).at("cannot make a directory in", &place)?;
     let made = fresh.path().join("repo.git");
     fs::create_dir(&made).at("cannot make", &made)?;
     init_bare(&made, repo.object_format()?)?;
@@ -48,9 +51,17 @@ pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
     let config = made.join("config");
     fs::remove_file(&config).at("cannot remove", &config)?;
     if let Some(parent) = dir.parent() {
-        fs::create_dir_all(parent).at("cannot make", parent)?;
+        city_root::make_dirs(parent).at("cannot make", parent)?;
     }
     fs::rename(&made, dir).at("cannot make", dir)
+}
+
+/// Returns the directory in which theirs is made before it is renamed to its place. It is on the rig's file system
+/// ([`places::on_one_disk`](super::places::on_one_disk)); ours may be on another one.
+pub(super) fn birthplace(repo: &GitRepo) -> PathBuf {
+    let state = repo.repo_dir().ancestors().nth(2);
+    let state = state.unwrap_or(Path::new("/"));
+    state.join("new").join(repo.name().as_str())
 }
 
 /// Renames anything in the place of theirs. Returns the new path.

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::admin::{self, At, failed, write_whole};
@@ -26,7 +27,10 @@ const SHARED: &[&str] = &[
     "refs/tags",
     "info",
     "horde",
+    "horde/retired",
 ];
+/// The mode bits of a directory that is open to its owner.
+const OPEN: u32 = 0o700;
 /// The HEAD of theirs, which is unused but required by git.
 const HEAD: &str = "ref: refs/heads/horde\n";
 
@@ -99,8 +103,11 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
     // An error of the lists must not stop the other repairs.
     let listed = lists::mend(repo);
     for entry in admin::entries(repo)? {
-        let name = entry.strip_prefix(dir).unwrap_or(&entry);
-        open_up(repo, name)?;
+        // Each look at a sandbox checks the entries of all: an open one costs one look.
+        let is_open = fs::symlink_metadata(&entry).is_ok_and(|it| it.mode() & OPEN == OPEN);
+        if !is_open {
+            open_up(repo, entry.strip_prefix(dir).unwrap_or(&entry))?;
+        }
     }
     if !revival.exists() {
         return listed;

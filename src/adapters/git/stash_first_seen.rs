@@ -5,7 +5,6 @@
 //! time when it was made: no entry with a lower number is the sandbox's.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 
@@ -14,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::admin::{At, read_if_there, write_whole};
 use super::rig::{GitRepo, locked};
+use crate::adapters::city_root;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -141,7 +141,7 @@ fn write(repo: &GitRepo, known: &FirstSeenLog) -> Result<(), RepoError> {
     let file = file(repo);
     let text = serde_json::to_vec(known).map_err(io::Error::from);
     if let Some(dir) = file.parent() {
-        fs::create_dir_all(dir).at("cannot make", dir)?;
+        city_root::make_dirs(dir).at("cannot make", dir)?;
     }
     write_whole(&file, &text.at("cannot write", &file)?)
 }
@@ -149,6 +149,8 @@ fn write(repo: &GitRepo, known: &FirstSeenLog) -> Result<(), RepoError> {
 #[cfg(test)]
 mod tests {
     use super::super::testing::Rigged;
+    use std::fs;
+
     use super::*;
 
     fn id(digit: char) -> Oid {

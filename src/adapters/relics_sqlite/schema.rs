@@ -31,6 +31,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0020.sql"),
     include_str!("schema/0021.sql"),
     include_str!("schema/0022.sql"),
+    include_str!("schema/0023.sql"),
 ];
 
 /// "hord": marks the file as a relic store (`file` and SQLite's own tools show it).

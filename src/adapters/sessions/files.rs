@@ -26,6 +26,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::adapters::beneath;
+use crate::adapters::city_root;
 use crate::domain::facts::ProcessId;
 use crate::domain::holder_wire::Ended;
 use crate::domain::ids::{Generation, Incarnation, SessionId};
@@ -166,10 +167,7 @@ pub fn make_own_dir(dir: &Path) -> io::Result<()> {
 /// # Errors
 /// When the file system refuses.
 pub fn make_dir(dir: &Path) -> io::Result<()> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
+    city_root::make_dirs_with(dir, 0o700)
 }
 
 /// Splits a path for [`beneath`]: an agent may put a link in place of the directory, too. A holder uses a relative

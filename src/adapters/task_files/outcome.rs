@@ -7,10 +7,8 @@ use std::path::Path;
 
 use super::text::{at, from_above, read_some, written};
 use crate::adapters::beneath;
+use crate::domain::task_names::{OUTCOME, OUTCOMES};
 use crate::ports::tasks::{OutcomeText, TaskError};
-
-/// The names in a sandbox that link to the outcome file.
-const NAMES: [&str; 2] = [".horde-outcome", ".orange-outcome"];
 
 /// Returns the first outcome that has a text, else the first of the entries that hold none because they are no file.
 /// `committed` tells the repository's own files: with bytes, HEAD has them under the name; without, it has the name.
@@ -21,7 +19,7 @@ pub(super) fn read(
     committed: &dyn Fn(&str, Option<&[u8]>) -> bool,
 ) -> Result<OutcomeText, TaskError> {
     let mut odd = None;
-    for name in NAMES {
+    for name in OUTCOMES {
         let own = sandbox.join(name);
         let (root, file) = from_above(&own, 2);
         match read_some(root, file) {
@@ -36,7 +34,7 @@ pub(super) fn read(
             Ok(_) | Err(_) => {}
         }
     }
-    let path = dir.join("outcome");
+    let path = dir.join(OUTCOME);
     // Below the tasks of the city: `<rig>/<relic>/<slot>-<incarnation>/outcome`.
     let (root, file) = from_above(&path, 4);
     let found = match read_some(root, file) {
@@ -75,7 +73,7 @@ fn is_own_link(link: &Path) -> bool {
     };
     let tasks = target.ancestors().nth(4).and_then(Path::file_name);
     target.is_absolute()
-        && target.file_name() == Some("outcome".as_ref())
+        && target.file_name() == Some(OUTCOME.as_ref())
         && tasks == Some("tasks".as_ref())
 }
 
@@ -91,9 +89,9 @@ mod tests {
         let (dir, sandbox) = (top.join("tasks/rig/gt-1/1"), top.join("raiders/Toast"));
         fs::create_dir_all(&dir).unwrap();
         fs::create_dir_all(&sandbox).unwrap();
-        fs::write(dir.join("outcome"), "").unwrap();
-        for name in NAMES {
-            symlink(dir.join("outcome"), sandbox.join(name)).unwrap();
+        fs::write(dir.join(OUTCOME), "").unwrap();
+        for name in OUTCOMES {
+            symlink(dir.join(OUTCOME), sandbox.join(name)).unwrap();
         }
         (dir, sandbox)
     }
@@ -122,7 +120,7 @@ mod tests {
         for (what, make) in make {
             let top = crate::testing::scratch();
             let (dir, sandbox) = places(top.path());
-            let at = sandbox.join(NAMES[0]);
+            let at = sandbox.join(OUTCOMES[0]);
             let read = || read(&dir, &sandbox, &|_, _| false).unwrap();
             assert_eq!((read().odd, read().text.as_str()), (None, ""));
             fs::remove_file(&at).unwrap();
@@ -130,7 +128,7 @@ mod tests {
             let found = read();
             let why = found.odd.unwrap_or_default();
             assert!(
-                why.contains(what) && why.contains(NAMES[0]),
+                why.contains(what) && why.contains(OUTCOMES[0]),
                 "{what}: {why}"
             );
             assert_eq!(found.text, "", "it is not read through");
@@ -139,7 +137,7 @@ mod tests {
             let owned = super::read(&dir, &sandbox, &|_, bytes| bytes.is_none()).unwrap();
             assert_eq!(owned.odd, None, "{what}");
             // The other name, and the file itself, hold an outcome all the same.
-            fs::write(dir.join("outcome"), SAID).unwrap();
+            fs::write(dir.join(OUTCOME), SAID).unwrap();
             assert_eq!((read().odd, read().text.as_str()), (None, SAID));
         }
     }
@@ -149,7 +147,7 @@ mod tests {
         let top = crate::testing::scratch();
         let (dir, sandbox) = places(top.path());
         let blanks = format!("{}{SAID}", " ".repeat(100_000));
-        fs::write(dir.join("outcome"), blanks).unwrap();
+        fs::write(dir.join(OUTCOME), blanks).unwrap();
         let found = read(&dir, &sandbox, &|_, _| false).unwrap();
         assert!(found.odd.is_some_and(|why| why.contains("larger than")));
     }

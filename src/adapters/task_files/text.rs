@@ -6,6 +6,7 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use crate::adapters::beneath;
+use crate::adapters::city_root;
 use crate::ports::tasks::{OutcomeText, TaskError};
 use crate::regular;
 
@@ -39,7 +40,7 @@ pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), TaskError> {
 /// Makes a directory for such files.
 pub(super) fn make_dir(dir: &Path) -> Result<(), TaskError> {
     let (root, name) = from_above(dir, OURS - 1);
-    std::fs::create_dir_all(root)
+    city_root::make_dirs(root)
         .and_then(|()| beneath::make_dirs(root, name))
         .map_err(at(dir))
 }

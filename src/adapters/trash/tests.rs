@@ -1,7 +1,8 @@
 //! Tests of the trash with entries that were written to at each moment of their removal.
 
 use std::collections::{BTreeMap, HashSet};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use super::*;
 use crate::adapters::beneath;
@@ -108,7 +109,7 @@ fn what_was_written_while_its_directory_came_into_the_trash_is_not_deleted() {
     city.keeps("sub/late");
     let city = City::new();
     let note = city.note();
-    rustix::fs::mkdirat(CWD, city.at("sandbox/made"), rustix::fs::Mode::RWXU).unwrap();
+    fs::create_dir(city.at("sandbox/made")).unwrap();
     city.throw(&note).unwrap();
     city.keeps("made");
 }
@@ -215,4 +216,28 @@ fn entry_with_a_garbled_note_is_kept() {
         assert_eq!(city.files.written_in_trash().len(), 1, "{text:?}");
     }
     assert!(city.at("trash/x/file").exists());
+}
+
+/// The city, and the trash with it, may be moved while the trash is emptied: what its path leads to then has no notes.
+#[test]
+fn notes_of_a_trash_that_was_moved_are_read_where_it_is() {
+    let city = City::new();
+    let note = city.note();
+    city.tick();
+    fs::write(city.at("sandbox/late"), "later than its note").unwrap();
+    city.throw(&note).unwrap();
+    let room = beneath::open_room(&city.at("trash")).unwrap();
+    fs::rename(city.at("trash"), city.at("away")).unwrap();
+    let place = city.at("trash/x");
+    for _ in 0..2 {
+        let stays = stays(&room, &place, &Uses::default()).unwrap();
+        assert_eq!(stays, Some(Stays::Written(place.join("late"))));
+        // Another directory in its place, as of another city.
+        fs::create_dir_all(city.at("trash")).unwrap();
+    }
+    tidy(&room, &note_of(OsStr::new("x"))).unwrap();
+    assert!(city.at("away/x.used").exists(), "the note of an entry");
+    fs::rename(city.at("away/x"), city.at("out/x")).unwrap();
+    tidy(&room, &note_of(OsStr::new("x"))).unwrap();
+    assert!(!city.at("away/x.used").exists(), "the note of none");
 }

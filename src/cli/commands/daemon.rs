@@ -7,10 +7,12 @@ use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::cli::args::Up;
+use crate::cli::city::City;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Style};
 use crate::cli::render::{outcome_lines, show};
+use crate::control::client;
 use crate::control::protocol::answers::{Pong, Reloaded};
 use crate::control::protocol::args::{self, Nothing};
 use crate::control::protocol::{Exit, Op, OpName};
@@ -44,7 +46,10 @@ pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
 
 /// Stops the supervisor, and returns when its process has ended: the city is free for the next then.
 pub(super) fn stop(args: args::Stop, context: &mut Context) -> Result<(), CliError> {
-    let mut client = context.client()?;
+    let mut client = match context.client() {
+        Ok(client) => client,
+        Err(error) => return Err(with_sessions(error, &context.city()?)),
+    };
     let process = client.peer_pid().and_then(watch);
     let op = Op::Stop(args);
     let result = client.call(&op)?;
@@ -55,6 +60,22 @@ pub(super) fn stop(args: args::Stop, context: &mut Context) -> Result<(), CliErr
         ));
     }
     context.print_raw(op.name(), &result, show::stopped)
+}
+
+/// Adds that sessions run although there is no supervisor: the one that started them was killed, or left them running.
+fn with_sessions(mut error: CliError, city: &City) -> CliError {
+    let is_away =
+        error.exit == Exit::Unreachable && !client::is_foreign(&city.socket) && city.is_free();
+    let sessions = if is_away { city.sessions() } else { 0 };
+    if sessions > 0 {
+        let said = match sessions {
+            1 => "1 session of an earlier supervisor still runs".to_owned(),
+            many => format!("{many} sessions of an earlier supervisor still run"),
+        };
+        error.message = format!("{}; {said}", error.message);
+        error.hint = Some("`hd up -d` takes them over, and then `hd stop` ends them".to_owned());
+    }
+    error
 }
 
 pub(super) fn ping(context: &mut Context) -> Result<(), CliError> {

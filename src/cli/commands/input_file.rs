@@ -7,16 +7,26 @@ use std::path::Path;
 
 use crate::cli::error::{CliError, Doing};
 
+/// Returns true for standard input.
+fn is_input(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Returns the name of a file for people.
+pub(super) fn shown(path: &Path) -> String {
+    match is_input(path) {
+        true => "standard input".to_owned(),
+        false => path.display().to_string(),
+    }
+}
+
 /// Returns the text of a file, a FIFO or a device, of at most `most` bytes; `-` is standard input.
 ///
 /// # Errors
 /// A usage error with this hint when it is longer; when it cannot be read, or is no text.
 pub(super) fn text(path: &Path, most: u64, hint: &str) -> Result<String, CliError> {
-    let is_input = path == Path::new("-");
-    let shown = match is_input {
-        true => "standard input".to_owned(),
-        false => path.display().to_string(),
-    };
+    let is_input = is_input(path);
+    let shown = shown(path);
     let read = || {
         let mut bytes = Vec::new();
         // A byte more than the bound tells that there is more.
@@ -55,6 +65,12 @@ mod tests {
         }
         let error = text(&dir.path().join("none"), 4, "").unwrap_err();
         assert!(error.message.contains("none"), "{error:?}");
+    }
+
+    #[test]
+    fn standard_input_is_named_in_words() {
+        assert_eq!(shown(Path::new("-")), "standard input");
+        assert_eq!(shown(Path::new("./-")), "./-");
     }
 
     /// It was reported as no text, with the exit code of a failure.

@@ -55,6 +55,9 @@ fn add(args: &RigAdd, context: &mut Context) -> Result<(), CliError> {
             Path::new(last.unwrap_or(remote))
         }
     };
+    if args.name.is_none() {
+        refuse_twice(&source, context)?;
+    }
     let file = file(context)?;
     let city = file.parent().unwrap_or(Path::new("."));
     let name = args
@@ -68,6 +71,36 @@ fn add(args: &RigAdd, context: &mut Context) -> Result<(), CliError> {
         harness: args.harness.clone(),
     };
     edit(context, "added", &name, |text| config::with_rig(text, &rig))
+}
+
+/// Refuses a repository that is a rig already, unless a name is given for one more.
+fn refuse_twice(source: &RigSource, context: &Context) -> Result<(), CliError> {
+    let file = context.city_file()?;
+    let Ok(loaded) = config::load(&file, &config::Env::of_process()) else {
+        // The edit tells what is wrong with the file, or mends it.
+        return Ok(());
+    };
+    let same = |rig: &&Rig| match (&rig.source, source) {
+        (RigSource::Path(theirs), RigSource::Path(ours)) => {
+            theirs.canonicalize().is_ok_and(|theirs| &theirs == ours)
+        }
+        (RigSource::Remote(theirs), RigSource::Remote(ours)) => bare(theirs) == bare(ours),
+        _ => false,
+    };
+    match loaded.city.rigs.iter().find(same) {
+        None => Ok(()),
+        Some(rig) => Err(CliError::usage(format!(
+            "this repository is the rig {} already",
+            rig.name
+        ))
+        .hint("`--name NAME` makes it one more rig")),
+    }
+}
+
+/// Returns an address without the endings that hosts ignore.
+fn bare(remote: &str) -> &str {
+    let remote = remote.trim_end_matches('/');
+    remote.strip_suffix(".git").unwrap_or(remote)
 }
 
 fn file(context: &Context) -> Result<PathBuf, CliError> {

@@ -39,7 +39,7 @@ pub(super) fn run(mut args: Run, context: &mut Context) -> Result<(), CliError> 
 
 /// Reads the tasks of a file.
 fn listed(file: &Path) -> Result<Vec<Task>, CliError> {
-    let shown = file.display();
+    let shown = input_file::shown(file);
     let text = input_file::text(file, TASKS_MAX, "nothing was done; split it")?;
     let tasks = Task::read_lines(&text);
     match tasks.map_err(|why| CliError::usage(format!("{shown}: {why}")))? {

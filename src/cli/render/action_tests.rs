@@ -113,6 +113,14 @@ fn stash_entries_are_named_by_their_ids() {
 }
 
 #[test]
+fn restore_names_the_refs_whose_commits_are_lost() {
+    let lost = ["refs/horde/salvage/r/Toast/1/stash-0"];
+    let restored = json!({"id": "s-1", "path": "/c/s-1", "stash_ids": [], "lost": lost});
+    let said = told(outcome_lines::restored, restored);
+    assert!(said.contains("LOST") && said.contains(lost[0]), "{said}");
+}
+
+#[test]
 fn reload_names_every_child_that_is_concerned() {
     let told = json!({"errors": [], "pending": [],
         "actions": [{"agent": "mayor", "action": "none"}],

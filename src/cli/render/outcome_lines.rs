@@ -15,7 +15,10 @@ use crate::domain::reload::Change;
 use crate::domain::saved_work;
 use crate::domain::self_review::Verdict;
 
-use super::words::{at, cell, clean, clean_lines, short};
+use super::words::{at, cell, clean, clean_lines, plural, short};
+
+/// The number of new ids that an import tells as text.
+const NEW_IDS_MAX: usize = 20;
 
 /// Tells the state of an agent or raider after a request to start, stop or rest.
 pub(in crate::cli) fn child(told: &Ordered, _: Style) -> String {
@@ -44,7 +47,10 @@ pub(in crate::cli) fn charging(told: &Charging, _: Style) -> String {
         ),
         (true, false) => format!("automatic charging was paused {of} already"),
         (false, true) => format!("automatic charging goes on {of}"),
-        (false, false) => format!("automatic charging was not paused {of}"),
+        (false, false) => match &told.rig {
+            None => "automatic charging is not paused in any rig".to_owned(),
+            Some(rig) => format!("automatic charging is not paused in rig {rig}"),
+        },
     }
 }
 
@@ -170,9 +176,10 @@ pub(in crate::cli) fn exported(told: &Value, _: Style) -> String {
 /// Tells what an import did.
 pub(in crate::cli) fn imported(told: &Value, _: Style) -> String {
     let count = |key: &str| told.get(key).and_then(Value::as_u64).unwrap_or_default();
+    let made = usize::try_from(count("created")).unwrap_or(usize::MAX);
     let mut text = format!(
-        "{} relics made, {} updated, {} unchanged; {}",
-        count("created"),
+        "{} made, {} updated, {} unchanged; {}",
+        plural(made, "relic"),
         count("updated"),
         count("unchanged"),
         at(told, "/priorities")
@@ -188,6 +195,27 @@ pub(in crate::cli) fn imported(told: &Value, _: Style) -> String {
             at(one, "/record"),
             at(one, "/missing")
         );
+    }
+    text + &new_ids(told)
+}
+
+/// Returns a line for each imported record that has another id here. A large import has the rest in its JSON.
+fn new_ids(told: &Value) -> String {
+    let relics = told.get("relics").and_then(Value::as_array);
+    let mut renamed = relics
+        .into_iter()
+        .flatten()
+        .filter(|one| at(one, "/change") != "unchanged")
+        .map(|one| (at(one, "/record"), at(one, "/relic")))
+        .filter(|(record, relic)| record != relic);
+    let mut text: String = renamed
+        .by_ref()
+        .take(NEW_IDS_MAX)
+        .map(|(record, relic)| format!("\n{record} is now {relic}"))
+        .collect();
+    match renamed.count() {
+        0 => {}
+        more => text += &format!("\n--json names {more} more"),
     }
     text
 }
@@ -225,6 +253,12 @@ pub(in crate::cli) fn decided(told: &Decided, style: Style) -> String {
     let said = merge_request(&told.mr, style);
     let back_to = cell(&told.back_to);
     match &told.delivery {
+        None if told.charge_paused => {
+            let (relic, rig) = (&told.mr.relic, &told.mr.rig);
+            format!(
+                "{said}\n{relic} waits, because automatic charging is paused: hd charge {relic} {rig}"
+            )
+        }
         None => said,
         Some(delivery) if delivery.state == DeliveryState::Delivered => {
             let why = delivery.why.as_ref().map(|why| format!("; {}", cell(why)));
@@ -374,7 +408,13 @@ pub(in crate::cli) fn reviewed(told: &SelfReview, _: Style) -> String {
 
 /// Tells where a salvage was restored.
 pub(in crate::cli) fn restored(told: &Restored, _: Style) -> String {
-    let said = format!("{} is restored in {}", cell(&told.id), cell(&told.path));
+    let mut said = format!("{} is restored in {}", cell(&told.id), cell(&told.path));
+    if !told.lost.is_empty() {
+        said.push_str(&format!(
+            ", without its refs whose commits are LOST ({})",
+            cell(&told.lost)
+        ));
+    }
     match told.stash_ids.is_empty() {
         true => said,
         false => format!(

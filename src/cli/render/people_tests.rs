@@ -43,6 +43,27 @@ fn status_shows_spent_budgets_and_the_choices_of_a_question() {
 }
 
 #[test]
+fn status_names_escalations_above_the_table_and_counts_the_rest() {
+    let mut city = city();
+    let call =
+        |n: usize| json!({ "id": format!("esc-{n}"), "about": "mayor", "problem": "no key" });
+    city["calls"] = (1..=12).map(call).collect();
+    let screen = screen(&city, PLAIN);
+    let lines: Vec<&str> = screen.lines().collect();
+    let table = lines.iter().position(|line| line.contains("NAME")).unwrap();
+    let above = lines[..table].join("\n");
+    assert!(
+        above.contains("! mayor: no key: hd relic show esc-1\n"),
+        "{screen}"
+    );
+    assert!(!screen.contains("esc-11"), "{screen}");
+    assert!(
+        above.contains("! 2 more escalations: hd escalations"),
+        "{screen}"
+    );
+}
+
+#[test]
 fn status_counts_the_drums_that_wait_for_people() {
     let mut city = city();
     assert!(!screen(&city, PLAIN).contains("drum"));
@@ -169,4 +190,59 @@ fn status_marks_a_raider_with_an_open_escalation_about_its_sandbox() {
     assert!(row.starts_with("!  horde/Ash "), "{screen}");
     let line = "! horde/Ash: stash entries remain: hd relic show hs-7";
     assert!(screen.lines().any(|shown| shown == line), "{screen}");
+}
+
+#[test]
+fn import_tells_the_new_ids_of_its_records() {
+    let told = |number: usize| {
+        let of = |n: usize| json!({"record": format!("bd-{n}"), "relic": format!("gt-{n}"), "change": "created"});
+        let mut relics: Vec<Value> = (0..number).map(of).collect();
+        relics.push(json!({"record": "gt-99", "relic": "gt-99", "change": "created"}));
+        relics.push(json!({"record": "bd-98", "relic": "gt-98", "change": "unchanged"}));
+        let told = json!({
+            "created": number, "updated": 0, "unchanged": 0, "priorities": "as they are",
+            "relics": relics,
+        });
+        outcome_lines::imported(&told, PLAIN)
+    };
+    assert!(
+        told(2).ends_with("\nbd-0 is now gt-0\nbd-1 is now gt-1"),
+        "{}",
+        told(2)
+    );
+    assert!(!told(0).contains("gt-99"), "it has its own id");
+    let many = told(25);
+    assert!(
+        many.contains("\nbd-19 is now gt-19\n--json names 5 more"),
+        "{many}"
+    );
+}
+
+#[test]
+fn counts_and_pauses_are_told_in_correct_words() {
+    let imported = |made: u64| {
+        let told =
+            json!({"created": made, "updated": 0, "unchanged": 2, "priorities": "as they are"});
+        outcome_lines::imported(&told, PLAIN)
+    };
+    assert!(imported(1).starts_with("1 relic made, 0 updated"));
+    assert!(imported(2).starts_with("2 relics made, 0 updated"));
+    let resumed = |rig: Value| {
+        let told = sample(json!({"rig": rig, "paused": false, "changed": false}));
+        outcome_lines::charging(&told, PLAIN)
+    };
+    let nowhere = "automatic charging is not paused in any rig";
+    assert_eq!(resumed(Value::Null), nowhere);
+    assert_eq!(
+        resumed(json!("horde")),
+        "automatic charging is not paused in rig horde"
+    );
+    let rejected = sample(
+        json!({"decision": "rejected", "charge_paused": true, "relic": "gt-3", "rig": "horde"}),
+    );
+    let told = outcome_lines::decided(&rejected, PLAIN);
+    assert!(
+        told.ends_with("automatic charging is paused: hd charge gt-3 horde"),
+        "{told}"
+    );
 }

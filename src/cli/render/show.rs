@@ -9,12 +9,13 @@ use crate::control::protocol::answers::{
     StartedRelic, Stopped, WaitingRelic,
 };
 use crate::domain::doctor::Finding;
+use crate::domain::last_end::LastEnd;
 
 use super::words::{cell, clean_lines, short};
 
 /// Fields that are texts of many lines.
 const TEXTS: &[&str] = &[
-    "body", "context", "note", "tail", "text", "handoff", "prompt", "totem",
+    "body", "context", "note", "tail", "text", "handoff", "prompt", "totem", "rules", "finish",
 ];
 
 /// Renders any result: fields, then texts. Objects inside are shown below their name.
@@ -268,6 +269,18 @@ pub(in crate::cli) fn orders<T: Serialize>(result: &T, style: Style) -> String {
     // The text says everything that the fields say.
     if let Some(text) = shown.pointer_mut("/totem/text").map(Value::take) {
         shown["totem"] = text;
+    }
+    if let Some(end) = shown.get("last_end").and_then(Value::as_str) {
+        let is_noted = shown.get("note").is_some_and(|note| !note.is_null());
+        let said = match LastEnd::named(end) {
+            Some(LastEnd::Handoff) if !is_noted => {
+                format!("{end}: {}, and left no note", LastEnd::Handoff.meaning())
+            }
+            Some(known) => format!("{end}: {}", known.meaning()),
+            // A word of a newer supervisor.
+            None => end.to_owned(),
+        };
+        shown["last_end"] = said.into();
     }
     fields(&shown, style)
 }

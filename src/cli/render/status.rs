@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::cli::output::{Style, Tone};
 use crate::control::protocol::answers::{
-    Account, Automation, Blocked, Budget, MrRow, Pool, Rig, Status,
+    Account, Automation, Blocked, Budget, Call, MrRow, Pool, Rig, Status,
 };
 use crate::domain::ids::verb_group;
 use crate::domain::merge::MrState;
@@ -37,6 +37,7 @@ pub(super) fn at_time(result: &Status, style: Style, now: Timestamp) -> String {
         screen.extend(for_person(rig, style));
         screen.extend(blocked(rig, style));
     }
+    screen.extend(calls(&result.calls, style));
     screen.extend(accounts(&result.accounts, style));
     screen.extend(budgets(&result.budgets, style));
     let children = children(result);
@@ -302,6 +303,24 @@ fn blocked(rig: &Rig, style: Style) -> Vec<String> {
         lines.push(style.paint(Tone::Waits, &text));
     }
     lines
+}
+
+/// Escalations that are listed one by one; `hd escalations` has them all.
+const CALLS_SHOWN: usize = 10;
+
+/// Lists the escalations without acknowledgement that no other row names.
+fn calls(calls: &[Call], style: Style) -> Vec<String> {
+    let line = |call: &Call| {
+        let (about, problem) = (cell(&call.about), cell(&call.problem));
+        format!("! {about}: {problem}: hd relic show {}", call.id)
+    };
+    let mut lines: Vec<_> = calls.iter().take(CALLS_SHOWN).map(line).collect();
+    if calls.len() > CALLS_SHOWN {
+        let more = plural(calls.len() - CALLS_SHOWN, "more escalation");
+        lines.push(format!("! {more}: hd escalations"));
+    }
+    let painted = lines.iter().map(|line| style.paint(Tone::Waits, line));
+    painted.collect()
 }
 
 /// Returns the open and blocked work of a rig, as `relics horde  9 open, 2 blocked`, and why less of it is done.

@@ -391,3 +391,32 @@ fn counts_that_are_old_say_how_old_they_are() {
     assert_eq!(raider(59), "+3 ~2");
     assert_eq!(raider(125), "+3 ~2 (2m05s ago)");
 }
+
+/// Issue 17, 3: after a crash and after a handoff it says so, and a handoff without a note is seen as one.
+#[test]
+fn rally_says_how_the_last_session_ended() {
+    let told = |last_end: Value, note: Value| {
+        let rules = "Rules:\n- Stay.";
+        let rally = json!({ "raider": "horde/raiders/Toast", "last_end": last_end, "note": note, "rules": rules,
+            "note_at": "2026-01-01T10:00:00Z", "outcome": { "state": "passed", "void": true } });
+        show::orders(&rally, PLAIN)
+    };
+    let first = told(Value::Null, Value::Null);
+    assert!(!first.contains("last_end"), "{first}");
+    assert!(first.contains("rules\n  Rules:\n  - Stay."), "{first}");
+    assert!(first.contains("state  passed"), "{first}");
+    for (end, note, said) in [
+        (
+            "handoff",
+            json!("half"),
+            "handoff: the last session handed off\n",
+        ),
+        ("handoff", Value::Null, "handed off, and left no note"),
+        ("crash", json!("half"), "crash: the last session died"),
+        ("of a newer version", Value::Null, "of a newer version"),
+    ] {
+        let text = told(json!(end), note);
+        assert!(text.contains(said), "{end}: {text}");
+        assert!(text.contains("2026-01-01T10:00:00Z"), "{text}");
+    }
+}

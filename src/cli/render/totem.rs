@@ -91,7 +91,8 @@ pub(in crate::cli) fn totem(totem: &Totem, style: Style) -> String {
     for step in &totem.steps {
         let is_present = totem.present.as_ref() == Some(&step.id);
         let (mark, tone) = match () {
-            () if step.status == RelicStatus::Closed => ("done ", Tone::Good),
+            () if step.done => ("done ", Tone::Good),
+            () if step.status == RelicStatus::Closed => ("ended", Tone::Faint),
             () if is_present => ("now  ", Tone::Strong),
             () if step.ready => ("ready", Tone::Plain),
             () => ("waits", Tone::Faint),

@@ -16,8 +16,8 @@ use crate::config::values::{
     some_duration, text,
 };
 use crate::domain::city::{
-    Agent, AgentPrompt, DaemonPolicy, Harness, Pool, PromptMode, Provider, RestartType, RigSource,
-    Rights,
+    Agent, AgentPrompt, DaemonPolicy, Harness, OnCompact, Pool, PromptMode, Provider, RestartType,
+    RigSource, Rights,
 };
 use crate::domain::harness::fill::Fill;
 use crate::domain::harness::{Start, launch};
@@ -77,17 +77,9 @@ fn one(mut reader: Reader<'_>, known: &EarlierSections<'_>) -> ReadAgent {
     let runs = runs(&mut reader, known, &mut prompt_file);
     let dir = reader.get("dir", |node| directory(node, known));
     let own_env = reader.get("env", environment);
-    let restart = reader.get(
-        "restart",
-        choice(
-            &[
-                ("permanent", RestartType::Permanent),
-                ("transient", RestartType::Transient),
-                ("temporary", RestartType::Temporary),
-            ],
-            &[],
-        ),
-    );
+    let process_names = reader.get("process_names", list(filled));
+    let on_compact = reader.get("on_compact", choice(OnCompact::WORDS, &[]));
+    let restart = restart(&mut reader);
     let rights = rights(&mut reader);
     let shutdown_timeout = reader.get("shutdown_timeout", optional(duration));
     let idle_timeout = reader.get("idle_timeout", optional(some_duration));
@@ -112,6 +104,8 @@ fn one(mut reader: Reader<'_>, known: &EarlierSections<'_>) -> ReadAgent {
             prompt,
             first_input: runs.first_input,
             harness: runs.harness,
+            process_names: process_names?,
+            on_compact: on_compact?,
             dir: dir?,
             env,
             env_pass: runs.env_pass,
@@ -136,6 +130,21 @@ fn one(mut reader: Reader<'_>, known: &EarlierSections<'_>) -> ReadAgent {
         is_pool,
         prompt_file,
     }
+}
+
+/// `restart`.
+fn restart(reader: &mut Reader<'_>) -> Option<RestartType> {
+    reader.get(
+        "restart",
+        choice(
+            &[
+                ("permanent", RestartType::Permanent),
+                ("transient", RestartType::Transient),
+                ("temporary", RestartType::Temporary),
+            ],
+            &[],
+        ),
+    )
 }
 
 /// `rights`.

@@ -243,17 +243,7 @@ fn raider_policy(
         "respawn_permissions",
         choice(&[("reduced", true), ("full", false)], &[]),
     );
-    let on_compact = reader.get(
-        "on_compact",
-        choice(
-            &[
-                ("rally", OnCompact::Rally),
-                ("handoff", OnCompact::Handoff),
-                ("nothing", OnCompact::Nothing),
-            ],
-            &[],
-        ),
-    );
+    let on_compact = reader.get("on_compact", choice(OnCompact::WORDS, &[]));
     let stall_after = reader.get("stall_after", optional(some_duration));
     let max_session = reader.get("max_session", optional(some_duration));
     let nudges = reader.get("nudges", integer(0));

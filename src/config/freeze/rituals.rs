@@ -164,11 +164,10 @@ fn vars(reader: &mut Reader<'_>) -> BTreeMap<String, Option<String>> {
     vars
 }
 
-/// A step with the places that errors about it point at.
-struct Read {
-    step: RitualStep,
-    id: SourceSpan,
-    needs: Vec<SourceSpan>,
+/// The place of a step in the graph, and the places that errors about it point at.
+struct Link {
+    id: (StepName, SourceSpan),
+    needs: Vec<(StepName, SourceSpan)>,
 }
 
 fn steps_of(
@@ -177,7 +176,7 @@ fn steps_of(
 ) -> Option<Vec<RitualStep>> {
     let sections = reader.sections("steps", "steps");
     let given = sections.len();
-    let mut read: Vec<Read> = Vec::new();
+    let (mut links, mut steps) = (Vec::new(), Vec::new());
     for mut section in sections {
         let id = section.get("id", name::<StepName>);
         let title = section.get("title", |node| title(node, vars));
@@ -186,35 +185,31 @@ fn steps_of(
         let fresh_session = section.get("fresh_session", flag);
         let (id_place, needs_places) = (section.place("id"), section.element_places("needs"));
         section.finish();
-        let (Some(id), Some(title), Some(body)) = (id, title, body) else {
+        let (Some(id), Some(needs)) = (id, needs) else {
             continue;
         };
-        let (Some(needs), Some(fresh_session)) = (needs, fresh_session) else {
-            continue;
-        };
-        read.push(Read {
-            step: RitualStep {
+        links.push(Link {
+            id: (id.clone(), id_place),
+            needs: needs.iter().cloned().zip(needs_places).collect(),
+        });
+        if let (Some(title), Some(body), Some(fresh_session)) = (title, body, fresh_session) {
+            steps.push(RitualStep {
                 id,
                 title,
                 body,
                 needs,
                 fresh_session,
-            },
-            id: id_place,
-            needs: needs_places,
-        });
+            });
+        }
     }
     if given > STEPS_MAX {
         let message = format!("a ritual has at most {STEPS_MAX} steps, this one has {given}");
         reader.complain("steps", message);
         return None;
     }
-    // Errors in a step would make the graph of the others look wrong.
-    if read.is_empty() || read.len() < given {
-        return None;
-    }
-    let graph_is_right = check_graph(&read, reader.report);
-    graph_is_right.then(|| read.into_iter().map(|read| read.step).collect())
+    // A step whose id or needs cannot be read would make the graph of the others look wrong.
+    let graph_is_right = links.len() == given && check_graph(&links, reader.report);
+    (graph_is_right && given > 0 && steps.len() == given).then_some(steps)
 }
 
 fn title(node: &Node, vars: &BTreeMap<String, Option<String>>) -> Parsed<String> {
@@ -265,20 +260,20 @@ fn known_variables(
 }
 
 /// Checks the ids and needs of all steps, and reports what is wrong.
-fn check_graph(read: &[Read], report: &Report) -> bool {
+fn check_graph(links: &[Link], report: &Report) -> bool {
     let mut right = true;
     let mut wrong = |error: Diagnostic| {
         right = false;
         report.add(error);
     };
-    for (at, one) in read.iter().enumerate() {
-        let id = &one.step.id;
-        if let Some(first) = read[..at].iter().find(|other| other.step.id == *id) {
-            let error = Diagnostic::error(format!("two steps have the id \"{id}\"")).at(&one.id);
-            wrong(error.related(&first.id, "the first one"));
+    for (at, link) in links.iter().enumerate() {
+        let (id, place) = &link.id;
+        if let Some(first) = links[..at].iter().find(|other| other.id.0 == *id) {
+            let error = Diagnostic::error(format!("two steps have the id \"{id}\"")).at(place);
+            wrong(error.related(&first.id.1, "the first one"));
         }
-        for (need, place) in one.step.needs.iter().zip(&one.needs) {
-            let ids = || read.iter().map(|other| other.step.id.as_str());
+        for (need, place) in &link.needs {
+            let ids = || links.iter().map(|other| other.id.0.as_str());
             if ids().any(|other| other == need.as_str()) {
                 continue;
             }
@@ -289,25 +284,27 @@ fn check_graph(read: &[Read], report: &Report) -> bool {
             });
         }
     }
-    let graph: Vec<_> = read
-        .iter()
-        .map(|read| (read.step.id.clone(), read.step.needs.clone()))
-        .collect();
-    if let Some(cycle) = ritual::cycle(&graph) {
-        let names: Vec<_> = cycle.iter().map(StepName::as_str).collect();
-        let error = Diagnostic::error(format!(
-            "steps need each other: {}",
-            names.join(" \u{2192} ")
-        ));
-        let first = read.iter().find(|read| read.step.id == cycle[0]);
-        let place = first.and_then(|read| {
-            let at = read.step.needs.iter().position(|need| *need == cycle[1])?;
-            read.needs.get(at)
-        });
-        wrong(match place {
-            Some(place) => error.at(place),
-            None => error,
-        });
+    if let Some(cycle) = cycle(links) {
+        wrong(cycle);
     }
     right
+}
+
+/// Returns the error of steps that need each other, if there are any.
+fn cycle(links: &[Link]) -> Option<Diagnostic> {
+    let needs = |link: &Link| link.needs.iter().map(|(need, _)| need.clone()).collect();
+    let graph: Vec<_> = links
+        .iter()
+        .map(|link| (link.id.0.clone(), needs(link)))
+        .collect();
+    let cycle = ritual::cycle(&graph)?;
+    let names: Vec<_> = cycle.iter().map(StepName::as_str).collect();
+    let message = format!("steps need each other: {}", names.join(" \u{2192} "));
+    let error = Diagnostic::error(message);
+    let first = links.iter().find(|link| link.id.0 == cycle[0]);
+    let place = first.and_then(|link| link.needs.iter().find(|(need, _)| *need == cycle[1]));
+    Some(match place {
+        Some((_, place)) => error.at(place),
+        None => error,
+    })
 }

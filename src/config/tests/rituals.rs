@@ -109,6 +109,12 @@ fn everything_that_is_wrong_with_rituals_is_told_at_once() {
         ),
         ("k-long", long),
         ("n-body", step("a", &body)),
+        (
+            "o-all",
+            step("a", "body = \"in {{plce}}\"\nneeds = [\"b\"]\n")
+                + &step("b", "needs = [\"a\", \"x\"]\n")
+                + &step("b", ""),
+        ),
         ("l name", step("a", "")),
     ] {
         place.write(&format!("rituals/{name}.toml"), &text);

@@ -7,7 +7,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc};
 
 use super::{names, to_json};
-use crate::actors::records::charging;
+use crate::actors::records::auto_charge;
 use crate::actors::world::World;
 use crate::control::protocol::answers::Story;
 use crate::control::protocol::args::Events;
@@ -48,6 +48,7 @@ pub(super) async fn events(world: &Arc<World>, args: Events) -> Result<Items, Co
         world,
         kind: args.kind,
         last,
+        gap: None,
         send,
     };
     tokio::spawn(async move {
@@ -71,6 +72,8 @@ struct Reader {
     world: Arc<World>,
     kind: Option<String>,
     last: u64,
+    /// The item for deleted events, until it was sent.
+    gap: Option<Event>,
     send: mpsc::Sender<Result<String, ControlError>>,
 }
 
@@ -95,7 +98,7 @@ impl Reader {
         live: Option<broadcast::Receiver<Arc<Event>>>,
     ) -> Result<(), Over> {
         if let Some(since) = since {
-            self.tell_gap(since).await?;
+            self.gap = self.gap(since).await?;
         }
         self.catch_up().await?;
         let Some(mut live) = live else { return Ok(()) };
@@ -117,21 +120,28 @@ impl Reader {
         }
     }
 
-    /// Sends the item that stands in for deleted events after `since`.
-    async fn tell_gap(&self, since: u64) -> Result<(), Over> {
+    /// Returns the item that stands in for deleted events after `since`. It has the number of the last of them.
+    async fn gap(&self, since: u64) -> Result<Option<Event>, Over> {
         let first = self.world.store.run(|txn| txn.first_seq()).await?;
         if since.saturating_add(1) >= first {
-            return Ok(());
+            return Ok(None);
         }
-        self.pass(&Event {
+        Ok(Some(Event {
             seq: first - 1,
             ts: self.world.clock.now(),
             kind: PRUNED.to_owned(),
             subject: self.world.city.name.clone(),
             cause: Cause::Expired.to_string(),
             data: json!({ "since": since, "first_kept": first }),
-        })
-        .await
+        }))
+    }
+
+    /// Sends the item for deleted events, behind the events among them that were kept: numbers only grow.
+    async fn tell_gap(&mut self, next: u64) -> Result<(), Over> {
+        if let Some(gap) = self.gap.take_if(|gap| gap.seq < next) {
+            self.pass(&gap).await?;
+        }
+        Ok(())
     }
 
     fn wanted(&self, event: &Event) -> bool {
@@ -157,11 +167,12 @@ impl Reader {
             };
             let page = self.world.store.run(move |txn| txn.events(&filter)).await?;
             for event in &page {
+                self.tell_gap(event.seq).await?;
                 self.last = event.seq;
                 self.pass(event).await?;
             }
             if page.len() < PAGE {
-                return Ok(());
+                return self.tell_gap(u64::MAX).await;
             }
         }
     }
@@ -214,7 +225,7 @@ async fn waits(world: &World, subject: &str) -> Result<Option<String>, ControlEr
     let (city, rig) = (Arc::clone(&world.city), rig.clone());
     let read = move |txn: &mut dyn Txn| match txn.relic(&id) {
         Ok(relic) if relic.kind == RelicKind::Task => {
-            let waits = charging::waits(txn, &city, &rig, &relic)?;
+            let waits = auto_charge::waits(txn, &city, &rig, &relic)?;
             Ok(waits.map(|waits| waits.text(&relic.id, &rig.name)))
         }
         Ok(_) | Err(StoreError::NotFound { .. }) => Ok(None),

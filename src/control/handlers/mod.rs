@@ -5,8 +5,8 @@
 mod accounts;
 mod agent;
 mod auto;
+mod auto_charge;
 mod caller;
-mod charging;
 mod cost;
 mod cv;
 mod denials;
@@ -15,18 +15,18 @@ mod doctor;
 mod drums;
 mod escalation;
 mod events;
+mod hook_event;
 mod metrics;
-mod misc;
 mod mq;
 mod names;
 mod raider;
 mod relic;
-mod report;
 mod review;
 mod salvage;
 mod session_verbs;
 mod standing;
 mod status;
+mod supervisor;
 mod terminal;
 mod totem;
 mod work;
@@ -96,9 +96,9 @@ impl Service for Handlers {
                 Op::Events(args) => events::events(&world, args).await.map(Answer::Stream),
                 Op::RelicExport(_) => relic::export(&world).await.map(Answer::Stream),
                 Op::CvExport(args) => cv::export(&world, args).await.map(Answer::Stream),
-                Op::Stop(args) => misc::stop(&stop, args).await.map(Answer::Value),
+                Op::Stop(args) => supervisor::stop(&stop, args).await.map(Answer::Value),
                 Op::ConfigShow(_) => Ok(Answer::Value(Value::clone(&world.shown))),
-                Op::Ping(_) => misc::ping(&world).map(Answer::Value),
+                Op::Ping(_) => supervisor::ping(&world).map(Answer::Value),
                 Op::Status(args) if args.watch => {
                     Ok(Answer::Stream(status::watch(&published, &world, started)))
                 }
@@ -152,13 +152,13 @@ async fn dispatch(
     match op {
         Op::Run(args) => work::run(world, asker().await, args).await,
         Op::Charge(args) => work::charge(world, asker().await, args).await,
-        Op::ChargePause(args) => charging::pause(world, asker().await, args).await,
-        Op::ChargeResume(args) => charging::resume(world, asker().await, args).await,
+        Op::ChargePause(args) => auto_charge::pause(world, asker().await, args).await,
+        Op::ChargeResume(args) => auto_charge::resume(world, asker().await, args).await,
         Op::Done(args) => session_verbs::done(world, &caller, &args).await,
         Op::Handoff(args) => session_verbs::handoff(world, &caller, args).await,
         Op::Wait(args) => session_verbs::wait(world, &caller, args).await,
         Op::Review(args) => review::record(world, &caller, args).await,
-        Op::HookEvent(args) => report::hook_event(world, &caller, &args).await,
+        Op::HookEvent(args) => hook_event::hook_event(world, &caller, &args).await,
         Op::Rally(_) => session_verbs::rally(world, &caller).await,
         Op::Hook(_) => session_verbs::hook(world, &caller).await,
         #[rustfmt::skip]
@@ -170,7 +170,7 @@ async fn dispatch(
         Op::RaiderNuke(args) => raider::nuke(world, asker().await, args).await,
         Op::RaiderSuspend(of) | Op::AgentSuspend(of) => agent::suspend(world, &of.name, true).await,
         Op::RaiderResume(of) | Op::AgentResume(of) => agent::suspend(world, &of.name, false).await,
-        Op::Reload(args) => misc::reload(world, args.dry_run).await,
+        Op::Reload(args) => supervisor::reload(world, args.dry_run).await,
         Op::RaiderRepair(args) => raider::repair(world, asker().await, &args.name).await,
         Op::Attach(args) => terminal::attach(world, &args.name).await,
         Op::Peek(args) => terminal::peek(world, &args.name).await,

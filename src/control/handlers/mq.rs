@@ -5,7 +5,9 @@ use serde_json::Value;
 
 use super::{diff, drums, names, to_json};
 use crate::actors::effects;
+use crate::actors::records::auto_charge;
 use crate::actors::records::escalations;
+use crate::actors::records::raider_notes;
 use crate::actors::records::rework;
 use crate::actors::refusal::Refusal;
 use crate::actors::sagas::{land, pull_request, rejection};
@@ -19,6 +21,7 @@ use crate::domain::ids::RelicId;
 use crate::domain::merge::{self, MergeRequest, MrState, Review};
 use crate::domain::message;
 use crate::domain::queue::Step;
+use crate::domain::relic::RelicStatus;
 use crate::ports::relics::{StoreError, Txn};
 
 /// The longest note of a rejection, in bytes.
@@ -44,12 +47,13 @@ pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlErr
 
 pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError> {
     let id = names::relic(id)?;
-    let (mr, reviews) = world
+    let (mr, reviews, notes) = world
         .store
         .run(move |txn| {
             let mr = named(txn, &id)?;
             let reviews = txn.self_reviews(&mr.relic, &mr.raider, mr.incarnation)?;
-            Ok((mr, reviews))
+            let notes = raider_notes::of(txn, &mr.id)?;
+            Ok((mr, reviews, notes))
         })
         .await?;
     let changes = diff::sum(world, &mr).await;
@@ -64,6 +68,7 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
     });
     let mut details = MrDetails::of(mr, reviews, world.clock.now());
     (details.changes, details.session) = (changes, session);
+    details.raider_notes = notes;
     to_json(&details)
 }
 
@@ -75,7 +80,7 @@ fn named(txn: &mut dyn Txn, id: &RelicId) -> Result<MergeRequest, StoreError> {
     }
 }
 
-/// Retries a parked merge request at once, or a failed one that blocked its relic.
+/// Retries a held merge request at once, or a failed one that blocked its relic.
 pub(super) async fn retry(world: &World, asker: Asker, id: &str) -> Result<Value, ControlError> {
     let (id, now) = (names::relic(id)?, world.clock.now());
     let mr = world
@@ -209,6 +214,7 @@ fn decided(world: &World, mr: &MergeRequest, decision: &str) -> Result<Value, Co
         decision: decision.to_owned(),
         back_to: None,
         delivery: None,
+        charge_paused: false,
         mr: MrRow::of(mr, world.clock.now()),
     })
 }
@@ -248,6 +254,13 @@ pub(super) async fn reject(
         return Err(ControlError::bad_request(message));
     }
     let rejected = rejection::reject(world, id, note, asker.clone()).await?;
+    let (rig, relic) = (rejected.mr.rig.clone(), rejected.mr.relic.clone());
+    let paused = world.store.run(move |txn| {
+        let is_open = txn.relic(&relic)?.status == RelicStatus::Open;
+        Ok(is_open && auto_charge::pauses(txn)?.of(&rig).is_some())
+    });
+    // The rejection is carried out, whatever can be read after it.
+    let charge_paused = rejected.back_to.is_none() && paused.await.unwrap_or_default();
     let delivery = match rejected.told {
         None => None,
         Some(Err(full)) => Some(drums::waits(Some(full))),
@@ -257,6 +270,7 @@ pub(super) async fn reject(
         decision: "rejected".to_owned(),
         back_to: rejected.back_to.map(|hook| hook.raider),
         delivery,
+        charge_paused,
         mr: MrRow::of(&rejected.mr, world.clock.now()),
     })
 }

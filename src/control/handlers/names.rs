@@ -47,6 +47,20 @@ pub(super) fn few_labels(labels: &[String]) -> Result<(), ControlError> {
     }
 }
 
+/// The most relics that one relic waits for. They are stored and journalled together at each change of them.
+const MOST_DEPS: usize = 1000;
+
+/// Refuses more dependencies than a relic may have.
+pub(super) fn few_deps(count: usize) -> Result<(), ControlError> {
+    match count <= MOST_DEPS {
+        true => Ok(()),
+        false => Err(ControlError::bad_request(format!(
+            "a relic waits for at most {MOST_DEPS} others, not {count}"
+        ))
+        .hint("let it wait for a relic that waits for some of them")),
+    }
+}
+
 /// Returns the rig of this name; without a name the only rig.
 pub(super) fn rig<'a>(world: &'a World, name: Option<&str>) -> Result<&'a Rig, ControlError> {
     let rigs = &world.city.rigs;

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{names, status, to_json};
 use crate::actors::ask;
-use crate::actors::mail::{self, NukeTarget, WitnessMsg};
-use crate::actors::sagas::nuke::{self, Would};
+use crate::actors::mail::{NukeTarget, WitnessMsg};
+use crate::actors::sagas::nuke;
 use crate::actors::sagas::repair;
 use crate::actors::world::World;
 use crate::control::protocol::args::{InRig, RaiderNuke};
@@ -93,7 +93,7 @@ pub(super) async fn nuke(
     };
     if args.dry_run {
         let rehearsed = nuke::rehearse(world, &target, args.salvage).await?;
-        return to_json(&answers::Nuke::Rehearsed(told(rehearsed)));
+        return to_json(&answers::Nuke::Rehearsed(rehearsed));
     }
     let witness = world.directory.witness(&hook.raider.rig);
     let message = |reply| WitnessMsg::Nuke {
@@ -102,49 +102,11 @@ pub(super) async fn nuke(
         reply,
     };
     let nuked = ask::ask(witness, message, NUKE_LIMIT).await??;
-    to_json(&answers::Nuke::Done(nuked.into()))
-}
-
-impl From<mail::Nuked> for answers::Nuked {
-    fn from(nuked: mail::Nuked) -> Self {
-        Self {
-            raider: nuked.raider,
-            incarnation: nuked.incarnation,
-            salvage: nuked.salvage,
-            damaged: nuked.damaged,
-            stashes: nuked.stashes,
-            ignored: nuked.ignored,
-        }
-    }
-}
-
-/// Returns the answer to a rehearsal.
-fn told(rehearsed: nuke::Rehearsed) -> answers::Rehearsed {
-    answers::Rehearsed {
-        raider: rehearsed.raider,
-        incarnation: rehearsed.incarnation,
-        safe: rehearsed.safe,
-        losses: rehearsed.losses,
-        message: rehearsed.message,
-        hint: rehearsed.hint,
-        status: rehearsed.status,
-        would: match rehearsed.would {
-            Would::Nuke => answers::Would::Nuke,
-            Would::Salvage => answers::Would::Salvage,
-            Would::Refuse => answers::Would::Refuse,
-        },
-        ignored: rehearsed.ignored,
-    }
+    to_json(&answers::Nuke::Done(nuked))
 }
 
 pub(super) async fn repair(world: &World, asker: Asker, name: &str) -> Result<Value, ControlError> {
     let raider = names::holder(world, name).await?;
     names::configured(world, &raider)?;
-    let repaired = repair::run_for(world, raider, Some(&asker)).await?;
-    to_json(&answers::Repaired {
-        raider: repaired.raider,
-        sandbox: repaired.sandbox,
-        was: repaired.was,
-        salvage: repaired.salvage,
-    })
+    to_json(&repair::run_for(world, raider, Some(&asker)).await?)
 }

@@ -38,6 +38,7 @@ pub(super) async fn create(
     let rig = names::rig(world, args.rig.as_deref())?;
     let title = names::title(&args.title)?;
     names::few_labels(&args.label)?;
+    names::few_deps(args.dep.len())?;
     let deps = args
         .dep
         .iter()

@@ -10,7 +10,7 @@ use crate::control::protocol::ControlError;
 use crate::control::protocol::answers::SelfReview;
 use crate::control::protocol::args;
 use crate::control::server::Caller;
-use crate::domain::relic::Exit;
+use crate::domain::relic::Completion;
 use crate::domain::self_review::{self, Verdict};
 use crate::ports::relics::Txn;
 
@@ -61,7 +61,7 @@ pub(super) async fn record(
 
 fn stuck(why: &str) -> args::Done {
     args::Done {
-        status: Exit::Escalated,
+        status: Completion::Escalated,
         cleanup_status: None,
         no_change: false,
         until: None,

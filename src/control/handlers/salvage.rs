@@ -28,7 +28,7 @@ pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlErr
     for rig in rigs {
         let mut rows: Vec<_> = rows.iter_mut().filter(|row| row.rig == rig).collect();
         let names: Vec<String> = rows.iter().flat_map(|row| row.refs.clone()).collect();
-        let Some(found) = tips(world, &rig, names).await else {
+        let Some(found) = present(world, &rig, names).await else {
             continue;
         };
         for row in &mut rows {
@@ -41,9 +41,9 @@ pub(super) async fn list(world: &World, args: InRig) -> Result<Value, ControlErr
 /// The time that a list waits for the repository of a rig.
 const LOOK_LIMIT: Duration = Duration::from_secs(10);
 
-/// Returns those of these refs that the supervisor's repository of a rig has. None when it cannot be read now.
-async fn tips(world: &World, rig: &RigName, names: Vec<String>) -> Option<BTreeSet<String>> {
-    let tips = effects::repo(world, rig, move |repo| repo.tips(&names));
+/// Returns those of these refs whose commits the supervisor's repository of a rig has. None when it cannot be read now.
+async fn present(world: &World, rig: &RigName, names: Vec<String>) -> Option<BTreeSet<String>> {
+    let tips = effects::repo(world, rig, move |repo| repo.present_tips(&names));
     let tips = tokio::time::timeout(LOOK_LIMIT, tips).await.ok()?;
     let tips = tips.inspect_err(|error| {
         tracing::debug!(%rig, %error, "the salvages of a rig cannot be looked at; whether they are there is unknown");
@@ -115,13 +115,17 @@ pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError>
 /// Returns the commits of the stash entries of a salvage. Their refs are in the supervisor's repository only, so a
 /// restored worktree knows the entries by their ids.
 async fn stash_ids(world: &World, entry: &SalvageEntry) -> Result<Vec<Oid>, Refusal> {
-    let names: Vec<String> = stashes(entry).cloned().collect();
-    let tips = effects::repo(world, &entry.rig, move |repo| repo.tips(&names)).await?;
+    let names: Vec<String> = stashes(&entry.refs).cloned().collect();
+    let tips = effects::repo(world, &entry.rig, move |repo| repo.present_tips(&names)).await?;
     Ok(tips.into_iter().map(|(_, id)| id).collect())
 }
 
-fn stashes(entry: &SalvageEntry) -> impl Iterator<Item = &String> {
-    entry.refs.iter().filter(|name| name.contains("/stash-"))
+fn stashes(refs: &[String]) -> impl Iterator<Item = &String> {
+    refs.iter().filter(|name| is_stash(name))
+}
+
+fn is_stash(name: &str) -> bool {
+    name.contains("/stash-")
 }
 
 /// Makes a worktree equal to the salvaged sandbox.
@@ -153,11 +157,21 @@ pub(super) async fn restore(world: &World, args: SalvageRestore) -> Result<Value
     })
     .await;
     restored.map_err(Refusal::from)?;
-    let stash_ids = stash_ids(world, &entry).await?;
+    let names = entry.refs.clone();
+    let found = effects::repo(world, &entry.rig, move |repo| repo.present_tips(&names)).await;
+    let found = found.map_err(Refusal::from)?;
+    let (names, ids): (Vec<String>, Vec<Oid>) = found.into_iter().unzip();
+    let stash_ids = names.iter().zip(&ids).filter(|(name, _)| is_stash(name));
     to_json(&Restored {
         path: to,
-        stashes: stashes(&entry).cloned().collect(),
-        stash_ids,
+        stashes: stashes(&names).cloned().collect(),
+        stash_ids: stash_ids.map(|(_, id)| id.clone()).collect(),
+        lost: entry
+            .refs
+            .iter()
+            .filter(|name| !names.contains(name))
+            .cloned()
+            .collect(),
         id: entry.id,
         refs: entry.refs,
     })

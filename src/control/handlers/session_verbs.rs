@@ -1,37 +1,34 @@
 //! Verbs of a session about itself: `done`, `handoff`, `wait`, `rally`, `hook`. The caller is identified by its
 //! process, never by its arguments.
 
+mod rally;
+
+pub(super) use self::rally::rally;
+
 use std::path::PathBuf;
 
 use serde_json::Value;
 
 use super::caller::{own_hook, own_member};
-use super::{drums, standing, to_json, totem};
+use super::{standing, to_json};
 use crate::actors::conversation;
 use crate::actors::declared::{check_reason, parse_args};
 use crate::actors::mail::{self, ChildRef, WitnessMsg};
-use crate::actors::records::{stalls, totems};
+use crate::actors::records::{handoffs, stalls, totems};
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
 use crate::actors::{ask, effects};
-use crate::control::protocol::answers::SandboxGit;
 use crate::control::protocol::{ControlError, answers, args};
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
-use crate::domain::drum::Mailbox;
 use crate::domain::facts::GitFacts;
 use crate::domain::handoff::{self, Progress};
 use crate::domain::ids::{ChildId, SessionId};
 use crate::domain::message::Handoff;
-use crate::domain::prompt;
-use crate::domain::relic::{Exit, Hook};
-use crate::domain::self_review;
+use crate::domain::relic::{Completion, Hook};
 use crate::domain::stall::Wait;
 use crate::ports::relics::Txn;
 use crate::ports::sessions::{SessionError, SessionHandle};
-
-/// The number of rounds of self-review that `rally` prints, the last ones.
-const RALLIED: usize = 3;
 
 /// The limit of `done`: git may have to look at a large tree.
 const DONE_LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
@@ -50,7 +47,7 @@ pub(super) async fn done(
     }
     let hook = own_hook(world, caller).await?;
     let accepted = declare(world, &hook, args, false).await?;
-    let is_open = args.status == Exit::Deferred && args.until.is_none();
+    let is_open = args.status == Completion::Deferred && args.until.is_none();
     let note = is_open.then(|| {
         format!(
             "it is deferred without a time, so it waits until a person reopens it: hd relic reopen {}; \
@@ -127,6 +124,7 @@ pub(super) async fn handoff(
         let mut note = Handoff {
             note: args.message.clone(),
             relic: Some(hook.relic.clone()),
+            incarnation: None,
             totem_step: None,
             resume: args.resume,
         };
@@ -136,7 +134,7 @@ pub(super) async fn handoff(
             let totem = totems::read(txn, &hook.relic)?;
             let present = totem.as_ref().and_then(|totem| totem.present());
             note.totem_step = present.map(|step| step.relic.id.to_string());
-            totems::send_handoff(txn, &hook.raider, note.clone())
+            handoffs::send(txn, &hook, note.clone())
         };
         world.store.run(send).await?;
     }
@@ -275,70 +273,6 @@ pub(super) async fn hook(world: &World, caller: &Caller) -> Result<Value, Contro
         hook: Box::new(hook),
         relic: Box::new(relic),
     })
-}
-
-/// `rally`: what am I, what is my work, where was I.
-pub(super) async fn rally(world: &World, caller: &Caller) -> Result<Value, ControlError> {
-    if let CallerRole::Agent(session) = &caller.who {
-        return standing::rally(world, caller, session).await;
-    }
-    let hook = own_hook(world, caller).await?;
-    let id = hook.relic.clone();
-    let own = hook.clone();
-    let hd = world.hd();
-    let own_hd = hd.clone();
-    let (relic, note, reviews, drums, totem) = world
-        .store
-        .run(move |txn| {
-            let note = totems::last_note(txn, &own.raider, &id)?;
-            let reviews = txn.self_reviews(&id, &own.raider, own.incarnation)?;
-            let drums = drums::rallied(txn, &[Mailbox::Work(id.clone())], &own_hd)?;
-            let totem = totems::read(txn, &id)?;
-            Ok((txn.relic(&id)?, note, reviews, drums, totem))
-        })
-        .await?;
-    let rig = world.city.rig(&hook.raider.rig);
-    let left = rig.map(|rig| self_review::left(&reviews, rig.raiders.max_reviews));
-    let (sandbox, target) = (world.city.sandbox(&hook.raider), hook.target.clone());
-    let path = sandbox.clone();
-    // git is asked at this moment, within the budget of the rig's sandboxes. The counts that `status` shows (`glances`)
-    // have neither head nor paths, and are older than the last edits of the agent that asks.
-    let git = own_facts(world, &hook, path, target).await;
-    let earlier = reviews.len().saturating_sub(RALLIED);
-    to_json(&answers::Rally::Raider(Box::new(answers::RaiderRally {
-        task_file: world.tasks.task_file(&sandbox).to_owned(),
-        sandbox,
-        relic,
-        note,
-        self_reviews: reviews.into_iter().skip(earlier).collect(),
-        self_reviews_left: left,
-        git: git.map_or_else(|unknown| SandboxGit::Unknown { unknown }, seen),
-        done: hook.is_declared(),
-        drums,
-        totem: totem.map(|totem| totem::progress(&totem, &hd)),
-        rules: prompt::rules(&hook.target, &hd),
-        finish: prompt::outcome(&hook.relic, &hd),
-        // The full path, because a shell may know another program as `hd`.
-        hd,
-        rig: hook.raider.rig.clone(),
-        raider: hook.raider,
-        incarnation: hook.incarnation,
-        branch: hook.branch,
-        target: hook.target,
-        base: hook.base,
-    })))
-}
-
-/// Returns the state of a sandbox for its raider.
-fn seen(git: GitFacts) -> SandboxGit {
-    SandboxGit::Known {
-        head: git.head,
-        branch: git.branch,
-        ahead: git.ahead,
-        dirty: git.dirty,
-        untracked: git.untracked,
-        special: git.special.iter().map(ToString::to_string).collect(),
-    }
 }
 
 #[cfg(test)]

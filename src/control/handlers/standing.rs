@@ -1,6 +1,8 @@
 //! Verbs of a standing agent about itself: `hook`, `done`, the note of `handoff`, `rally`. The agent is recognised by the
 //! session of its process.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::caller::{self, own_member};
@@ -8,21 +10,24 @@ use super::relic::guard;
 use super::{drums, to_json, totem};
 use crate::actors::ask;
 use crate::actors::declared;
-use crate::actors::mail::{ChildView, RootMail};
-use crate::actors::records::{agent_hooks, escalations, totems};
+use crate::actors::last_end;
+use crate::actors::mail::{ChildView, RootMail, Work};
+use crate::actors::records::{agent_hooks, agent_work, escalations, handoffs, totems};
 use crate::actors::sagas::closing;
 use crate::actors::world::World;
 use crate::control::protocol::{ControlError, answers, args};
 use crate::control::server::Caller;
 use crate::domain::agent_hook::AgentHook;
 use crate::domain::asker::Asker;
+use crate::domain::attempt::Outcome;
 use crate::domain::city::City;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::handoff;
 use crate::domain::ids::{AgentName, ChildId, SessionId};
 use crate::domain::message::{self, Body, Escalation, Handoff};
 use crate::domain::problem::ProblemKind;
-use crate::domain::relic::{Exit, Relic, RelicStatus};
+use crate::domain::prompt;
+use crate::domain::relic::{Completion, Relic, RelicStatus};
 use crate::domain::totem::{Totem, orders};
 use crate::ports::relics::{StoreError, Txn};
 
@@ -68,14 +73,17 @@ pub(super) async fn hook(
     session: &SessionId,
 ) -> Result<Value, ControlError> {
     let own = Own::of(world, caller, session).await?;
-    let name = own.name.clone();
-    let is_draining = own.view.draining;
+    let (name, pool) = (own.name.clone(), own.pool.clone());
+    let (is_draining, city) = (own.view.draining, Arc::clone(&world.city));
     let taken = world.store.run(move |txn| {
         let relic = match is_draining {
             // A member that leaves takes no further work.
             true => agent_hooks::held(txn, &own.name)?.map(|(_, relic)| relic),
             false => agent_hooks::take(txn, &own.name, own.pool.as_ref(), &own.asker)?,
         };
+        if let Work::Agent(agent) = &own.view.spec.work {
+            agent_work::begin(txn, &city, (&own.name, agent))?;
+        }
         let totem = totem_of(txn, relic.as_ref())?;
         Ok(relic.map(|relic| (relic, totem)))
     });
@@ -86,8 +94,14 @@ pub(super) async fn hook(
             totem: progress(world, totem),
         }),
         None => {
-            let message = format!("no ready relic is assigned to {name} or its pool");
-            let hint = format!("`hd relic edit RELIC --assignee {name}` assigns one");
+            let (message, to) = match pool {
+                Some(pool) => (
+                    format!("no ready relic is assigned to {name} or its pool {pool}"),
+                    pool,
+                ),
+                None => (format!("no ready relic is assigned to {name}"), name),
+            };
+            let hint = format!("`hd relic edit RELIC --assignee {to}` assigns one");
             Err(ControlError::not_found(message).hint(hint))
         }
     }
@@ -149,7 +163,7 @@ pub(super) async fn done(
 
 /// The end of an agent's work on a relic, as it declares it.
 struct End {
-    exit: Exit,
+    exit: Completion,
     until: Option<jiff::Timestamp>,
     reason: Option<String>,
 }
@@ -181,20 +195,31 @@ fn finish(
         return Ok(Err(refused));
     }
     let totem = totems::read(txn, &relic.id)?;
-    if let (Exit::Completed, Some((_, open))) = (end.exit, totem.as_ref().and_then(orders::open)) {
+    if let (Completion::Completed, Some((_, open))) =
+        (end.exit, totem.as_ref().and_then(orders::open))
+    {
         let hint = format!(
             "`{hd} step done STEP` closes a step; if it cannot be done: {hd} done --status escalated --reason WHY"
         );
         return Ok(Err(ControlError::bad_request(open).hint(hint)));
     }
+    let outcome = match end.exit {
+        Completion::Completed => Outcome::Closed,
+        Completion::Escalated => Outcome::Escalated,
+        Completion::Deferred => Outcome::Deferred,
+    };
+    agent_work::end(txn, agent, (&hook, &relic), outcome, None)?;
+    // What closes the relic finds no work of the agent on it any more.
+    agent_hooks::drop(txn, agent)?;
     let relic = match end.exit {
-        Exit::Completed => {
+        Completion::Completed => {
             let reason = end.reason.as_deref();
             closing::close(txn, relic, reason, asker)?.relic
         }
-        Exit::Escalated | Exit::Deferred => put_off(txn, agent, &hook, relic, end, asker)?,
+        Completion::Escalated | Completion::Deferred => {
+            put_off(txn, agent, &hook, relic, end, asker)?
+        }
     };
-    agent_hooks::drop(txn, agent)?;
     Ok(Ok(Some(relic)))
 }
 
@@ -207,7 +232,7 @@ fn put_off(
     end: &End,
     asker: &Asker,
 ) -> Result<Relic, StoreError> {
-    let is_stuck = end.exit == Exit::Escalated;
+    let is_stuck = end.exit == Completion::Escalated;
     relic.status = match is_stuck {
         true => RelicStatus::Blocked,
         false => RelicStatus::Deferred,
@@ -256,14 +281,15 @@ pub(super) async fn leave_note(
             // The note of a step is for the session that begins it, which another one than that of the step before does.
             let handed = hook.and_then(|hook| hook.handed);
             let waits = handed.is_some_and(|handed| Some(&handed.closed_by) == from.as_ref());
-            return match waits && totems::next_step(txn, &address)?.is_some() {
+            return match waits && handoffs::next_step(txn, &address)?.is_some() {
                 true => Ok(()),
-                false => take_notes(txn, &address),
+                false => handoffs::take(txn, &address),
             };
         }
         let note = Handoff {
             note: note.clone(),
             relic: hook.map(|hook| hook.relic),
+            incarnation: None,
             totem_step: None,
             resume,
         };
@@ -279,20 +305,12 @@ pub(super) fn put_note(
     note: Handoff,
 ) -> Result<(), StoreError> {
     let address = message::agent(agent);
-    take_notes(txn, &address)?;
+    handoffs::take(txn, &address)?;
     txn.send(&address, &address, Body::Handoff(note)).map(drop)
 }
 
-fn take_notes(txn: &mut dyn Txn, address: &str) -> Result<(), StoreError> {
-    for old in txn.inbox(address)? {
-        if matches!(old.body, Body::Handoff(_)) {
-            txn.handled(old.id)?;
-        }
-    }
-    Ok(())
-}
-
-/// `rally`: the agent's name, its work, the note of the last handoff, its drums.
+/// `rally`: the agent's name, its work and how it ends, how its last session ended, with the note of the last handoff, and
+/// its drums.
 pub(super) async fn rally(
     world: &World,
     caller: &Caller,
@@ -318,17 +336,25 @@ pub(super) async fn rally(
         Ok((held, next, note, drums, totem))
     });
     let (held, next, note, drums, totem) = read.await?;
+    let session = own.view.spec.session;
+    let last_end = last_end::read(world, &session).await;
+    let finish = held
+        .as_ref()
+        .map(|relic| prompt::agent_outcome(&relic.id, &hd));
     let totem = progress(world, totem);
     let (note, note_at) = note.unzip();
     let next = next.map(|relic| format!("`{hd} hook` takes {}, which is ready", relic.id));
     to_json(&answers::Rally::Agent(Box::new(answers::AgentRally {
         agent: own.name,
         pool: own.pool,
-        session: own.view.spec.session,
+        session,
         draining: own.view.draining,
+        rules: finish.is_some().then(|| prompt::agent_rules(&hd)),
+        finish,
         hd,
         relic: held,
         next,
+        last_end,
         note,
         note_at,
         drums,

@@ -4,6 +4,7 @@
 mod agents;
 mod raiders;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ pub(super) use self::raiders::{of_rig, raider_state};
 use super::{accounts, auto};
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
-use crate::control::protocol::answers::{self, Blocked, Budget, MrRow, Status, Today};
+use crate::control::protocol::answers::{self, Blocked, Budget, Call, MrRow, Status, Today};
 use crate::control::server::Items;
 use crate::control::snapshot::{self, Published, Snapshot};
 use crate::domain::budget::OnExceed;
@@ -76,6 +77,7 @@ pub(super) fn of(world: &World, snapshot: &Snapshot, started: Duration) -> Statu
         let raiders = of_rig(world, snapshot, &children, rig);
         rig_row(world, snapshot, rig, raiders)
     });
+    let rigs: Vec<_> = rigs.collect();
     let uptime = world.clock.mono().saturating_sub(started);
     Status {
         city: world.city.name.to_string(),
@@ -93,7 +95,8 @@ pub(super) fn of(world: &World, snapshot: &Snapshot, started: Duration) -> Statu
             &records.usage.agents,
         ),
         pools: pools(world, snapshot),
-        rigs: rigs.collect(),
+        calls: calls(snapshot, &rigs),
+        rigs,
         accounts: accounts::list(world),
         budgets: budgets(snapshot),
         automations: auto::rows(world, &snapshot.automations),
@@ -105,6 +108,23 @@ pub(super) fn of(world: &World, snapshot: &Snapshot, started: Duration) -> Statu
         seq: records.seq,
         socket: world.socket.clone(),
     }
+}
+
+/// Returns the unanswered escalations that no row of a raider or a blocked relic names.
+fn calls(snapshot: &Snapshot, rigs: &[answers::Rig]) -> Vec<Call> {
+    let of_raiders = rigs.iter().flat_map(|rig| &rig.raiders);
+    let of_raiders = of_raiders.filter_map(|raider| raider.escalation.as_ref().map(|it| &it.id));
+    let of_relics = rigs.iter().flat_map(|rig| &rig.blocked);
+    let of_relics = of_relics.filter_map(|relic| relic.escalation.as_ref());
+    let named: BTreeSet<_> = of_raiders.chain(of_relics).collect();
+    let calls = snapshot.records.calls.iter();
+    let calls = calls.filter(|call| !named.contains(&call.id));
+    let row = |call: &snapshot::Call| Call {
+        id: call.id.clone(),
+        about: call.about.clone(),
+        problem: call.problem.clone(),
+    };
+    calls.map(row).collect()
 }
 
 fn budgets(snapshot: &Snapshot) -> Vec<Budget> {

@@ -2,25 +2,31 @@
 
 mod agent_hooks;
 mod agent_steps;
+mod agent_work;
 mod approvals;
+mod auto_charge;
 mod automations;
 mod branches;
 mod callers;
-mod charging;
+mod chains;
 mod cv;
 mod doctor;
 mod doctor_work;
 mod drums;
+mod events;
 mod fuzz;
+mod handoff_notes;
 mod imports;
-mod parked;
+mod parked_account;
 mod pull_request;
+mod rally;
+mod rejections;
 mod relic_limits;
 mod relics;
 mod resume;
 mod run;
-mod shown;
 mod standing;
+mod stuck_children;
 mod totems;
 
 use std::sync::Arc;
@@ -32,7 +38,6 @@ use serde_json::{Value, json};
 use super::dispatch;
 use crate::actors::mail::ChildState;
 use crate::actors::store::StoreHandle;
-use crate::control::protocol::args::Events;
 use crate::control::protocol::{ControlError, ErrorKind, Op};
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
@@ -406,59 +411,4 @@ async fn work_of_a_closed_relic_is_kept_and_the_escalation_names_the_way_out() {
     assert_eq!(shown["escalation"], Value::Null);
     city.nuke(&charged.raider, true).await.unwrap();
     assert!(city.hook(&charged.raider).await.is_none());
-}
-
-/// A journal that cannot be read is not taken for a journal that ends there.
-#[tokio::test(start_paused = true)]
-async fn events_say_that_the_journal_could_not_be_read() {
-    let (city, full) = (Scenario::new().start().await, Arc::default());
-    let clock = Arc::clone(&city.world.clock);
-    let mut parts = city.crash().await;
-    parts.store = StoreHandle::full_while(&clock, &full);
-    let city = Scenario::new().start_on(parts, clock).await;
-    full.store(true, Ordering::SeqCst);
-    let args = Events {
-        since: Some(0),
-        follow: true,
-        kind: None,
-    };
-    let mut items = super::events::events(&city.world, args).await.unwrap();
-    let error = items.recv().await.unwrap().unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Unavailable);
-    assert!(items.recv().await.is_none());
-}
-
-/// Events that are only followed do not include earlier ones.
-#[tokio::test(start_paused = true)]
-async fn events_that_are_followed_begin_now_or_after_a_number() {
-    let city = Scenario::new().start().await;
-    let follow = |since| Events {
-        since,
-        follow: true,
-        kind: Some("relic.*".into()),
-    };
-    let happens = async |subject: &'static str| {
-        let event = move || NewEvent::new(EventType::RelicCreated, subject, Cause::Operator);
-        let noted = city.world.store.run(move |txn| txn.record(&event())).await;
-        noted.unwrap();
-    };
-    let unknown = Events {
-        kind: Some("relic.create".into()),
-        ..follow(None)
-    };
-    let unknown = super::events::events(&city.world, unknown).await;
-    let unknown = unknown.expect_err("there is no such type");
-    assert_eq!(unknown.hint.as_deref(), Some("did you mean relic.created?"));
-    happens("before").await;
-    let mut from_now = super::events::events(&city.world, follow(None))
-        .await
-        .unwrap();
-    let mut from_then = super::events::events(&city.world, follow(Some(0)))
-        .await
-        .unwrap();
-    happens("after").await;
-    for (items, first) in [(&mut from_now, "after"), (&mut from_then, "before")] {
-        let item: Value = serde_json::from_str(&items.recv().await.unwrap().unwrap()).unwrap();
-        assert_eq!(item["subject"], first);
-    }
 }

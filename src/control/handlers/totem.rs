@@ -188,8 +188,11 @@ fn shown(relic: &Relic, totem: &Totem) -> answers::Totem {
         deps: step.relic.deps.clone(),
         ready: step.is_ready(),
         fresh_session: step.fresh_session,
+        done: Totem::was_done(step, relic),
         closed: step.relic.closed,
     };
+    let steps: Vec<_> = totem.steps.iter().map(step).collect();
+    let done = steps.iter().filter(|step| step.done).count();
     answers::Totem {
         relic: relic.id.clone(),
         title: relic.title.clone(),
@@ -198,10 +201,10 @@ fn shown(relic: &Relic, totem: &Totem) -> answers::Totem {
         vars: totem.row.vars.clone(),
         started: totem.row.started,
         by: totem.row.by.clone(),
-        done: totem.done(),
+        done,
         present: totem.present().map(|step| step.relic.id.clone()),
-        finished: totem.is_finished(),
-        steps: totem.steps.iter().map(step).collect(),
+        finished: done == steps.len(),
+        steps,
     }
 }
 

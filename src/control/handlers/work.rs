@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{drums, names, to_json};
 use crate::actors::ask;
 use crate::actors::claims::{Claim, ClaimKey, Claims};
-use crate::actors::mail::{self, BatchedCharge, ChargeBatch, ChargeRequest, WitnessMsg};
-use crate::actors::records::{automation_chains, charging};
+use crate::actors::mail::{BatchedCharge, ChargeBatch, ChargeRequest, WitnessMsg};
+use crate::actors::records::{auto_charge, automation_chains};
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sagas::charge;
 use crate::actors::world::World;
@@ -42,25 +42,10 @@ pub(super) fn harness(
     Ok(Some(charge::known_harness(world, rig, Some(&parsed))?))
 }
 
-impl From<mail::Charged> for Charged {
-    fn from(charged: mail::Charged) -> Self {
-        Self {
-            raider: charged.raider,
-            incarnation: charged.incarnation,
-            relic: charged.relic,
-            branch: charged.branch,
-            start: charged.start,
-            sandbox: charged.sandbox,
-            session: charged.session,
-        }
-    }
-}
-
 async fn ask_charge(world: &World, rig: &Rig, request: ChargeRequest) -> Result<Charged, Refusal> {
     let witness = world.directory.witness(&rig.name);
     let message = |reply| WitnessMsg::Charge(request, reply);
-    let charged = ask::ask(witness, message, CHARGE_LIMIT).await??;
-    Ok(charged.into())
+    ask::ask(witness, message, CHARGE_LIMIT).await?
 }
 
 /// `charge`: returns when the raider works.
@@ -131,7 +116,7 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
         .await?;
     let mut charged = charge_each(world, rig, &asker, &relics, claims).await;
     let own = rig.name.clone();
-    let paused = move |txn: &mut dyn Txn| Ok(charging::pauses(txn)?.of(&own).is_some());
+    let paused = move |txn: &mut dyn Txn| Ok(auto_charge::pauses(txn)?.of(&own).is_some());
     let paused = world.store.run(paused).await?;
     let shown = relics.iter().map(|relic| match charged.remove(&relic.id) {
         Some(charged) => started(rig, paused, relic, charged),
@@ -148,11 +133,11 @@ async fn charge_each(
     rig: &Rig,
     asker: &Asker,
     relics: &[Relic],
-    claims: Vec<Claim>,
+    mut claims: BTreeMap<RelicId, Claim>,
 ) -> BTreeMap<RelicId, Result<Charged, Refusal>> {
     let mut order: Vec<_> = relics.iter().filter(|it| it.assignee.is_none()).collect();
     order.sort_by_key(|relic| Reverse(relic.priority));
-    let batched = |(relic, reply): (&&Relic, _)| BatchedCharge {
+    let mut batched = |(relic, reply): (&&Relic, _)| BatchedCharge {
         request: ChargeRequest {
             relic: relic.id.clone(),
             harness: relic.harness.clone(),
@@ -160,19 +145,19 @@ async fn charge_each(
             target: None,
             origin: Origin::from(asker),
         },
-        has_own_branch: relic.starts_on.is_some(),
+        own_branch: relic.starts_on.clone(),
+        claim: claims.remove(&relic.id),
         reply,
     };
     let message = |replies: Vec<_>| {
         WitnessMsg::ChargeEach(ChargeBatch {
-            charges: order.iter().zip(replies).map(batched).collect(),
-            claims,
+            charges: order.iter().zip(replies).map(&mut batched).collect(),
         })
     };
     let witness = world.directory.witness(&rig.name);
     let answers = ask::ask_each(witness, order.len(), message, CHARGE_LIMIT).await;
     let of_each = order.iter().zip(answers);
-    let result = |answer: Result<Result<mail::Charged, Refusal>, Refusal>| answer?.map(Into::into);
+    let result = |answer: Result<Result<Charged, Refusal>, Refusal>| answer?;
     of_each
         .map(|(relic, answer)| (relic.id.clone(), result(answer)))
         .collect()
@@ -239,6 +224,8 @@ async fn expect_branches(
     for branch in named {
         match charge::start_on(world, rig, branch, None).await {
             Err(refused) if !refused.is_passing() => return Err(refused.into()),
+            // It would be waited for as long for each branch.
+            Err(refused) if refused.kind == RefusalKind::Timeout => break,
             Ok(_) | Err(_) => {}
         }
     }
@@ -260,6 +247,7 @@ fn checked(
     deps.extend(after.cloned());
     deps.sort_unstable();
     deps.dedup();
+    names::few_deps(deps.len())?;
     let own = Extras {
         starts_on: names::branch(fields.branch.as_deref())?,
         assignee: assignee(fields.assignee.as_deref()),
@@ -293,15 +281,18 @@ fn make(
     tasks: &[(NewRelic, Extras)],
     asker: &Asker,
     claims: &Claims,
-) -> Result<(Vec<Relic>, Vec<Claim>), StoreError> {
-    let (mut relics, mut held) = (Vec::new(), Vec::new());
+) -> Result<(Vec<Relic>, BTreeMap<RelicId, Claim>), StoreError> {
+    let (mut relics, mut held) = (Vec::new(), BTreeMap::new());
     for (task, extras) in tasks {
         let new = NewRelic {
             by: Some(asker.name.clone()),
             ..task.clone()
         };
         let relic = created_with(txn, &new, asker, extras)?;
-        held.extend(claims.claim(ClaimKey::Charge(relic.id.clone())));
+        if relic.assignee.is_none() {
+            let claim = claims.claim(ClaimKey::Charge(relic.id.clone()));
+            held.extend(claim.map(|claim| (relic.id.clone(), claim)));
+        }
         relics.push(relic);
     }
     Ok((relics, held))

@@ -31,7 +31,7 @@ pub use self::totem::{RitualRef, StepDone, TotemStart};
 use crate::domain::import::Format;
 use crate::domain::message::Severity;
 use crate::domain::nuke::CleanupStatus;
-use crate::domain::relic::Exit;
+use crate::domain::relic::Completion;
 
 /// No arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
@@ -174,9 +174,9 @@ pub struct Charge {
 #[serde(deny_unknown_fields)]
 pub struct Done {
     /// The outcome: completed, escalated or deferred
-    #[arg(long, default_value = "completed", value_parser = word::<Exit>)]
+    #[arg(long, default_value = "completed", value_parser = word::<Completion>)]
     #[serde(default = "completed")]
-    pub status: Exit,
+    pub status: Completion,
     /// The state of your sandbox: clean, has_uncommitted, has_stash or has_unpushed
     #[arg(long, value_parser = word::<CleanupStatus>)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -471,6 +471,6 @@ fn medium() -> Severity {
     Severity::Medium
 }
 
-fn completed() -> Exit {
-    Exit::Completed
+fn completed() -> Completion {
+    Completion::Completed
 }

@@ -46,7 +46,15 @@ pub(super) struct Looks(Mutex<BTreeMap<RigName, RigLooks>>);
 #[derive(Clone, Default)]
 struct RigLooks {
     last: Arc<Mutex<Option<Arc<Look>>>>,
-    under_way: Option<watch::Receiver<()>>,
+    under_way: Option<(Mono, watch::Receiver<()>)>,
+}
+
+impl RigLooks {
+    /// Returns the look under way, with when it began.
+    fn running(&self) -> Option<&(Mono, watch::Receiver<()>)> {
+        let under_way = self.under_way.as_ref();
+        under_way.filter(|(_, look)| look.has_changed().is_ok())
+    }
 }
 
 fn locked<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -58,7 +66,7 @@ impl Looks {
     /// Returns the last look at a rig. Begins another when that is old, and waits a moment for it; waits longer when
     /// there is none yet, or the supervisor itself changed a sandbox since.
     pub(super) async fn of(&self, world: &World, rig: &Rig) -> Arc<Look> {
-        let valid = |look: &Look| look.changes == world.directory.sandboxes.count();
+        let valid = |look: &Look| look.changes == world.directory.sandboxes.count(&rig.name);
         let seen = async {
             loop {
                 let last = self.last(&rig.name);
@@ -73,13 +81,20 @@ impl Looks {
                 let _ended = under_way.changed().await;
             }
         };
-        let last = self.last(&rig.name);
-        let limit = match last.as_deref().is_some_and(valid) {
+        let is_valid = self.last(&rig.name).as_deref().is_some_and(valid);
+        let limit = match is_valid || self.hangs(world, &rig.name) {
             true => BRIEF,
             false => LIMIT,
         };
         let _in_time = timeout(limit, seen).await;
         self.last(&rig.name).unwrap_or_default()
+    }
+
+    /// Returns true when the look under way takes longer than an answer waits for one: only its first caller waits.
+    fn hangs(&self, world: &World, rig: &RigName) -> bool {
+        let table = locked(&self.0);
+        let running = table.get(rig).and_then(RigLooks::running);
+        running.is_some_and(|(begun, _)| world.clock.mono().saturating_sub(*begun) >= LIMIT)
     }
 
     fn last(&self, rig: &RigName) -> Option<Arc<Look>> {
@@ -92,12 +107,11 @@ impl Looks {
     fn begin(&self, world: &World, rig: &Rig) -> watch::Receiver<()> {
         let mut table = locked(&self.0);
         let place = table.entry(rig.name.clone()).or_default();
-        let runs = |look: &&watch::Receiver<()>| look.has_changed().is_ok();
-        if let Some(under_way) = place.under_way.as_ref().filter(runs) {
+        if let Some((_, under_way)) = place.running() {
             return under_way.clone();
         }
         let (ends, under_way) = watch::channel(());
-        place.under_way = Some(under_way.clone());
+        place.under_way = Some((world.clock.mono(), under_way.clone()));
         let (world, rig, last) = (world.clone(), rig.clone(), Arc::clone(&place.last));
         tokio::spawn(async move {
             let look = look(&world, &rig).await;
@@ -115,7 +129,7 @@ fn is_due(world: &World, look: &Look) -> bool {
 
 /// Looks at a rig's sandboxes. A sandbox that cannot be read is left out, because the witness calls a person for it.
 async fn look(world: &World, rig: &Rig) -> Look {
-    let changes = world.directory.sandboxes.count();
+    let changes = world.directory.sandboxes.count(&rig.name);
     let began = world.clock.mono();
     let hookless = sandboxes::hookless(world, rig).await.unwrap_or_default();
     let faults = sandbox_faults::by_raider(world, &rig.name).await;

@@ -23,12 +23,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::{Mutex, watch};
 
 pub(super) use self::automation_runs::{Seen, automations};
 use self::looks::Looks;
 use self::pace::Pace;
-pub(super) use self::records::{Blocked, Records};
+pub(super) use self::records::{Blocked, Call, Records};
 use crate::actors::mail::{ChildView, PoolView};
 use crate::actors::sandboxes::Hookless;
 use crate::actors::world::World;
@@ -168,8 +169,10 @@ impl Published {
         let budgets = usage::spent(world).await?;
         let automations = automation_runs::automations(world).await?;
         let (mut hookless, mut faults) = (BTreeMap::new(), BTreeMap::new());
-        for rig in &world.city.rigs {
-            let look = self.looks.of(world, rig).await;
+        let rigs = &world.city.rigs;
+        // At once: each rig whose disk hangs may take its limit.
+        let looks = join_all(rigs.iter().map(|rig| self.looks.of(world, rig))).await;
+        for (rig, look) in rigs.iter().zip(looks) {
             // The records are newer than the look.
             let lone = look.hookless.iter();
             let lone = lone.filter(|lone| !records.is_held(&lone.raider));

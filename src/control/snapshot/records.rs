@@ -4,18 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::actors::records::agent_hooks;
-use crate::actors::records::charging;
+use crate::actors::records::auto_charge;
 use crate::actors::records::escalations::{self, Entry};
 use crate::actors::records::operator_orders::{self, OperatorOrders};
 use crate::actors::records::stalls;
 use crate::actors::usage;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
-use crate::domain::charging::Pauses;
+use crate::domain::auto_charge::Pauses;
 use crate::domain::drum::Mailbox;
 use crate::domain::ids::{AgentName, Incarnation, RaiderId, RelicId};
 use crate::domain::merge::MergeRequest;
 use crate::domain::phase::WorkPhase;
+use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
 use crate::domain::saga::{Saga, SagaKind};
 use crate::domain::stall::{Steps, Wait};
@@ -30,6 +31,8 @@ pub(in crate::control) struct Records {
     /// The number of tasks by prefix and status.
     pub(in crate::control) relics: BTreeMap<(String, RelicStatus), u64>,
     pub(in crate::control) escalations: usize,
+    /// The open escalations without acknowledgement, except those whose problem `status` shows by itself.
+    pub(in crate::control) calls: Vec<Call>,
     /// The number of drums to people that are not acknowledged.
     pub(in crate::control) drums: u64,
     /// The open escalations about sandboxes, by raider.
@@ -50,6 +53,14 @@ pub(in crate::control) struct Records {
     pub(in crate::control) usage: usage::Now,
     held: BTreeSet<RaiderId>,
     phases: BTreeMap<RaiderId, WorkPhase>,
+}
+
+/// An open escalation without acknowledgement.
+pub(in crate::control) struct Call {
+    pub(in crate::control) id: RelicId,
+    /// The subject.
+    pub(in crate::control) about: String,
+    pub(in crate::control) problem: String,
 }
 
 /// An open escalation about the sandbox of one incarnation.
@@ -139,16 +150,36 @@ fn read_in(txn: &mut dyn Txn) -> Result<Records, StoreError> {
         waits: stalls::all_waits(txn)?,
         queue: txn.mrs(None, true)?,
         escalations: open.len(),
+        calls: unanswered(&open),
         drums: txn.count_drums(&Mailbox::People, "")?.all,
         sandboxes: about_sandboxes(&open),
         blocked: described(&blocked, &open),
         seq: txn.last_seq()?,
         orders: operator_orders::read(txn)?,
         agent_hooks: agent_hooks::all(txn)?,
-        pauses: charging::pauses(txn)?,
+        pauses: auto_charge::pauses(txn)?,
         hooks,
         sagas,
     })
+}
+
+/// Problems that have a row of their own in `status`: parked accounts, spent budgets, faults of own files.
+const WITH_ROW: &[ProblemKind] = &[
+    ProblemKind::LoginWanted,
+    ProblemKind::BudgetSpent,
+    ProblemKind::Ground,
+];
+
+/// Returns the escalations without acknowledgement that no other record shows.
+fn unanswered(open: &[Entry]) -> Vec<Call> {
+    let waits =
+        |entry: &&Entry| !entry.standing.acked && !WITH_ROW.contains(&entry.problem().kind());
+    let call = |entry: &Entry| Call {
+        id: entry.relic.id.clone(),
+        about: entry.about().0.to_owned(),
+        problem: entry.relic.title.clone(),
+    };
+    open.iter().filter(waits).map(call).collect()
 }
 
 /// Returns the escalations that are about a sandbox.

@@ -105,3 +105,65 @@ async fn disk_that_hangs_holds_up_no_snapshot() {
     assert_eq!(shown.records.hooks.len(), 1);
     drop(go);
 }
+
+/// A rig whose disk hangs holds up the first answer that needs a look at it, and none after that, although the
+/// supervisor goes on with the sandboxes of other rigs.
+#[tokio::test(start_paused = true)]
+async fn look_that_hangs_is_waited_for_once_and_concerns_its_rig_alone() {
+    let city = Scenario::new().start().await;
+    city.worker("a").await;
+    let (looks, world) = (Looks::default(), city.world.newest());
+    let rig = &world.city.rigs[0];
+    let first = looks.of(&world, rig).await;
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    city.parts.repo.interlude("sandboxes", move || {
+        // Returns when the test ends.
+        let _told = wait.lock().unwrap().recv();
+    });
+    let waited = async |limit: u64| {
+        let begun = tokio::time::Instant::now();
+        let mut look = std::pin::pin!(looks.of(&world, rig));
+        // Time stands still while a blocking task runs.
+        loop {
+            tokio::select! {
+                biased;
+                look = &mut look => return (look, begun.elapsed()),
+                () = tokio::time::advance(Duration::from_millis(1)) => {}
+            }
+            assert!(begun.elapsed() < Duration::from_millis(limit));
+        }
+    };
+    city.world
+        .directory
+        .sandboxes
+        .note(&RigName::new("other").unwrap());
+    city.world.directory.sandboxes.note(&rig.name);
+    let (look, took) = waited(3000).await;
+    assert!(Arc::ptr_eq(&look, &first), "the last that ended");
+    assert!(took >= 2 * SECOND, "{took:?}");
+    for _ in 0..3 {
+        let (_, took) = waited(100).await;
+        assert!(took < Duration::from_millis(50), "{took:?}");
+    }
+    drop(go);
+}
+
+/// A change of another rig's sandboxes does not void the look at this one.
+#[tokio::test(start_paused = true)]
+async fn change_of_another_rig_voids_no_look() {
+    let city = Scenario::new().start().await;
+    city.worker("a").await;
+    let (looks, world) = (Looks::default(), city.world.newest());
+    let rig = &world.city.rigs[0];
+    let first = looks.of(&world, rig).await;
+    let before = city.parts.repo.count("sandboxes");
+    city.world
+        .directory
+        .sandboxes
+        .note(&RigName::new("other").unwrap());
+    assert!(Arc::ptr_eq(&looks.of(&world, rig).await, &first));
+    assert_eq!(city.parts.repo.count("sandboxes"), before);
+    city.world.directory.sandboxes.note(&rig.name);
+    assert!(!Arc::ptr_eq(&looks.of(&world, rig).await, &first));
+}

@@ -167,3 +167,21 @@ fn state_directory_of_another_user_is_refused_and_left_alone() {
     assert_eq!((found.mode() & 0o7777, found.uid()), (0o755, 4242));
     assert_eq!(fs::read_dir(lab.state()).unwrap().count(), 0);
 }
+
+#[test]
+fn city_is_away_while_a_file_is_in_the_place_of_the_directory_above_it() {
+    let temp = crate::testing::scratch();
+    let above = temp.path().canonicalize().unwrap().join("above");
+    let (city, away) = (above.join("city"), above.with_extension("away"));
+    fs::create_dir_all(&city).unwrap();
+    let ground = Ground::take(&city).unwrap();
+    assert!(!ground.is_away());
+    fs::rename(&above, &away).unwrap();
+    assert!(ground.is_away());
+    fs::write(&above, "").unwrap();
+    assert!(ground.is_away());
+    assert_eq!(ground.displaced(), None, "it can come back");
+    fs::remove_file(&above).unwrap();
+    fs::rename(&away, &above).unwrap();
+    assert!(!ground.is_away());
+}

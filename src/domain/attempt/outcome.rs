@@ -15,6 +15,8 @@ words! {
     Outcome {
         /// It landed.
         Merged => "merged",
+        /// A standing agent declared it done, and its relic was closed.
+        Closed => "closed",
         /// Nothing was changed: the agent said so, or the target had all of it.
         NoChange => "no_change",
         /// Its merge request failed.
@@ -41,8 +43,8 @@ impl Outcome {
         let is = |kind: FailureType| failure == Some(word(kind));
         match self {
             Self::Merged => Some(true),
-            // An agent that declares this without work would have a perfect record.
-            Self::NoChange => None,
+            // An agent that declares either without work would have a perfect record.
+            Self::NoChange | Self::Closed => None,
             // The remote or a gate's own infrastructure failed, not the work.
             Self::MergeFailed if is(FailureType::Push) || is(FailureType::Infra) => None,
             // An agent could spoil the record of another one, and could have done so before that was recorded.
@@ -100,6 +102,7 @@ mod tests {
         let cases = [
             (Outcome::Merged, None, Some(true), false),
             (Outcome::NoChange, None, None, false),
+            (Outcome::Closed, None, None, false),
             (Outcome::MergeFailed, Some("conflict"), Some(false), true),
             (Outcome::MergeFailed, Some("tests"), Some(false), true),
             (Outcome::MergeFailed, Some("build"), Some(false), true),

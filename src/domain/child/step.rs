@@ -144,7 +144,7 @@ impl Step<'_> {
         }
         match self.facts.turn {
             Turn::Culprit => {
-                self.push(Action::HastenGroup);
+                self.push(Action::EndGroupDelay);
                 ChildPhase::Backoff {
                     until: None,
                     due: Due::Group,

@@ -62,6 +62,15 @@ pub enum OnCompact {
     Nothing,
 }
 
+impl OnCompact {
+    /// The words of the configuration.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("rally", Self::Rally),
+        ("handoff", Self::Handoff),
+        ("nothing", Self::Nothing),
+    ];
+}
+
 /// The way in which a prompt reaches a harness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptMode {

@@ -5,7 +5,8 @@
 //!   format   a record                          its identity            priority
 //!   jsonl    a line of `hd relic export`       its `source`, or `id`   as it is: 4 is the most urgent
 //!   beads    a line of an export of beads      `id`                    4 - p: there, 0 is the most urgent
-//!   github   an element of an array of issues  `html_url` or `url`     a label such as `priority: high`, or none
+//!   github   an element of an array of issues  `html_url` or `url`     a label such as `priority: high`; an update without
+//!                                                                     one leaves it
 //! ```
 
 mod beads;
@@ -54,7 +55,8 @@ impl Format {
                 "priorities are mapped: 0 there, the most urgent, is 4 here; 4 there is 0"
             }
             Self::Github => {
-                "priorities come from labels: P0 or critical is 4, P1 or high 3, P2 or medium 2, P3 or low 1, others 0"
+                "priorities come from labels: P0 or critical is 4, P1 or high 3, P2 or medium 2, P3 or low 1; without such a \
+                 label, a relic is made with 0, and an update leaves its priority"
             }
         }
     }

@@ -67,6 +67,7 @@ fn why_it_waits_says_whether_a_person_is_needed_whatever_the_note() {
         (HoldReason::Checkout, true, false),
         (HoldReason::Target, false, false),
         (HoldReason::Infra, false, false),
+        (HoldReason::TargetGone, true, false),
     ] {
         let mut mr = queued();
         mr.hold_for(reason, "and it will land".into(), Timestamp::UNIX_EPOCH);
@@ -104,6 +105,7 @@ fn words_of_hold_reasons_are_those_in_the_store() {
         (HoldReason::Checkout, "checkout"),
         (HoldReason::Target, "target"),
         (HoldReason::Infra, "infra"),
+        (HoldReason::TargetGone, "target_gone"),
     ] {
         assert_eq!(serde_json::to_value(reason).unwrap(), word);
     }

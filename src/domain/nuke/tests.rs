@@ -60,7 +60,9 @@ fn the_safety_table_holds_row_by_row() {
         skip(S::HasUncommitted)
     );
     assert_eq!(
-        with(|g| g.special.push(OtherWork::unfinished("rebase in progress"))),
+        with(|g| g
+            .other_work
+            .push(OtherWork::unfinished("rebase in progress"))),
         skip(S::HasUncommitted)
     );
     assert_eq!(with(|g| g.stashes.push("wip".into())), skip(S::HasStash));
@@ -82,7 +84,7 @@ fn report_disagrees_only_about_facts_that_its_agent_must_know() {
     let mut dirty = unpushed.clone();
     dirty.dirty.push("a".into());
     let mut amended = clean();
-    amended.special.push(OtherWork::left_behind("abc"));
+    amended.other_work.push(OtherWork::left_behind("abc"));
     let wip = S::HasUncommitted;
     for (git, honest, measured) in [
         (clean(), &[S::Clean][..], S::Clean),
@@ -170,7 +172,7 @@ fn a_permit_is_for_one_ended_session_and_for_no_other() {
 fn commits_left_behind_hold_up_nothing_and_anything_else_does() {
     let mut amended = clean();
     assert!(!only_left_behind(&amended));
-    amended.special.push(OtherWork::left_behind("abc"));
+    amended.other_work.push(OtherWork::left_behind("abc"));
     assert!(only_left_behind(&amended));
     let but = |change: fn(&mut GitFacts)| {
         let mut git = amended.clone();
@@ -181,9 +183,9 @@ fn commits_left_behind_hold_up_nothing_and_anything_else_does() {
     assert!(!but(|g| g.untracked.push("a".into())));
     assert!(!but(|g| g.stashes.push("wip".into())));
     assert!(!but(|g| g.head_reachable = false));
-    assert!(!but(|g| g.special.push(OtherWork::damaged("abc"))));
+    assert!(!but(|g| g.other_work.push(OtherWork::damaged("abc"))));
     assert!(!but(|g| g
-        .special
+        .other_work
         .push(OtherWork::unfinished("rebase in progress"))));
 }
 

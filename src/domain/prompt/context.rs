@@ -53,14 +53,16 @@ pub fn rejected(mr: &MergeRequest, note: Option<&str>) -> String {
     text
 }
 
-/// Returns the context for a raider whose work a person rejected, and that goes on with it.
+/// Returns the context of work that a person rejected and that its raider goes on with. A later raider may read it, too, on
+/// another branch: the raider can be removed before it submits the work again.
 #[must_use]
 pub fn returned(mr: &MergeRequest, note: &str) -> String {
+    let (id, head, branch) = (&mr.id, &mr.head, &mr.branch);
+    let log = saved_work::log(mr.began.as_ref(), head);
     format!(
-        "A person reviewed your work at commit {} ({}) and rejected it. Go on from there on the same branch: fix what is \
-         wrong, commit, and declare the work finished again.\n\nReason given:\n\n{}",
-        mr.head,
-        mr.id,
+        "A person reviewed the work at commit {head} ({id}, branch {branch}) and rejected it. On that branch, go on from \
+         there; on another one, `{log}` shows that work: reuse what is right. Fix what is wrong, commit, and declare the \
+         work finished again.\n\nReason given:\n\n{}",
         quoted(note)
     )
 }

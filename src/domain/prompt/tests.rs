@@ -18,6 +18,7 @@ fn with_brief(test: impl FnOnce(Brief<'_>)) {
         body: "Names that are empty must be refused.\nSay which field it was.\n",
         steps: None,
         context: None,
+        is_rejected: false,
         branch: "raider/Toast/gt-7-1",
         starts_on: None,
         target: "main",
@@ -26,6 +27,15 @@ fn with_brief(test: impl FnOnce(Brief<'_>)) {
         max_reviews: 2,
         hd: "/opt/horde/hd",
     })
+}
+
+fn after(cause: Cause, problem: Option<&Problem>, reduced: bool) -> After<'_> {
+    After {
+        cause,
+        problem,
+        note: None,
+        reduced,
+    }
 }
 
 fn golden(name: &str, text: &str) {
@@ -123,12 +133,45 @@ fn a_long_step_is_cut_in_a_prompt_and_whole_in_the_task_file() {
 #[test]
 fn the_respawn_prompt_has_every_point_of_the_seed() {
     with_brief(|brief| {
-        let text = respawn(&brief, Cause::SessionDied, None, true);
+        let text = respawn(&brief, after(Cause::SessionDied, None, true));
         has_points(&text, RESPAWN_POINTS);
         // The points of section 2 hold for every session.
         has_points(&text, FIRST_POINTS);
         golden("respawn", &text);
-        assert!(!respawn(&brief, Cause::SessionDied, None, false).contains("fewer permissions"));
+        assert!(
+            !respawn(&brief, after(Cause::SessionDied, None, false)).contains("fewer permissions")
+        );
+    });
+}
+
+/// A session that left a note and died before its handoff.
+#[test]
+fn note_that_waits_is_in_the_respawn_prompt_too() {
+    with_brief(|brief| {
+        let after = After {
+            note: Some("b is half done"),
+            ..after(Cause::SessionDied, None, true)
+        };
+        let text = respawn(&brief, after);
+        has_points(&text, RESPAWN_POINTS);
+        assert!(text.contains("> b is half done"), "{text}");
+        assert!(!text.contains("handed off to you"), "{text}");
+    });
+}
+
+/// The outcome file still says `passed`, and the session stopped at once.
+#[test]
+fn respawn_prompt_of_rejected_work_calls_no_outcome_finished() {
+    with_brief(|brief| {
+        let brief = Brief {
+            is_rejected: true,
+            ..brief
+        };
+        let text = respawn(&brief, after(Cause::SessionDied, None, false));
+        has_points(&text, FIRST_POINTS);
+        assert!(!text.contains("The work is finished"), "{text}");
+        assert!(text.contains("is not finished, whatever .horde-outcome says"));
+        assert!(text.contains("Now continue the work. Read TASK.md"));
     });
 }
 
@@ -136,7 +179,7 @@ fn the_respawn_prompt_has_every_point_of_the_seed() {
 fn a_respawn_on_a_dirty_tree_says_so_before_all_else() {
     with_brief(|brief| {
         let dirty = Problem::Dirty(vec!["src/a.rs".into()]);
-        let text = respawn(&brief, Cause::SessionDied, Some(&dirty), false);
+        let text = respawn(&brief, after(Cause::SessionDied, Some(&dirty), false));
         let told = text
             .find("First fix this: the outcome of gt-7 was not accepted")
             .unwrap();
@@ -260,7 +303,7 @@ fn a_stalled_session_and_its_successor_are_told_why() {
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }
-        let next = respawn(&brief, Cause::Stalled, None, false);
+        let next = respawn(&brief, after(Cause::Stalled, None, false));
         assert!(
             next.contains("it made no progress for a long time"),
             "{next}"
@@ -273,7 +316,7 @@ fn a_stalled_session_and_its_successor_are_told_why() {
 #[test]
 fn after_a_repair_no_files_are_claimed_that_may_be_gone() {
     with_brief(|brief| {
-        let next = respawn(&brief, Cause::Repair, None, false);
+        let next = respawn(&brief, after(Cause::Repair, None, false));
         assert!(next.contains("has been repaired"), "{next}");
         assert!(!next.contains("uncommitted files are there"), "{next}");
     });
@@ -314,7 +357,7 @@ fn every_text_names_hd_by_its_path() {
         let problem = Problem::Unclear("it names gt-9".into());
         for text in [
             first(&brief),
-            respawn(&brief, Cause::SessionDied, Some(&problem), true),
+            respawn(&brief, after(Cause::SessionDied, Some(&problem), true)),
             handoff(&brief, None),
             task_file(&brief),
             nudge(&brief, &problem),
@@ -337,7 +380,7 @@ fn a_task_in_steps_shows_its_present_step() {
         let brief = Brief { steps, ..brief };
         let texts = [
             first(&brief),
-            respawn(&brief, Cause::SessionDied, None, false),
+            respawn(&brief, after(Cause::SessionDied, None, false)),
             handoff(&brief, Some("note")),
             task_file(&brief),
         ];

@@ -91,6 +91,7 @@ fn table() -> Vec<(Step, Vec<MrState>, MrState)> {
         (moved(None), lane(), Queued),
         (Step::Interrupted, vec![Testing, Merging], Queued),
         (Step::Withdrawn { note: None }, open(), Rejected),
+        (Step::Rejected { note: note() }, vec![Reviewing], Rejected),
         (Step::Retried { revived: false }, vec![Queued, Held], Queued),
         (
             Step::Retried { revived: true },
@@ -212,11 +213,11 @@ fn attempt_takes_the_most_urgent_of_one_target_and_no_parked_one() {
         mr.not_before = None;
         mr
     };
-    let (mut other, mut urgent, mut parked) = (ready(2), ready(9), ready(3));
+    let (mut other, mut urgent, mut held) = (ready(2), ready(9), ready(3));
     other.target = "release".into();
     urgent.priority = 4;
-    parked.not_before = Some(at(100));
-    let queue = [ready(10), other, parked, ready(4), urgent];
+    held.not_before = Some(at(100));
+    let queue = [ready(10), other, held, ready(4), urgent];
     let members = |most| {
         let members = next_attempt(&queue, most, at(90));
         let ids = members.iter().map(|mr| mr.id.as_str().to_owned());
@@ -267,11 +268,16 @@ fn replaced_head_and_end_of_a_review_are_recorded() {
     for end in [
         approved,
         Step::Withdrawn { note: None },
+        Step::Rejected { note: "no".into() },
         Step::Landed(oid('e')),
     ] {
         let mut mr = shown.clone();
         mr.step(&end, at(7)).unwrap();
+        let is_rejection = matches!(end, Step::Rejected { .. });
+        assert_eq!(mr.review == Review::Rejected, is_rejection, "{end:?}");
         assert_eq!(mr.decided_at, Some(at(7)), "{end:?}");
+        let note = mr.note.clone().unwrap_or_default();
+        assert!(!note.contains("look"), "it asks nothing any more: {end:?}");
         assert!(!mr.awaits_person());
     }
 }

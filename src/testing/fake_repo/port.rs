@@ -343,6 +343,10 @@ impl Repo for FakeRepo {
         Ok(names.iter().filter(known).map(tip).collect())
     }
 
+    fn present_tips(&self, names: &[String]) -> Result<Vec<(String, Oid)>, RepoError> {
+        self.tips(names)
+    }
+
     fn delete_refs(&self, refs: &[(String, Oid)]) -> Result<(), RepoError> {
         let names: Vec<&String> = refs.iter().map(|(name, _)| name).collect();
         let mut inner = self.enter("delete_refs", &format!("{names:?}"))?;
@@ -424,23 +428,7 @@ impl Repo for FakeRepo {
     }
 
     fn merge(&self, request: &LandRequest) -> Result<MergeOutcome, RepoError> {
-        let mut inner = self.enter("merge", request.head.as_str())?;
-        if let Some(outcome) = inner.outcomes.pop_front() {
-            return Ok(outcome);
-        }
-        let head = request.head.clone();
-        if inner.landed.contains(&head) || inner.target.contains(&head) {
-            return Ok(MergeOutcome::Nothing);
-        }
-        let key = (head.clone(), request.onto.clone());
-        let tip = match inner.merges.get(&key).cloned() {
-            Some(tip) => tip,
-            None => inner.oid(),
-        };
-        inner.merges.insert(key, tip.clone());
-        inner.made.insert(tip.clone(), head);
-        let tree = tip.clone();
-        Ok(MergeOutcome::Clean { tip, tree })
+        self.merged(request)
     }
 
     fn run_gate(&self, commit: &Oid, gate: &GateSpec) -> Result<GateRun, RepoError> {

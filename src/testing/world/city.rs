@@ -94,6 +94,8 @@ pub fn standing(name: &str, restart: RestartType) -> Agent {
         prompt: None,
         first_input: None,
         harness: None,
+        process_names: Vec::new(),
+        on_compact: OnCompact::Rally,
         dir: PathBuf::from("/city"),
         env: BTreeMap::new(),
         env_pass: Vec::new(),

@@ -7,6 +7,16 @@ use super::{Charged, FaultHook, RelicId, RelicStatus, Scenario, TestCity};
 use crate::domain::saga::FaultPoint;
 
 impl Scenario {
+    /// Returns a scenario whose harness has a form with reduced permissions.
+    #[must_use]
+    pub fn careful() -> Self {
+        Self::new().with(|city| {
+            for harness in city.harnesses.values_mut() {
+                harness.reduced = vec!["--careful".into()];
+            }
+        })
+    }
+
     /// Starts a scenario whose set-up command fails, with a relic to charge.
     pub async fn whose_set_up_fails() -> (TestCity, RelicId) {
         let set_up = Self::new().rig(|rig| rig.raiders.setup = vec!["make deps".into()]);
@@ -17,17 +27,48 @@ impl Scenario {
     }
 }
 
-/// Returns the hook that panics once, at this point.
-#[must_use]
-pub fn panics_once(at: FaultPoint) -> FaultHook {
-    let once = AtomicBool::new(true);
-    Arc::new(move |point| {
-        let is_first = || once.swap(false, Ordering::SeqCst);
-        assert!(point != at || !is_first(), "at {point:?}");
-    })
+/// Work that panics at one fault point, whenever it is tried, until the test ends that. A test that looks at work half
+/// done needs this: after a single panic the next look of the witness goes on with the work, and that look may come
+/// before the test's.
+#[derive(Clone)]
+pub struct Interruption {
+    at: FaultPoint,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Interruption {
+    /// Returns an interruption at this point, which lasts until [`Self::end`].
+    #[must_use]
+    pub fn at(at: FaultPoint) -> Self {
+        let is_over = Arc::default();
+        Self { at, is_over }
+    }
+
+    /// Returns the hook for [`Scenario::fault`].
+    #[must_use]
+    pub fn hook(&self) -> FaultHook {
+        let own = self.clone();
+        Arc::new(move |point| {
+            let is_over = || own.is_over.load(Ordering::SeqCst);
+            assert!(point != own.at || is_over(), "at {point:?}");
+        })
+    }
+
+    /// Lets the next try pass.
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+    }
 }
 
 impl TestCity {
+    /// Returns true when the last session began with the reduced permissions of [`Scenario::careful`].
+    #[must_use]
+    pub fn is_careful(&self) -> bool {
+        let starts = self.parts.sessions.starts();
+        let last = starts.last().expect("a session");
+        last.argv.iter().any(|word| word == "--careful")
+    }
+
     /// Has a person close the relic during an operation on the repository.
     pub fn closes_during(&self, op: &'static str, relic: &RelicId) {
         let (store, id) = (self.world.store.clone(), relic.clone());

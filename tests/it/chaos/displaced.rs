@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use horde_supervisor::testing::poll::pass;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::{agent, crowd, named, plan, runs_as};
-use crate::support::live::{City, until, wait};
+use crate::support::live::{City, LIMIT, until, wait};
 use crate::support::{processes, program};
 
 /// The way in which another directory takes the place of the city's.
@@ -26,7 +28,7 @@ enum Way {
 }
 
 fn city() -> City {
-    crowd(1).set("daemon", "patrol_interval", r#""1s""#).start()
+    crowd(1).start()
 }
 
 fn copied(from: &Path, to: &Path) {
@@ -58,7 +60,9 @@ fn replace(city: &City, way: Way) -> Option<PathBuf> {
 fn refused(city: &City, root: &Path) -> (Option<i32>, String) {
     let mut second = city.program("horde-supervisor");
     let Output { status, stderr, .. } = second.arg(root).current_dir(root).output().unwrap();
-    (status.code(), String::from_utf8_lossy(&stderr).into_owned())
+    let said = String::from_utf8_lossy(&stderr).into_owned();
+    assert!(status.code().is_some(), "{status}: {said}");
+    (status.code(), said)
 }
 
 /// Waits until the only agent runs, and returns its process.
@@ -176,8 +180,11 @@ fn city_that_is_removed_ends_its_supervisor_and_its_sessions() {
     assert_eq!(named(&city, "sleep").len(), 1);
 }
 
-/// Returns everything below a directory, with inode, size and time of change.
-fn listing(dir: &Path) -> BTreeMap<PathBuf, (u64, u64, i64, i64)> {
+/// Paths, with inode, size and time of change.
+type Listing = BTreeMap<PathBuf, (u64, u64, i64, i64)>;
+
+/// Returns everything below a directory.
+fn listing(dir: &Path) -> Listing {
     let mut found = BTreeMap::new();
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
@@ -194,14 +201,29 @@ fn listing(dir: &Path) -> BTreeMap<PathBuf, (u64, u64, i64, i64)> {
     found
 }
 
+/// Asserts that nothing below a directory has changed since it was listed.
+fn unchanged(root: &Path, before: &Listing) {
+    let after = listing(root);
+    let changed = after
+        .iter()
+        .filter(|(path, it)| before.get(*path) != Some(it));
+    let gone = before.iter().filter(|(path, _)| !after.contains_key(*path));
+    // A few of them tell enough.
+    let shown: Vec<_> = changed.chain(gone).map(|(path, _)| path).take(20).collect();
+    assert!(shown.is_empty(), "changed or gone: {shown:?}");
+}
+
+/// An agent that delays the end of its supervisor.
+fn deaf() -> String {
+    agent("a0", "trap '' TERM; while :; do sleep 100000; done")
+}
+
 /// Gates were tried again, and git and clean-ups ran, by path, for as long as the sessions took to end: in the directory
 /// that was there by then.
 #[test]
 fn work_under_way_changes_nothing_in_the_directory_that_replaces_the_city() {
-    let deaf = agent("a0", "trap '' TERM; while :; do sleep 100000; done");
     let gates = r#"[{ name = "slow", run = "{root}/gate", retries = 5 }]"#;
-    let plan = plan().set("daemon", "patrol_interval", r#""1s""#);
-    let mut city = City::made(&plan.set("forge", "gates", gates).add(&deaf));
+    let mut city = City::made(&plan().set("forge", "gates", gates).add(&deaf()));
     let root = city.root().to_owned();
     let (gate, began) = (root.join("gate"), root.with_extension("began"));
     program::script(
@@ -221,22 +243,72 @@ fn work_under_way_changes_nothing_in_the_directory_that_replaces_the_city() {
     let before = listing(&root);
     processes::signal(city.pid(), Signal::SIGCONT);
     assert_eq!(city.ended().code(), Some(1));
-    let after = listing(&root);
-    let changed = after
-        .iter()
-        .filter(|(path, it)| before.get(*path) != Some(it));
-    let changed: Vec<_> = changed.map(|(path, _)| path).collect();
-    let gone: Vec<_> = before
-        .keys()
-        .filter(|it| !after.contains_key(*it))
-        .collect();
-    assert!(
-        changed.is_empty() && gone.is_empty(),
-        "{changed:?}, {gone:?}"
-    );
+    unchanged(&root, &before);
     assert_eq!(fs::read_to_string(&began).unwrap(), "began\n");
     program::script(&gate, "true");
     city.start();
     city.wait_status(&relic, "closed");
     fs::remove_dir_all(away).unwrap();
+}
+
+/// The search for late writes in a sandbox on its way out ended after the city was replaced, and the sandbox was renamed by
+/// path.
+#[test]
+fn removal_under_way_changes_nothing_in_the_directory_that_replaces_the_city() {
+    let mut city = plan().add(&deaf()).start();
+    runs_as(&city, "a0", 1);
+    let files = "mkdir many; for n in $(seq 5000); do : >many/$n; done; git add many";
+    city.work("many", &[files, "commit one.txt", "sign ready", "forever"]);
+    city.wait_sign("ready");
+    let mut nuke = city.program("hd");
+    nuke.args(["raider", "nuke", "Toast", "--salvage", "--yes"]);
+    let mut nuke = nuke
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let root = city.root().to_owned();
+    let sandbox = root.join("horde/raiders/Toast");
+    let deadline = Instant::now() + LIMIT;
+    // Without a pause: the search is short.
+    while sandbox.exists() && Instant::now() < deadline {
+        std::hint::spin_loop();
+    }
+    processes::signal(city.pid(), Signal::SIGSTOP);
+    until("git has ended", || named(&city, "git").is_empty());
+    let away = replace(&city, Way::Moved).unwrap();
+    let before = listing(&root);
+    processes::signal(city.pid(), Signal::SIGCONT);
+    assert_eq!(city.ended().code(), Some(1));
+    unchanged(&root, &before);
+    nuke.wait().unwrap();
+    city.start();
+    city.wait_no_raiders();
+    fs::remove_dir_all(away).unwrap();
+}
+
+/// Returns the number of times that any thread of a process has waited.
+fn waits(pid: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let of = |thread: PathBuf| {
+        let status = fs::read_to_string(thread.join("status")).unwrap_or_default();
+        let mut lines = status.lines();
+        let count = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        count.map_or(0, |count| count.trim().parse::<u64>().unwrap())
+    };
+    threads.map(|thread| of(thread.unwrap().path())).sum()
+}
+
+/// The supervisor had looked at its city's directory each second.
+#[test]
+fn supervisor_at_rest_is_not_woken() {
+    let city = crowd(2).start();
+    for name in ["a0", "a1"] {
+        runs_as(&city, name, 1);
+    }
+    until("three seconds pass without it", || {
+        let before = waits(city.pid());
+        pass(Duration::from_secs(3));
+        waits(city.pid()) == before
+    });
 }

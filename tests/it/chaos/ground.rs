@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
+use horde_supervisor::testing::poll::pass;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::{Value, json};
@@ -186,6 +188,40 @@ fn city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody() {
     assert!(stopped.status.success(), "{}", output_text(&stopped));
     assert!(left.is_empty(), "{left:?}");
     assert!(city.ended().success());
+}
+
+/// A patrol had begun to make the rig's repository anew at the old path; that counted as another directory in the city's
+/// place, which ended all sessions and kept the city from being moved back.
+#[test]
+fn city_that_is_moved_for_some_patrols_is_moved_back_and_its_work_goes_on() {
+    let city = patrolled(1).start();
+    let agent = runs_as(&city, "a0", 1);
+    let before = city.work("before", &["commit a.txt", "hd done"]);
+    city.wait_status(&before, "closed");
+    let moved = city.root().with_extension("moved");
+    fs::rename(city.root(), &moved).unwrap();
+    let held = || {
+        let mut hd = city.program("hd");
+        hd.arg("--city").arg(&moved).current_dir(&moved);
+        let shown = hd.args(["status"]).output().unwrap();
+        String::from_utf8_lossy(&shown.stdout).contains("was moved to")
+    };
+    until("status says it", held);
+    // Some patrols.
+    pass(Duration::from_secs(3));
+    assert!(!city.root().exists(), "nothing is made in its place");
+    fs::rename(&moved, city.root()).unwrap();
+    until("the work goes on", || {
+        city.ask("relic.create", json!({ "title": "probe" }))
+            .is_ok()
+    });
+    let after = city.relic("after", &["commit b.txt", "hd done"]);
+    // The next patrol finds the rig's repository again.
+    until("the rig takes work", || {
+        city.hd(&["charge", &after, "horde"]).code == 0
+    });
+    city.wait_status(&after, "closed");
+    assert_eq!(named(&city, "sleep"), [agent], "no session was ended");
 }
 
 /// A copy has the session records of its original, and links that lead into the original's repositories.

@@ -82,7 +82,7 @@ impl Verdict {
             .map(String::as_str)
             .collect();
         let inside = |path: &str| {
-            let nested = facts.special.iter().filter_map(|line| {
+            let nested = facts.other_work.iter().filter_map(|line| {
                 let rest = line.strip_prefix("nested repository ")?;
                 Some(rest.split(": ").next().unwrap_or_default())
             });
@@ -95,7 +95,7 @@ impl Verdict {
         };
         let is_named = |path: &str| {
             let converted = OtherWork::converted(path);
-            named.contains(path) || facts.special.contains(&converted) || inside(path)
+            named.contains(path) || facts.other_work.contains(&converted) || inside(path)
         };
         let absent = self.absent.iter().filter(|_| !sparse);
         let unseen: BTreeSet<_> = self

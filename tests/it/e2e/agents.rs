@@ -5,6 +5,7 @@ use std::fs;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use crate::support::git::write;
 use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 use crate::support::processes;
@@ -44,6 +45,28 @@ fn a_standing_agent_is_started_and_restarted_on_death() {
     );
     let crashed = city.happened("agent.crashed", "mayor");
     assert_eq!(crashed[0]["data"]["signal"], 9);
+}
+
+/// The program of a plain command dies inside its wrapper: `process_names` tells that the shell which is left is empty.
+#[test]
+fn a_wrapper_whose_program_died_is_replaced() {
+    let script = "sh ./worker & echo $! >pid.new; mv pid.new pid; while :; do sleep 1000; done";
+    let city = Plan::new()
+        .set("session", "startup_timeout", r#""1s""#)
+        .set("daemon", "patrol_interval", r#""200ms""#)
+        .agent("mayor", script, "process_names = [\"worker\"]");
+    let mut city = City::made(&city);
+    write(city.root(), "worker", "while :; do sleep 1000; done\n");
+    city.start();
+    let file = city.root().join("pid");
+    until("the program runs", || file.exists());
+    let pid = fs::read_to_string(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    processes::signal(pid.trim().parse().unwrap(), Signal::SIGKILL);
+    let crashed = city.wait_event(1, "agent.crashed", "mayor");
+    assert_eq!(crashed["cause"], "agent_dead");
+    until("it runs again", || file.exists());
+    assert_eq!(wait_state(&city, "running")["restarts"], 1);
 }
 
 /// An explicit stop is sticky: patrols do not restart the agent, an operator does.

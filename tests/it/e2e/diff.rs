@@ -1,8 +1,13 @@
 //! `hd diff`: what a raider changed, before and after it has pushed (`contract.md`, section 2.3).
 
+use std::fs;
+use std::process::Stdio;
+
 use serde_json::Value;
 
+use crate::support::git::write;
 use crate::support::live::{City, until};
+use crate::support::pty::{shown, terminal};
 
 fn paths(diff: &Value) -> Vec<&str> {
     let files = diff["files"].as_array().unwrap();
@@ -62,4 +67,41 @@ fn diff_shows_the_work_of_a_raider_and_of_its_merge_request() {
     );
     city.hd(&["diff", "gt-99"]).error(4);
     city.hd(&["diff", "Nobody"]).error(4);
+}
+
+/// On a terminal the diff is in the user's pager, with colours; nothing of it is printed beside.
+#[test]
+fn diff_on_a_terminal_is_shown_in_the_pager() {
+    let city = City::new();
+    let steps = ["commit a.txt", "echo unsaved > b.txt", "sign up", "forever"];
+    city.work("page it", &steps);
+    city.wait_sign("up");
+    write(
+        city.root(),
+        "pager",
+        "cat >\"$PAGED.new\"\nmv \"$PAGED.new\" \"$PAGED\"\necho paged\n",
+    );
+    let paged = city.root().join("paged");
+    let (mut seat, end) = terminal();
+    let on = || Stdio::from(end.try_clone().unwrap());
+    let mut hd = city.program("hd");
+    hd.args(["diff", "Toast"]).env("TERM", "xterm");
+    hd.env_remove("NO_COLOR").env_remove("GIT_PAGER");
+    hd.env("PAGED", &paged);
+    let pager = format!("sh {}", city.root().join("pager").display());
+    hd.env("PAGER", pager);
+    let mut hd = hd.stdin(on()).stdout(on()).stderr(on()).spawn().unwrap();
+    let seen = shown(&mut seat, "paged");
+    assert!(hd.wait().unwrap().success());
+    assert!(!seen.contains("unsaved"), "{seen}");
+    let text = fs::read_to_string(&paged).unwrap();
+    assert!(
+        text.contains("b/b.txt") && text.contains("unsaved"),
+        "{text}"
+    );
+    assert!(text.contains("\u{1b}[3"), "it has colours: {text:?}");
+    // In a pipe it is printed, whatever the pager.
+    fs::remove_file(&paged).unwrap();
+    let printed = city.hd_text(&["diff", "Toast"]).out;
+    assert!(printed.contains("+unsaved") && !paged.exists(), "{printed}");
 }

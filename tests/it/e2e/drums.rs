@@ -97,6 +97,7 @@ fn answer(city: &City, verb: &str) -> Value {
 #[test]
 fn a_standing_agent_takes_its_relic_and_closes_it_and_keeps_its_note() {
     let city = Plan::new().agent("mayor", OBEDIENT, "").start();
+    city.wait_event(1, "agent.started", "mayor");
     let relic = city.hd(&["relic", "create", "write the report"]).json();
     let relic = relic["id"].as_str().unwrap().to_owned();
     city.hd(&["relic", "edit", &relic, "--assignee", "mayor"])

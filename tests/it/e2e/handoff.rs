@@ -73,6 +73,8 @@ fn a_note_is_read_once() {
         &[
             "[ $n != 1 ] || { hd handoff -m 'look at the parser'; forever; }",
             "[ $n != 2 ] || exit 1",
+            "try rally hd --json rally",
+            "try shown hd rally",
             "commit a.txt",
             "hd done",
         ],
@@ -81,6 +83,14 @@ fn a_note_is_read_once() {
     let third = city.wait_prompt(&relic, 3);
     assert!(third.contains("ended before it was finished"), "{third}");
     assert!(!third.contains("handed off to you"), "{third}");
+    // What it says of itself agrees with its prompt; the note is older, and stays.
+    let rally = city.wait_tried("rally").json();
+    assert_eq!(
+        (&rally["last_end"], &rally["note"]),
+        (&"crash".into(), &"look at the parser".into())
+    );
+    let shown = city.wait_tried("shown").out;
+    assert!(shown.contains("crash: the last session died"), "{shown}");
     city.wait_status(&relic, "closed");
 }
 

@@ -41,6 +41,7 @@ fn hook_and_rally_tell_a_session_its_work_and_where_it_was() {
         ("branch", json!(format!("raider/Toast/{relic}-1"))),
         ("target", json!("main")),
         ("sandbox", json!(city.sandbox("Toast"))),
+        ("last_end", Value::Null),
         ("note", Value::Null),
         ("done", json!(false)),
     ] {
@@ -60,6 +61,9 @@ fn hook_and_rally_tell_a_session_its_work_and_where_it_was() {
     );
     // A session that compacts asks again: its first prompt is gone by then.
     assert_eq!(again["note"], "b is half done");
+    assert!(again["note_at"].is_string(), "{again}");
+    assert_eq!(again["last_end"], "handoff");
+    assert_eq!(again["outcome"]["state"], "empty");
     for (key, part) in [
         ("rules", "Do not push"),
         ("finish", "\"outcome\":\"passed\""),
@@ -121,4 +125,39 @@ fn task_and_outcome_are_links_that_git_overlooks_and_that_outlive_the_sandbox() 
             "{landed:?}"
         );
     }
+}
+
+/// An editor that saves by renaming, and a clean-up of ignored files: the links come back, what was written is kept, and
+/// neither stands in the way of `hd done`. A patrol would come an hour later.
+#[test]
+fn links_that_an_editor_replaced_are_put_back_and_what_was_written_is_kept() {
+    let city = Plan::new()
+        .set("daemon", "patrol_interval", "\"1h\"")
+        .start();
+    let relic = city.work(
+        "edit the task",
+        &[
+            "commit a.txt",
+            "echo 'my plan' >saved; mv saved TASK.md",
+            "echo >saved; mv saved .horde-outcome",
+            "while [ ! -L .horde-outcome ]; do sleep 0.05; done",
+            "sign back",
+            "await go",
+            "git clean --quiet -fdx",
+            "hd done",
+        ],
+    );
+    city.wait_sign("back");
+    let sandbox = city.sandbox("Toast");
+    let dir = city
+        .root()
+        .join(format!(".horde/tasks/horde/{relic}/Toast-1"));
+    let read = |path: std::path::PathBuf| fs::read_to_string(path).unwrap();
+    assert_eq!(read(dir.join("outcome")), "\n");
+    assert!(read(sandbox.join("TASK.md")).contains("edit the task"));
+    assert_eq!(read(dir.join("TASK.replaced-1.md")), "my plan\n");
+    city.sign("go");
+    city.wait_status(&relic, "closed");
+    assert_eq!(read(dir.join("TASK.replaced-1.md")), "my plan\n");
+    assert!(!city.landed().contains(&"TASK.md".to_owned()));
 }

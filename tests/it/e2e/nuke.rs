@@ -1,6 +1,7 @@
 //! A nuke obeys the safety protocol, and salvage restores everything (`witness-patrol.md`, safety protocol).
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -145,6 +146,43 @@ fn unpushed_commits_are_salvaged() {
     let restored = salvage(&city);
     assert_eq!(rev(&restored, "HEAD"), head);
     assert_eq!(git(&restored, &["status", "--porcelain"]), "");
+}
+
+/// The ids of lost stash entries were handed out, and the list said that all was kept.
+#[test]
+fn salvage_that_lost_a_stash_entry_is_listed_as_lost_and_restored_without_it() {
+    let city = City::new();
+    let stash = "printf 'changed\\n' >README; git stash push -m kept";
+    city.work("stash", &["commit a.txt", stash, "sign ready", "forever"]);
+    city.wait_sign("ready");
+    let stashed = rev(&city.sandbox("Toast"), "refs/stash");
+    let nuke = ["raider", "nuke", "Toast", "--salvage", "--yes"];
+    city.hd(&nuke).json();
+    let list = || city.hd(&["salvage", "list"]).json()[0].clone();
+    assert_eq!(list()["present"], true);
+    let id = list()["id"].as_str().unwrap().to_owned();
+    let ids = || city.hd(&["salvage", "show", &id]).json()["stash_ids"].clone();
+    assert_eq!(ids(), json!([stashed]));
+    // Ours takes objects in packs.
+    let unpacked = "mkdir x; mv objects/pack/*.pack x; for it in x/*; do git unpack-objects -q <$it; done; rm -r x";
+    let unpacked = Command::new("sh")
+        .args(["-ec", unpacked])
+        .current_dir(city.repo())
+        .status();
+    assert!(unpacked.unwrap().success());
+    let object = city.repo().join("objects").join(&stashed[..2]);
+    std::fs::remove_file(object.join(&stashed[2..])).unwrap();
+    assert_eq!(list()["present"], false);
+    assert_eq!(ids(), json!([]));
+    let restored = city.hd(&["salvage", "restore", &id]).json();
+    let lost = restored["lost"].as_array().unwrap();
+    let names: Vec<_> = lost.iter().map(|name| name.as_str().unwrap()).collect();
+    assert!(
+        names.len() == 1 && names[0].ends_with("/stash-0"),
+        "{restored}"
+    );
+    assert_eq!(restored["stash_ids"], json!([]));
+    assert_eq!(restored["stashes"], json!([]));
 }
 
 /// Without its directory, the branch is measured.

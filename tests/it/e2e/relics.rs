@@ -285,7 +285,8 @@ fn beads_are_imported_once_and_updated_afterwards() {
     assert_eq!(said.code, 0, "{said:?}");
     assert!(said.err.contains("read as beads"), "{said:?}");
     assert!(said.out.contains("3 relics made"), "{said:?}");
-    assert!(said.out.contains("is 4 here"), "{said:?}");
+    let says = "priorities are mapped: 0 there, the most urgent, is 4 here; 4 there is 0";
+    assert!(said.out.contains(says), "{said:?}");
     let told = city.hd(&["relic", "import", "beads.jsonl"]).json();
     assert_eq!(
         (&told["created"], &told["unchanged"]),
@@ -333,6 +334,9 @@ fn issues_of_github_are_imported_once_and_updated_afterwards() {
     let told = city
         .hd(&["relic", "import", "issues.json", "--rig", "horde"])
         .json();
+    let says = "P3 or low 1; without such a label, a relic is made with 0, and an update leaves its priority";
+    let priorities = told["priorities"].as_str().unwrap();
+    assert!(priorities.ends_with(says), "{priorities}");
     assert_eq!(
         (&told["format"], &told["created"]),
         (&json!("github"), &json!(1))
@@ -344,6 +348,15 @@ fn issues_of_github_are_imported_once_and_updated_afterwards() {
         (&shown["priority"], &shown["body"]),
         (&json!(3), &json!("text"))
     );
+    let unlabelled = issue("open").replace("priority: high", "help wanted");
+    write(city.root(), "issues.json", unlabelled);
+    let told = city.hd_text(&["relic", "import", "issues.json"]);
+    assert!(told.out.contains("1 updated"), "{told:?}");
+    assert!(
+        told.out.contains("an update leaves its priority"),
+        "{told:?}"
+    );
+    assert_eq!(show(&city, id)["priority"], 3, "as the text says");
     write(city.root(), "issues.json", issue("closed"));
     let told = city.hd(&["relic", "import", "issues.json"]).json();
     assert_eq!(told["updated"], 1);

@@ -1,11 +1,15 @@
 //! A person's decision: `review = "human"`, outcome `reviewing`, `hd mq approve` and `reject` (`agent-lifecycle.md`,
 //! section 6; `product.md`, human review).
 
+use std::io::Write;
+use std::process::Stdio;
+
 use serde_json::Value;
 
 use crate::support::git::git;
 use crate::support::live::{City, until};
 use crate::support::plan::Plan;
+use crate::support::pty::{shown, terminal};
 
 /// Returns the relic's newest merge request.
 fn mr(city: &City, relic: &str) -> Option<Value> {
@@ -210,6 +214,96 @@ fn session_stays_for_its_reviewer_and_works_on_after_a_rejection() {
     assert_eq!(city.sessions_of(&relic), 1);
     for file in ["a.txt", "b.txt", "c.txt"] {
         assert!(city.landed().contains(&file.to_owned()), "{file}");
+    }
+}
+
+/// Input of a person reaches the program while its work waits for a review, by `hd send` and by `hd attach`.
+#[test]
+fn reviewer_talks_to_the_session_whose_work_waits() {
+    let plan = Plan::new().set("forge", "review", r#""human""#);
+    let city = plan.start();
+    let reads = "while read -r line; do echo \"got <$line>\"; done";
+    let relic = city.work(
+        "talk to me",
+        &["commit a.txt", "hd done", "echo ready", reads],
+    );
+    waits_for_a_person(&city, &relic);
+    let before = session(&city);
+    let screen = || city.hd(&["peek", "Toast"]).out;
+    until("it listens", || screen().contains("ready"));
+    let sent = city.hd(&["send", "Toast", "why no test?"]);
+    assert_eq!(sent.code, 0, "{sent:?}");
+    until("it has the question", || {
+        screen().contains("got <why no test?>")
+    });
+    let (mut seat, end) = terminal();
+    let on = || Stdio::from(end.try_clone().unwrap());
+    let mut hd = city.program("hd");
+    hd.env("TERM", "xterm").args(["attach", "Toast"]);
+    let mut hd = hd.stdin(on()).stdout(on()).stderr(on()).spawn().unwrap();
+    shown(&mut seat, "got <why no test?>");
+    seat.write_all(b"and the docs?\r").unwrap();
+    shown(&mut seat, "got <and the docs?>");
+    seat.write_all(b"\x1c").unwrap();
+    shown(&mut seat, "detached");
+    assert!(hd.wait().unwrap().success());
+    assert_eq!(session(&city), before, "the same session");
+    assert_eq!(mr(&city, &relic).unwrap()["state"], "reviewing");
+}
+
+/// `hd mq show` has what the raider said: with `hd done`, and in its last handoff. It has them when the raider is gone, too.
+#[test]
+fn reviewer_is_shown_the_notes_of_the_raider() {
+    let plan = Plan::new().set("forge", "review", r#""human""#);
+    let city = plan.start();
+    let relic = city.work(
+        "explain it",
+        &[
+            "[ $n = 2 ] || { hd handoff -m 'the parser is half done'; forever; }",
+            "commit a.txt",
+            "hd done --reason 'the old format stays readable'",
+            "forever",
+        ],
+    );
+    let id = waits_for_a_person(&city, &relic);
+    let notes = || city.hd(&["mq", "show", &id]).json()["raider_notes"].clone();
+    let kept = notes();
+    assert_eq!(
+        (&kept["done"]["text"], &kept["handoff"]["text"]),
+        (
+            &"the old format stays readable".into(),
+            &"the parser is half done".into()
+        ),
+        "{kept}"
+    );
+    assert!(kept["done"]["at"].is_string() && kept["handoff"]["at"].is_string());
+    let told = city.hd_text(&["mq", "show", &id]).out;
+    for said in [
+        "raider_notes",
+        "the old format stays readable",
+        "the parser is half done",
+    ] {
+        assert!(told.contains(said), "{said}: {told}");
+    }
+    assert_eq!(city.hd(&["--yes", "raider", "nuke", "Toast"]).code, 0);
+    assert_eq!(notes(), kept);
+}
+
+/// The reason of an outcome is for the reviewer, whether the agent or the city wants the review.
+#[test]
+fn reviewer_is_shown_the_reason_of_the_outcome_file() {
+    let reviewed = Plan::new().set("forge", "review", r#""human""#);
+    for (word, plan) in [("reviewing", Plan::new()), ("passed", reviewed)] {
+        let mut city = City::made(&plan);
+        city.start();
+        let outcome = format!(r#"outcome {word} ',"reason":"look at the flag"'"#);
+        let steps = ["commit a.txt", &outcome, "forever"];
+        let relic = city.work("look at it", &steps);
+        let id = waits_for_a_person(&city, &relic);
+        let shown = city.hd(&["mq", "show", &id]).json();
+        let notes = &shown["raider_notes"];
+        assert_eq!(notes["done"]["text"], "look at the flag", "{word}: {shown}");
+        assert_eq!(notes["handoff"], Value::Null);
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::support::git::write;
+use crate::support::git::{git, write};
 use crate::support::live::City;
 use crate::support::plan::Plan;
 use crate::support::repository::repository;
@@ -56,6 +56,40 @@ fn rig_is_added_works_and_is_removed_without_a_restart() {
     assert_eq!(city.hd(&["--yes", "rig", "remove", "second"]).code, 1);
 }
 
+/// A rig that is named by a URL has no checkout: its repository is fetched, and work lands at the remote.
+#[test]
+fn rig_is_added_by_its_url_and_its_work_lands_at_the_remote() {
+    let city = City::new();
+    repository(
+        &city.root().join("tool"),
+        Some("tool-origin.git"),
+        |checkout| {
+            write(checkout, "README", "hello\n");
+        },
+    );
+    let origin = city.root().join("tool-origin.git");
+    let url = format!("file://{}", origin.display());
+    let added = city.hd(&["rig", "add", &url, "--prefix", "se"]).json();
+    assert_eq!(added["reload"]["rigs"][0]["action"], "added", "{added}");
+    let name = added["rig"].as_str().unwrap();
+    let listed = city.hd(&["rig", "list"]).json();
+    assert_eq!(
+        (&listed[1]["name"], &listed[1]["remote"], &listed[1]["path"]),
+        (&json!(name), &json!(url), &json!(null))
+    );
+    assert!(toml(&city).contains(&format!("remote = \"{url}\"")));
+    // An ending that hosts ignore makes no other repository of it.
+    let twice = city.hd_text(&["rig", "add", url.strip_suffix(".git").unwrap()]);
+    assert_eq!(twice.code, 2, "{twice:?}");
+    assert!(twice.err.contains("already"), "{twice:?}");
+    let relic = city.relic_in(name, "work", &["commit a.txt", "hd done"]);
+    city.hd(&["charge", &relic, name, "--harness", "script"])
+        .json();
+    city.wait_status(&relic, "closed");
+    let landed = git(&origin, &["ls-tree", "--name-only", "main"]);
+    assert!(landed.lines().any(|file| file == "a.txt"), "{landed}");
+}
+
 #[test]
 fn rig_is_added_to_a_city_that_does_not_run() {
     let city = City::made(&Plan::without_rigs());
@@ -72,6 +106,16 @@ fn rig_is_added_to_a_city_that_does_not_run() {
         (&added["rig"], &added["reload"]),
         (&json!("tool-rig"), &json!(null))
     );
+    assert_eq!(city.hd(&["config", "check"]).code, 0);
+    let before = toml(&city);
+    let twice = city.hd_text(&["rig", "add", "./tool/"]);
+    assert_eq!(twice.code, 2, "{twice:?}");
+    assert!(
+        twice.err.contains("is the rig tool-rig already"),
+        "{twice:?}"
+    );
+    assert_eq!(toml(&city), before);
+    city.hd(&["rig", "add", "tool", "--name", "again"]).json();
     assert_eq!(city.hd(&["config", "check"]).code, 0);
 }
 

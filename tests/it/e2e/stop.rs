@@ -38,6 +38,32 @@ fn a_second_supervisor_ends_at_once_and_leaves_the_first_alone() {
     assert_eq!(city.wait_session(&relic, 1)["session"], before);
 }
 
+/// `hd stop` names the running sessions of a supervisor that was killed, because the city is not stopped while they run.
+#[test]
+fn stop_without_a_supervisor_tells_that_sessions_run() {
+    let mut city = City::new();
+    let relic = city.work("stay", &["forever"]);
+    city.wait_session(&relic, 1);
+    city.kill();
+    let stop = city.hd_text(&["stop"]);
+    assert_eq!(stop.code, 3, "{stop:?}");
+    let said = "1 session of an earlier supervisor still runs";
+    assert!(stop.err.contains(said), "{stop:?}");
+    assert!(stop.err.contains("hd up"), "{stop:?}");
+    let told = city.hd(&["stop"]).error(3);
+    assert!(told["message"].as_str().unwrap().contains(said), "{told}");
+    assert!(told["hint"].as_str().unwrap().contains("hd up"), "{told}");
+    // Whatever became of its directory.
+    for session in fs::read_dir(city.root().join(".horde/sessions")).unwrap() {
+        fs::remove_dir_all(session.unwrap().path()).unwrap();
+    }
+    assert!(city.hd_text(&["stop"]).err.contains(said));
+    city.start();
+    city.stop();
+    assert_eq!(city.hd_text(&["stop"]).code, 3);
+    assert!(!city.hd_text(&["stop"]).err.contains("still run"));
+}
+
 /// An agent that ignores every polite signal, as does its child in a session of its own.
 const STUBBORN: &[&str] = &[
     "[ $n = 1 ] || { await go; commit a.txt; hd done; forever; }",

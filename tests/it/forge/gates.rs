@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use super::{assert_no_raider_blamed, foreign, landed, wait_parked};
+use super::{assert_no_raider_blamed, foreign, landed, wait_held};
 use crate::faults::plan;
 use crate::support::git::git;
 use crate::support::live::City;
@@ -21,7 +21,7 @@ fn missing_gate_blames_no_raider() {
     let mut city = gated("");
     city.start();
     let relic = city.work_on("w1");
-    let mr = wait_parked(&city, &relic);
+    let mr = wait_held(&city, &relic);
     assert_eq!(mr["gates"][0]["verdict"], "infra", "{mr}");
     program::script(&city.root().join("gate"), "test -f work/w1");
     city.answer("mq.retry", json!({ "mr": mr["id"] }));
@@ -40,7 +40,7 @@ fn gate_that_takes_too_long_blames_no_raider() {
     );
     city.start();
     let relic = city.work_on("w1");
-    let mr = wait_parked(&city, &relic);
+    let mr = wait_held(&city, &relic);
     assert_eq!(mr["gates"][0]["verdict"], "infra", "{mr}");
     city.sign("quick");
     city.answer("mq.retry", json!({ "mr": mr["id"] }));
@@ -56,7 +56,7 @@ fn red_target_blames_no_raider() {
     foreign(&city, "broken", "by somebody else\n");
     city.start();
     let relic = city.work_on("w1");
-    let mr = wait_parked(&city, &relic);
+    let mr = wait_held(&city, &relic);
     let red = city.wait_first("forge.red");
     assert_eq!(red["data"]["target"], "main");
     foreign(&city, "broken", "");

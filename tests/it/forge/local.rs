@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use super::{assert_no_raider_blamed, wait_parked};
+use super::{assert_no_raider_blamed, wait_held};
 use crate::faults::plan;
 use crate::support::git::{commit_all, git, rev, write};
 use crate::support::live::City;
@@ -40,7 +40,7 @@ fn a_checkout_with_changes_makes_the_landing_wait() {
     write(&city.checkout(), "README", "being edited\n");
     let before = rev(&city.checkout(), "main");
     let relic = city.work_on("w1");
-    let mr = wait_parked(&city, &relic);
+    let mr = wait_held(&city, &relic);
     let note = mr["note"].as_str().expect("a text");
     assert!(note.contains("README"), "{note}");
     let shown = city.answer("status", json!({}));
@@ -90,7 +90,7 @@ fn a_checkout_in_the_middle_of_something_makes_the_landing_wait_until_it_is_over
     git(&checkout, &["bisect", "start", "HEAD", "HEAD~2"]);
     let before = (rev(&checkout, "main"), rev(&checkout, "HEAD"));
     let relic = city.work_on("w1");
-    let mr = wait_parked(&city, &relic);
+    let mr = wait_held(&city, &relic);
     let note = mr["note"].as_str().expect("a text");
     assert!(note.contains("in the middle of a bisect"), "{note}");
     assert_eq!((rev(&checkout, "main"), rev(&checkout, "HEAD")), before);
@@ -110,7 +110,7 @@ fn an_ignored_file_in_the_way_is_never_overwritten() {
     write(&checkout, ".git/info/exclude", "work/\n");
     write(&checkout, "work/w1", "mine\n");
     let relic = city.work_on("w1");
-    let mr = wait_parked(&city, &relic);
+    let mr = wait_held(&city, &relic);
     let note = mr["note"].as_str().expect("a text");
     assert!(note.contains("work/w1"), "{note}");
     let kept = fs::read_to_string(checkout.join("work/w1"));

@@ -53,8 +53,8 @@ fn assert_no_raider_blamed(city: &City, relic: &str) {
     assert_eq!(charged.count(), 1);
 }
 
-/// Waits until the merge request of a relic is parked: in the queue, with a reason and a time.
-fn wait_parked(city: &City, relic: &str) -> Value {
+/// Waits until the merge request of a relic is held: in the queue, with a reason and a time.
+fn wait_held(city: &City, relic: &str) -> Value {
     let held = city.wait_first("mr.held");
     assert_eq!(held["data"]["relic"], relic);
     let mrs = city.mrs(relic);

@@ -169,7 +169,7 @@ fn page_on_harnesses() {
     for command in ["list", "show", "setup"] {
         page.run(&place, &format!("hd harness {command}"), &[]);
     }
-    // They need the program itself, and an account that is parked: `tests/harnesses`, `e2e::accounts`.
+    // They need the program itself, and an account that is parked: `tests/it/kit`, `e2e::accounts`.
     page.end(&["hd harness test", "hd harness resume"]);
 }
 

@@ -38,7 +38,7 @@
 //! | `hanging_restart_loop_rest_for_one` | `hanging::those_after_it_wait_and_can_be_stopped` |
 //! | `code_change`, `code_change_map`, `code_change_simple`, `code_change_simple_map` | `reload::reload_changes_flags_and_children_and_no_other_pid`; a bad one: `e2e::reload::a_broken_edit_keeps_the_old_configuration` |
 //! | `already_started_outside_supervisor` | `adm::a_strangers_session_of_the_same_name_is_not_ended`; the socket's: `e2e::stop::a_second_supervisor_ends_at_once_and_leaves_the_first_alone` |
-//! | `simple_global_supervisor` | `e2e::survive::sessions_survive_the_kill_of_the_daemon_and_are_adopted`, `e2e::crash::a_session_that_is_lost_with_its_holder_is_started_again` |
+//! | `simple_global_supervisor` | `e2e::daemon_kills::sessions_survive_the_kill_of_the_daemon_and_are_adopted`, `e2e::crash::a_session_that_is_lost_with_its_holder_is_started_again` |
 //! | `external_start_no_progress_log` | `exits::restart_type_decides_after_which_exit_a_child_restarts` |
 
 mod adm;

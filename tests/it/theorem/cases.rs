@@ -306,6 +306,11 @@ impl Run<'_> {
                 }
             }
             6 => wanted.index = now.index.clone(),
+            // git cannot use an index with entries without names, so it is made anew.
+            _ if wanted.index.iter().any(|entry| entry.path.is_empty()) => {
+                wanted.index = now.index.clone();
+                self.poorer = true;
+            }
             // The contents of the index are written anew.
             DELETED => {
                 let lost = wanted.index.iter().filter(|entry| !now.has_file_of(entry));

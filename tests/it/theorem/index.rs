@@ -71,6 +71,10 @@ pub fn entries(git_dir: &Path) -> Vec<Entry> {
         let length = number(head, 4) as usize;
         if head.starts_with(b"link") && length > 20 {
             let id = Oid::from_bytes(&tail[..20]).expect("an id");
+            if id.is_zero() {
+                // Written under `index.skipHash`: git finds no shared part, and the names of its entries are lost to it.
+                return entries;
+            }
             let shared = fs::read(git_dir.join(format!("sharedindex.{id}"))).unwrap_or_default();
             let shared = parse(&shared).unwrap_or_default().0;
             return joined(entries, shared, &tail[20..length]);

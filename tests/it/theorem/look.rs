@@ -416,9 +416,25 @@ impl SandboxState {
             ("inner repositories", self.own_inner().eq(other.own_inner())),
         ];
         let differs = same.iter().filter(|(_, same)| self.linked && !same);
-        let differs = differs.map(|(what, _)| (*what).to_owned());
+        let differs = differs.map(|(what, _)| match *what {
+            "index" => format!("index: {}", self.index_differences(other)),
+            what => what.to_owned(),
+        });
         let paths = paths.into_iter().map(|path| format!("file {path}"));
         paths.chain(differs).collect()
+    }
+
+    /// Describes the entries that only one of both indexes has; nothing where only their order differs.
+    fn index_differences(&self, other: &Self) -> String {
+        let only = |of: &[Entry], other: &[Entry], sign: &str| {
+            let only = of.iter().filter(|entry| !other.contains(entry));
+            only.map(|entry| format!("{sign}{entry:?}"))
+                .collect::<Vec<_>>()
+        };
+        let gone = only(&self.index, &other.index, "-");
+        [gone, only(&other.index, &self.index, "+")]
+            .concat()
+            .join(" ")
     }
 
     /// Reads the restored sandbox: a `.git` that was no link is beside that of the restored one.

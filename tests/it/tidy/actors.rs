@@ -17,8 +17,9 @@ const ORDER: &[&[&str]] = &[
     &["world", "directory"],
     &["effects"],
     &["ask", "look_timer", "records"],
-    &["rig_settings", "ground", "glances", "usage", "conversation"],
-    &["sandboxes", "sandbox_faults", "declared", "briefs", "gates", "typing"],
+    &["rig_settings", "ground", "glances", "usage", "conversation", "last_end"],
+    &["sandboxes", "sandbox_faults", "sandbox_links", "briefs", "gates", "typing"],
+    &["declared"],
     &["outbox", "compaction"],
     // One idea in two files: conditions of sessions, and of the accounts that they use.
     &["conditions", "accounts"],

@@ -31,7 +31,7 @@ pub fn about(
 }
 
 /// Closes the escalations about work that landed. Those about a sandbox stay as long as the sandbox does: it may hold work
-/// that did not land.
+/// that did not land. Reports in the words of an agent or a person stay until a person closes them: they need not be about the work.
 ///
 /// # Errors
 /// The store's.
@@ -39,7 +39,8 @@ pub fn landed(txn: &mut dyn Txn, ids: &[&RelicId]) -> Result<(), StoreError> {
     let mut over = super::open(txn)?;
     over.retain(|entry| {
         let (_, relic) = entry.about();
-        entry.standing.sandbox.is_none() && relic.is_some_and(|relic| ids.contains(&&relic))
+        let ends_with_work = entry.standing.sandbox.is_none() && !is_said(entry);
+        ends_with_work && relic.is_some_and(|relic| ids.contains(&&relic))
     });
     let over = over.into_iter().map(|entry| entry.relic);
     close(txn, over.collect(), Cause::Merged)
@@ -133,7 +134,7 @@ pub fn vanished(txn: &mut dyn Txn) -> Result<(), StoreError> {
 }
 
 /// Derived from hooks and relics at each look, so that the code that ends a problem need not know the escalations about
-/// it. An escalation without work waits for a person.
+/// it. An escalation without work waits for a person, and so does a report in the words of an agent or a person.
 fn has_vanished(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
     let (who, Some(relic)) = entry.about() else {
         return Ok(false);
@@ -145,7 +146,7 @@ fn has_vanished(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
     if let Some(sandbox) = entry.standing.sandbox {
         return Ok(hook.is_none_or(|hook| hook.incarnation != sandbox));
     }
-    if hook.is_some() {
+    if hook.is_some() || is_said(entry) {
         return Ok(false);
     }
     Ok(match status(txn, &relic)? {
@@ -158,6 +159,11 @@ fn has_vanished(txn: &mut dyn Txn, entry: &Entry) -> Result<bool, StoreError> {
         }
         Some(RelicStatus::Hooked | RelicStatus::Blocked | RelicStatus::Deferred) | None => false,
     })
+}
+
+/// Returns true for a report in the words of an agent or a person: what becomes of the work need not answer it.
+fn is_said(entry: &Entry) -> bool {
+    entry.problem().kind() == ProblemKind::Said
 }
 
 /// Returns the status of a relic; none when it does not exist.

@@ -4,11 +4,11 @@ use super::accounts::{MINUTE, PATROL, child, city, harness, looks, show};
 use crate::actors::claims::ClaimKey;
 use crate::actors::{accounts, conditions};
 use crate::domain::account::{AccountReport, Why};
-use crate::domain::city::OnCompact;
+use crate::domain::city::{OnCompact, RestartType};
 use crate::domain::condition::Report;
 use crate::domain::ids::ChildId;
 use crate::ports::sessions::Input;
-use crate::testing::world::Scenario;
+use crate::testing::world::{Scenario, agent};
 
 /// A session whose conversation is compacted is told the state of its task, once.
 #[tokio::test(start_paused = true)]
@@ -93,6 +93,38 @@ async fn session_gets_the_rigs_instructions_after_a_compaction() {
         };
         match words {
             Some(words) => assert!(said(words) && !said("was compacted"), "{sent:?}"),
+            None => assert!(sent.is_empty(), "{sent:?}"),
+        }
+    }
+}
+
+/// A standing agent loses its context as well: `on_compact` of `[[agents]]` says what it is told.
+#[tokio::test(start_paused = true)]
+async fn standing_agent_is_told_after_a_compaction_as_its_configuration_says() {
+    for (on_compact, words) in [
+        (OnCompact::Rally, Some("prints your name, your work")),
+        (OnCompact::Handoff, Some("handoff -m")),
+        (OnCompact::Nothing, None),
+    ] {
+        let scenario = Scenario::new().agent("mayor", RestartType::Permanent);
+        let scenario = scenario.with(looks).with(|city| {
+            city.agents[0].harness = city.harnesses.keys().next().cloned();
+            city.agents[0].on_compact = on_compact;
+        });
+        let city = scenario.start().await;
+        let id = agent("mayor");
+        let session = city.session(&id);
+        show(&city, &session, "> ");
+        city.pass(PATROL).await;
+        let handle = city.view(&id).await.unwrap().session.unwrap().handle;
+        assert!(conditions::report(&city.world, &handle, &Report::Compacts));
+        city.pass(MINUTE).await;
+        let sent = city.parts.sessions.sent(&session);
+        match words {
+            Some(words) => {
+                let of_it = |input: &&Input| matches!(input, Input::Submit(text) | Input::Paste(text) if text.contains(words));
+                assert_eq!(sent.iter().filter(of_it).count(), 1, "{sent:?}");
+            }
             None => assert!(sent.is_empty(), "{sent:?}"),
         }
     }

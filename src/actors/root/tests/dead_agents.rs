@@ -5,6 +5,8 @@ use std::time::Duration;
 use crate::domain::city::{City, RestartType};
 use crate::domain::event::EventType;
 use crate::domain::ids::{ChildId, SessionId};
+use crate::testing::conformance::sessions::Program;
+use crate::testing::fake_sessions;
 use crate::testing::world::{Scenario, TestCity, agent};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -40,6 +42,24 @@ async fn an_agent_that_died_inside_its_wrapper_is_replaced_and_its_words_are_kep
     assert_eq!(city.view(&id).await.unwrap().restarts, 1, "a death");
     city.pass(PATROL * 5).await;
     assert_eq!(city.starts(&session), 2, "once");
+}
+
+/// A plain `command` has no harness that names its program: its own `process_names` do. Without them, it lives as long as
+/// its wrapper.
+#[tokio::test(start_paused = true)]
+async fn plain_command_without_any_of_its_process_names_is_replaced() {
+    for (process_names, starts) in [(vec!["the-agent".to_owned()], 2), (Vec::new(), 1)] {
+        let wrapped = |city: &mut City| {
+            city.agents[0].command = fake_sessions::argv(&Program::Wraps);
+            city.agents[0].process_names = process_names.clone();
+        };
+        let (city, _, session) = mayor(wrapped).await;
+        city.pass(MINUTE * 3).await;
+        assert_eq!(city.starts(&session), 1, "{process_names:?}");
+        city.parts.sessions.hollow(&session);
+        city.pass(PATROL * 3).await;
+        assert_eq!(city.starts(&session), starts, "{process_names:?}");
+    }
 }
 
 /// A wrapper that restarts its agent has none for a moment.

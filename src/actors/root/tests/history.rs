@@ -166,10 +166,10 @@ async fn death_without_a_supervisor_counts_though_the_child_cannot_start_yet() {
 /// Holds with a history in memory, too (`agent-lifecycle.md`, section 3).
 #[tokio::test(start_paused = true)]
 async fn a_raider_that_died_while_no_supervisor_ran_comes_back_with_fewer_permissions() {
-    let city = careful().start().await;
+    let city = Scenario::careful().start().await;
     let charged = city.worker("a").await;
     let id = ChildId::Raider(charged.raider.clone());
-    let city = again(city, careful(), |parts| {
+    let city = again(city, Scenario::careful(), |parts| {
         parts.sessions.exit_unheard(&charged.session, 1);
     })
     .await;
@@ -179,9 +179,9 @@ async fn a_raider_that_died_while_no_supervisor_ran_comes_back_with_fewer_permis
     assert_eq!(crashed[0].data["code"], 1);
     let view = city.view(&id).await.unwrap();
     assert_eq!((view.state, view.restarts), (ChildState::Running, 1));
-    assert!(is_careful(&city));
+    assert!(city.is_careful());
     // Only that outlives the supervisor.
-    let city = again(city, careful(), |_| {}).await;
+    let city = again(city, Scenario::careful(), |_| {}).await;
     assert_eq!(city.view(&id).await.unwrap().restarts, 0);
     assert_eq!(city.events(EventType::AgentCrashed).await.len(), 1);
     city.nuke(&charged.raider, true).await.unwrap();
@@ -190,45 +190,29 @@ async fn a_raider_that_died_while_no_supervisor_ran_comes_back_with_fewer_permis
 
 #[tokio::test(start_paused = true)]
 async fn a_start_that_fails_after_a_crash_gives_no_permissions_back() {
-    let city = careful().start().await;
+    let city = Scenario::careful().start().await;
     let charged = city.worker("a").await;
-    assert!(!is_careful(&city));
+    assert!(!city.is_careful());
     let refused = StartError::Provider("no memory".into());
     city.parts.sessions.refuse_start(&charged.session, refused);
     city.parts.sessions.crash(&charged.session, 9);
     city.settle().await;
     city.parts.sessions.accept_starts();
     city.pass(SECOND * 61).await;
-    assert!(city.runs(&charged.session) && is_careful(&city));
-}
-
-/// Configures a harness with a reduced form.
-fn careful() -> Scenario {
-    Scenario::new().with(|city| {
-        for harness in city.harnesses.values_mut() {
-            harness.reduced = vec!["--careful".into()];
-        }
-    })
-}
-
-/// Returns true when the last session began with reduced permissions.
-fn is_careful(city: &TestCity) -> bool {
-    let starts = city.parts.sessions.starts();
-    let last = starts.last().unwrap();
-    last.argv.iter().any(|word| word == "--careful")
+    assert!(city.runs(&charged.session) && city.is_careful());
 }
 
 /// Planned ends are no deaths (`rules.md`, stop and start).
 #[tokio::test(start_paused = true)]
 async fn a_graceful_stop_of_raiders_counts_nothing_in_memory() {
-    let mut city = careful().start().await;
+    let mut city = Scenario::careful().start().await;
     let charged = city.worker("a").await;
     for mode in [StopMode::Graceful, StopMode::Now, StopMode::KeepSessions] {
         let (clock, parts) = (city.world.clock.clone(), city.parts.clone());
         city.stop(mode).await;
-        city = careful().start_on(parts.rewired(), clock).await;
+        city = Scenario::careful().start_on(parts.rewired(), clock).await;
         assert!(
-            city.runs(&charged.session) && !is_careful(&city),
+            city.runs(&charged.session) && !city.is_careful(),
             "{mode:?}"
         );
     }

@@ -137,7 +137,7 @@ async fn rest_is_sticky_and_wake_undoes_it() {
     assert_eq!(city.state(&id).await, Some(ChildState::Running));
 }
 
-/// A daemon that could not observe the agent's session never gave it a slot.
+/// A daemon that could not observe the agent's session never gave it a record.
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_was_never_taken_up_can_rest_and_wake() {
     let (city, id) = mayor().await;

@@ -213,7 +213,7 @@ async fn a_rested_agent_that_becomes_permanent_is_started() {
     assert!(!city.runs(&session), "a person's stop is sticky");
 }
 
-/// Sandbox and slot stay; the raider resumes.
+/// Sandbox and record stay; the raider resumes.
 #[tokio::test(start_paused = true)]
 async fn a_suspended_rig_stops_sessions_and_keeps_sandboxes() {
     let city = Scenario::new().start().await;

@@ -58,6 +58,24 @@ async fn next_daemon_adopts_running_sessions_and_restarts_dead_ones() {
     assert_eq!(city.starts(&a.session), 2);
 }
 
+/// The outcome of an adopted session is heard of at once, and its links are in order.
+#[tokio::test(start_paused = true)]
+async fn task_files_of_an_adopted_session_are_watched_and_its_links_are_put_back() {
+    let city = Scenario::new().start().await;
+    let charged = city.worker("a").await;
+    let dir = city
+        .world
+        .city
+        .task_dir(&charged.raider, &charged.relic, charged.incarnation);
+    let clock = city.world.clock.clone();
+    let parts = city.crash().await;
+    let before = parts.tasks.repairs(&dir);
+    let city = Scenario::new().start_on(parts, clock).await;
+    assert_eq!(city.starts(&charged.session), 1);
+    assert!(city.parts.tasks.is_watched(&dir));
+    assert!(city.parts.tasks.repairs(&dir) > before);
+}
+
 /// `hd done` was run while the supervisor was away: a fresh session would disturb.
 #[tokio::test(start_paused = true)]
 async fn a_raider_whose_done_waits_in_the_outbox_is_not_started_again() {

@@ -26,7 +26,7 @@ pub(super) async fn make(world: &World, plan: &Plan) -> Result<(), Refusal> {
         repo.make_sandbox(&spec)
     })
     .await?;
-    world.directory.sandboxes.note();
+    world.directory.sandboxes.note(&rig.name);
     if !rig.raiders.setup.is_empty() {
         let (commands, sandbox) = (rig.raiders.setup.clone(), city.sandbox(&plan.raider));
         let env = rig_settings::raider_env(world, rig, &plan.hook(world)).await?;

@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
-use super::super::{pack, unpack};
+use super::super::{land, pack, unpack};
 use super::Plan;
 use crate::actors::records::escalations;
 use crate::actors::refusal::LASTING;
@@ -15,6 +17,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RaiderId;
 use crate::domain::message::{self, Escalation};
 use crate::domain::problem::ProblemKind;
+use crate::domain::relic::{Completion, DoneIntent};
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
 
@@ -130,9 +133,17 @@ pub fn withdraw(txn: &mut dyn Txn, raider: &RaiderId, cause: Cause) -> Result<()
         return Ok(());
     };
     txn.close_saga(saga.id)?;
-    // An unreadable plan was written by another version, which had none.
-    let former = unpack::<Plan>(&saga).ok().and_then(|plan| plan.former);
-    hook.done = former.map(|former| *former);
+    // An unreadable plan was written by another version, which replaced none.
+    let plan = unpack::<Plan>(&saga).ok();
+    let at = hook.done.as_ref().map_or_else(|| txn.now(), |done| done.at);
+    let later = plan.as_ref().map(|plan| plan.head.clone());
+    hook.done = plan.and_then(|plan| former(plan, at));
+    if let (Some(head), true) = (later, hook.is_declared())
+        && let Some(mr) = txn.mr_of(&hook.relic, raider, hook.incarnation)?
+        && !mr.is_final()
+    {
+        land::record_later_head(txn, &mr.id, &head)?;
+    }
     txn.put_hook(&hook)?;
     let reviewed = hook.done.as_ref().map(|done| &done.head);
     let data = serde_json::json!({
@@ -140,4 +151,22 @@ pub fn withdraw(txn: &mut dyn Txn, raider: &RaiderId, cause: Cause) -> Result<()
     });
     let event = NewEvent::new(EventType::RaiderDoneWithdrawn, raider, cause);
     txn.record(&event.with(data)).map(|_| ())
+}
+
+/// Returns the completion that a submission was to take the place of. An older version journalled only its head, which is what
+/// a person reviews; the time is then that of the submission.
+fn former(plan: Plan, at: Timestamp) -> Option<DoneIntent> {
+    let head = plan.replaces?;
+    let journalled = plan.former.map(|former| *former);
+    Some(journalled.unwrap_or(DoneIntent {
+        exit: Completion::Completed,
+        head,
+        cleanup_status: None,
+        mismatch: None,
+        no_change: false,
+        wants_review: plan.wants_review,
+        until: None,
+        reason: None,
+        at,
+    }))
 }

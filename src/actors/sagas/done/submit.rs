@@ -3,9 +3,9 @@
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
 use super::super::{land, pack};
-use super::{Plan, lands};
-use crate::actors::declared::review;
-use crate::actors::records::identities;
+use super::Plan;
+use crate::actors::declared::{Decided, lands, review};
+use crate::actors::records::{identities, raider_notes};
 use crate::domain::merge::{MergeRequest, MrState, Review};
 use crate::domain::message::{self, Body, RaiderDone};
 use crate::domain::relic::RelicKind;
@@ -28,6 +28,7 @@ pub(super) async fn submit(world: &World, saga: &mut Saga, plan: &mut Plan) -> R
             if lands(plan.exit, plan.no_change) {
                 let prefix = city.rig(&plan.raider.rig).map(|rig| rig.prefix.clone());
                 let mr = request_of(txn, &plan, prefix.unwrap_or_else(|| "mr".into()))?;
+                raider_notes::keep(txn, &mr)?;
                 if let Some(review::Needed { why }) = &needed {
                     land::hold_for_review(txn, mr, &plan.head, why.as_deref())?;
                 }
@@ -63,7 +64,10 @@ async fn review_of(world: &World, plan: &Plan) -> Result<Option<review::Needed>,
     }
     let needed = review::needed(world, &plan.raider.rig, &plan.head, &plan.target).await?;
     // What a person has begun to review, or has rejected, stays with them.
-    let asked = plan.wants_review || plan.replaces.is_some() || plan.rejected.is_some();
+    // Not that of the plan, which an older version may have journalled.
+    let decided = Decided::of(world, &plan.relic).await?;
+    let was_rejected = decided.rejected_head().is_some();
+    let asked = plan.wants_review || plan.replaces.is_some() || was_rejected;
     Ok(needed.or(asked.then_some(review::Needed { why: None })))
 }
 

@@ -6,7 +6,7 @@ use crate::actors::mail::DoneRequest;
 use crate::actors::records::totems;
 use crate::domain::asker::Asker;
 use crate::domain::event::EventType;
-use crate::domain::relic::Exit;
+use crate::domain::relic::Completion;
 use crate::domain::ritual::{Ritual, RitualStep};
 use crate::domain::self_review::Verdict;
 use crate::testing::world::{Scenario, completion};
@@ -53,7 +53,7 @@ async fn a_totem_that_is_started_during_the_check_refuses_the_completion() {
 async fn round_of_a_review_that_is_stuck_is_recorded_with_its_declaration() {
     let (city, charged) = Scenario::at_work().await;
     let request = DoneRequest {
-        exit: Exit::Escalated,
+        exit: Completion::Escalated,
         is_stuck_review: true,
         reason: Some("the requirements contradict each other".into()),
         ..completion(&charged.raider)

@@ -8,15 +8,13 @@ use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
 use super::wait::forget;
 use super::{Plan, pack};
-use crate::actors::mail::Attempt;
+use crate::actors::mail::LandOutcome;
 use crate::actors::records::identities;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId};
-use crate::domain::merge::{
-    FailureType, GateVerdict, HoldReason, MergeRequest, MrState, PARKED_MAX,
-};
+use crate::domain::merge::{FailureType, GateVerdict, HELD_MAX, HoldReason, MergeRequest, MrState};
 use crate::domain::message::{self, Body, Escalation, MergeFailed, Merged};
 use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::queue::{Step, step_all};
@@ -25,7 +23,7 @@ use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::RepoError;
 
-/// Number of attempts after which a parked merge request needs a person.
+/// Number of attempts after which a held merge request needs a person.
 const PATIENCE: u32 = 5;
 
 /// Marks a merge request as testing, unless it left the queue meanwhile. It is withdrawn when its relic is closed.
@@ -84,7 +82,7 @@ pub(super) async fn open(world: &World, rig: &Rig, plan: Plan) -> Result<Option<
     Ok(opened.await?)
 }
 
-/// Journals that the push begins, also again after the merge request was parked.
+/// Journals that the push begins, also again after the merge request was held.
 pub(super) async fn push_begins(world: &World, id: RelicId) -> Result<MergeRequest, Refusal> {
     let begun = world.store.run(move |txn| {
         let mut mr = txn.mr(&id)?;
@@ -103,7 +101,7 @@ pub(super) async fn record_merged(
     mr: MergeRequest,
     commit: Oid,
     noop: bool,
-) -> Result<Attempt, Refusal> {
+) -> Result<LandOutcome, Refusal> {
     let witness = message::witness(&mr.rig);
     let recorded = world.store.run(move |txn| {
         let mut mr = txn.mr(&mr.id)?;
@@ -114,7 +112,7 @@ pub(super) async fn record_merged(
     });
     recorded.await?;
     world.nudge(&witness);
-    Ok(Attempt::Landed)
+    Ok(LandOutcome::Landed)
 }
 
 /// Records a landing that the forge did not make, with what shows it, and sends MERGED. Returns false when the merge
@@ -186,7 +184,7 @@ pub(super) async fn fail(
     failure_type: FailureType,
     error: String,
     conflict_files: Vec<String>,
-) -> Result<Attempt, Refusal> {
+) -> Result<LandOutcome, Refusal> {
     let witness = message::witness(&mr.rig);
     let to = witness.clone();
     let recorded = world.store.run(move |txn| {
@@ -223,35 +221,44 @@ pub(super) async fn fail(
     });
     recorded.await?;
     world.nudge(&witness);
-    Ok(Attempt::Failed)
+    Ok(LandOutcome::Failed)
 }
 
-/// Parks a merge request after a failure of infrastructure: 10 s, doubling to 10 min (`rules.md`); others go on. A
+/// Holds a merge request after a failure of infrastructure: 10 s, doubling to 10 min (`rules.md`); others go on. A
 /// person is called when retries do not help.
-pub(super) async fn park(world: &World, mr: MergeRequest, why: String) -> Result<Attempt, Refusal> {
-    park_for(world, mr, (HoldReason::Infra, why)).await
+pub(super) async fn retry_later(
+    world: &World,
+    mr: MergeRequest,
+    why: String,
+) -> Result<LandOutcome, Refusal> {
+    retry_for(world, mr, (HoldReason::Infra, why)).await
 }
 
-/// Parks a merge request as [`park`] does, for a repository error.
-pub(super) async fn park_on(
+/// Holds a merge request as [`retry_later`] does, for a repository error.
+pub(super) async fn retry_after_error(
     world: &World,
     mr: MergeRequest,
     error: &RepoError,
-) -> Result<Attempt, Refusal> {
+) -> Result<LandOutcome, Refusal> {
     let reason = match error {
         RepoError::CheckoutBusy { .. } => HoldReason::Checkout,
         _ => HoldReason::Infra,
     };
-    park_for(world, mr, (reason, error.to_string())).await
+    retry_for(world, mr, (reason, error.to_string())).await
 }
 
-async fn park_for(world: &World, mr: MergeRequest, why: Why) -> Result<Attempt, Refusal> {
-    let wait = pause(mr.attempts, PARKED_MAX);
+/// Holds a merge request as [`retry_later`] does, for this reason.
+pub(super) async fn retry_for(
+    world: &World,
+    mr: MergeRequest,
+    why: Why,
+) -> Result<LandOutcome, Refusal> {
+    let wait = pause(mr.attempts, HELD_MAX);
     tracing::warn!(
         mr = %mr.id,
         why = why.1,
         ?wait,
-        "a merge request could not land for now; it is parked and retried after the wait"
+        "a merge request could not land for now; it is held and retried after the wait"
     );
     hold(world, mr.id, why, wait, Tried::Begun).await
 }
@@ -283,10 +290,10 @@ pub(super) async fn hold(
     (reason, why): Why,
     wait: Duration,
     tried: Tried,
-) -> Result<Attempt, Refusal> {
+) -> Result<LandOutcome, Refusal> {
     let at = world.clock.now().checked_add(wait);
     let at = at.unwrap_or(Timestamp::MAX);
-    let parked = world.store.run(move |txn| {
+    let held = world.store.run(move |txn| {
         let mut mr = txn.mr(&id)?;
         let counts = tried == Tried::Not && mr.attempts < PATIENCE;
         let news = mr.hold != Some(reason);
@@ -306,12 +313,12 @@ pub(super) async fn hold(
             return Ok(());
         }
         let text = format!("{} could not be landed in {PATIENCE} attempts", mr.id);
-        let problem = ProblemKind::LandingParked.of(&mr.id, text);
+        let problem = ProblemKind::LandingHeld.of(&mr.id, text);
         call(txn, mr, problem, why.clone())
     });
-    parked.await?;
+    held.await?;
     world.nudge(message::SHAMAN);
-    Ok(Attempt::Parked)
+    Ok(LandOutcome::Held)
 }
 
 /// Calls a person about a merge request that is still being retried.
@@ -329,21 +336,21 @@ pub(super) fn call(
         .map(|_| ())
 }
 
-/// Parks a merge request whose attempt failed by a bug or a damaged row, so that others go on. A journalled landing
+/// Holds a merge request whose attempt failed by a bug or a damaged row, so that others go on. A journalled landing
 /// stays open.
 ///
 /// # Errors
 /// The store's.
-pub async fn set_back(world: &World, id: RelicId, why: String) -> Result<Attempt, Refusal> {
+pub async fn set_back(world: &World, id: RelicId, why: String) -> Result<LandOutcome, Refusal> {
     let mr = world.store.run(move |txn| txn.mr(&id)).await?;
-    park(world, mr, why).await
+    retry_later(world, mr, why).await
 }
 
 /// Returns interrupted merge requests to the queue.
 ///
 /// # Errors
 /// The store's.
-pub async fn restore(world: &World, stranded: Vec<RelicId>) -> Result<Attempt, Refusal> {
+pub async fn restore(world: &World, stranded: Vec<RelicId>) -> Result<LandOutcome, Refusal> {
     let restored = world.store.run(move |txn| {
         for id in &stranded {
             let mut mr = txn.mr(id)?;
@@ -355,7 +362,7 @@ pub async fn restore(world: &World, stranded: Vec<RelicId>) -> Result<Attempt, R
         Ok(())
     });
     restored.await?;
-    Ok(Attempt::Again)
+    Ok(LandOutcome::Again)
 }
 
 /// Withdraws a merge request for good; its branch and its pin stay. Returns false when it is over, or past the point of
@@ -369,12 +376,35 @@ pub fn withdraw(
     note: Option<&str>,
     origin: impl Into<Origin>,
 ) -> Result<bool, StoreError> {
+    let note = note.map(str::to_owned);
+    leave(txn, mr, &Step::Withdrawn { note }, origin)
+}
+
+/// Ends a merge request that a person has rejected, as [`withdraw`] does.
+///
+/// # Errors
+/// The store's.
+pub fn reject(
+    txn: &mut dyn Txn,
+    mr: &mut MergeRequest,
+    note: &str,
+    origin: impl Into<Origin>,
+) -> Result<bool, StoreError> {
+    let note = note.to_owned();
+    leave(txn, mr, &Step::Rejected { note }, origin)
+}
+
+fn leave(
+    txn: &mut dyn Txn,
+    mr: &mut MergeRequest,
+    step: &Step,
+    origin: impl Into<Origin>,
+) -> Result<bool, StoreError> {
     if mr.is_final() || txn.saga_of(SagaKind::Land, mr.id.as_str())?.is_some() {
         return Ok(false);
     }
     forget(txn, &mr.id)?;
-    let note = note.map(str::to_owned);
-    take(txn, mr, &Step::Withdrawn { note })?;
+    take(txn, mr, step)?;
     record_mr(txn, EventType::MrRejected, mr, origin)?;
     // The raider's POLECAT_DONE has no receiver any more.
     forget_done(txn, &mr.raider, mr.incarnation)?;

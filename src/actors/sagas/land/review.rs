@@ -1,8 +1,12 @@
 //! A merge request that waits for the review of a person.
 
-use super::record::{record_mr, take};
+use std::time::Duration;
+
+use super::record::{record_mr, retry_later, take};
+use super::{Plan, changed_paths};
 use crate::actors::declared::review;
-use crate::actors::mail::Attempt;
+use crate::actors::effects;
+use crate::actors::mail::LandOutcome;
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
 use crate::domain::cause::Cause;
@@ -12,7 +16,7 @@ use crate::domain::ids::Oid;
 use crate::domain::merge::{MergeRequest, Review};
 use crate::domain::message::{self, Body, RaiderDone};
 use crate::domain::queue::Step;
-use crate::domain::relic::Exit;
+use crate::domain::relic::Completion;
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::RepoError;
 
@@ -33,8 +37,10 @@ pub fn hold_for_review(
     let because = why.map_or_else(String::new, |why| format!(", because {why}"));
     let which = match (mr.review, is_replaced) {
         (Review::Approved, _) => "its branch was changed after the approval; ",
-        (Review::None | Review::Wanted, true) => "its head was replaced during the review; ",
-        (Review::None | Review::Wanted, false) => "",
+        (Review::None | Review::Wanted | Review::Rejected, true) => {
+            "its head was replaced during the review; "
+        }
+        (Review::None | Review::Wanted | Review::Rejected, false) => "",
     };
     // A script that repeats its approval must not approve what was not shown to a person.
     let named = match is_replaced || mr.review == Review::Approved {
@@ -59,9 +65,14 @@ fn ask_person(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<(), StoreError> {
     txn.record(&event.with(data)).map(drop)
 }
 
-/// Returns true when the paths of a merge decide whether a person must review it.
-pub(super) fn compares(rig: &Rig, mr: &MergeRequest) -> bool {
-    !rig.forge.human_review_paths.is_empty() && mr.review != Review::Approved
+/// The time in which a push whose answer was lost may still arrive: a remote may go on with it after its client gave up.
+const ARRIVES: Duration = Duration::from_secs(600);
+
+/// Returns true when a person may have to review a merge without approval.
+fn compares(rig: &Rig, mr: &MergeRequest) -> bool {
+    let policy = &rig.forge;
+    let configured = policy.review_human || !policy.human_review_paths.is_empty();
+    configured && mr.review != Review::Approved
 }
 
 /// Returns why a person must review what a merge would land; none when it may land. The merge can change other paths than
@@ -78,7 +89,77 @@ pub(super) fn due(
     if !compares(rig, mr) {
         return Ok(None);
     }
+    if rig.forge.review_human {
+        return Ok(Some("`review` of its rig is \"human\" now".to_owned()));
+    }
     review::of_paths(&rig.forge, changed.clone())
+}
+
+/// Has a person review what is about to be pushed, if the configuration that holds now wants it. Returns none when it may be
+/// pushed. While an earlier push may still arrive at the remote, the merge request waits for it: a person must not be asked about
+/// work that lands anyway.
+pub(super) async fn before_push(
+    world: &World,
+    mr: &MergeRequest,
+    plan: &Plan,
+    saga: u64,
+) -> Result<Option<LandOutcome>, Refusal> {
+    let waits = match reason_before_push(world, mr, plan).await {
+        Ok(None) => return Ok(None),
+        Ok(Some(why)) if may_arrive(world, plan, saga) => {
+            let why = format!(
+                "it needs a review, because {why}; but a push of it was not answered, and may still arrive: a person reviews \
+                 it if it has not arrived after {} minutes",
+                ARRIVES.as_secs() / 60
+            );
+            retry_later(world, mr.clone(), why).await?
+        }
+        Ok(Some(why)) => return_to_review(world, mr.clone(), why, Some(saga)).await?,
+        Err(error) => {
+            let why = format!("it is not known now whether a person must review it: {error}");
+            retry_later(world, mr.clone(), why).await?
+        }
+    };
+    Ok(Some(waits))
+}
+
+/// Returns true while an earlier push of the saga may still be carried out.
+fn may_arrive(world: &World, plan: &Plan, saga: u64) -> bool {
+    let age = |at| world.age(&format!("push/{saga}"), at);
+    plan.pushed_at.is_some_and(|at| age(at) < ARRIVES)
+}
+
+/// Returns why a person must review what is about to be pushed; none when it may land, or has landed: the answer of an earlier
+/// push may have been lost.
+async fn reason_before_push(
+    world: &World,
+    mr: &MergeRequest,
+    plan: &Plan,
+) -> Result<Option<String>, Refusal> {
+    let newest = world.directory.newest();
+    let world = newest.as_deref().unwrap_or(world);
+    let Some(rig) = world.city.rig(&mr.rig) else {
+        return Ok(None);
+    };
+    if !compares(rig, mr) {
+        return Ok(None);
+    }
+    let changed = changed_paths(world, rig, mr, &plan.new).await;
+    if matches!(changed, Err(RepoError::NotFound(_))) {
+        // A garbage collection took the tested commit: the push finds that, and what is made anew is compared.
+        return Ok(None);
+    }
+    let Some(why) = due(rig, mr, &changed)? else {
+        return Ok(None);
+    };
+    let (target, new) = (plan.target.clone(), plan.new.clone());
+    let landed = effects::repo_for(world, &rig.name, effects::WorkKind::Network, move |repo| {
+        repo.landed(&target, &new)
+    });
+    match landed.await.map_err(Refusal::from)? {
+        true => Ok(None),
+        false => Ok(Some(why)),
+    }
 }
 
 /// Takes a merge request out of its attempt, for the review of a person, and closes the saga of its push. Its raider may
@@ -88,7 +169,7 @@ pub(super) async fn return_to_review(
     mr: MergeRequest,
     why: String,
     saga: Option<u64>,
-) -> Result<Attempt, Refusal> {
+) -> Result<LandOutcome, Refusal> {
     let witness = message::witness(&mr.rig);
     let to = witness.clone();
     let returned = world.store.run(move |txn| {
@@ -109,7 +190,7 @@ pub(super) async fn return_to_review(
             relic: mr.relic.clone(),
             branch: mr.branch.clone(),
             head: mr.head.clone(),
-            exit: Exit::Completed,
+            exit: Completion::Completed,
             cleanup_status: None,
             gate: Some("human".to_owned()),
         };
@@ -118,5 +199,5 @@ pub(super) async fn return_to_review(
     });
     returned.await?;
     world.nudge(&witness);
-    Ok(Attempt::Withdrawn)
+    Ok(LandOutcome::Withdrawn)
 }

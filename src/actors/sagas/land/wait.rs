@@ -6,12 +6,12 @@ use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
 use super::record::{Tried, call, hold, pause, record_mr, take};
-use crate::actors::mail::Attempt;
+use crate::actors::mail::LandOutcome;
 use crate::actors::records::key_values;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::EventType;
-use crate::domain::ids::RelicId;
+use crate::domain::ids::{Oid, RelicId};
 use crate::domain::merge::{Chase, HoldReason, MergeRequest, MrState};
 use crate::domain::message;
 use crate::domain::problem::ProblemKind;
@@ -28,7 +28,7 @@ pub(super) async fn wait_for_checkout(
     world: &World,
     rig: &Rig,
     id: &RelicId,
-) -> Result<Option<Attempt>, Refusal> {
+) -> Result<Option<LandOutcome>, Refusal> {
     let own = id.clone();
     let mr = world.store.run(move |txn| txn.mr(&own)).await?;
     if mr.state != MrState::Queued {
@@ -60,7 +60,7 @@ pub(super) async fn put_back(
     world: &World,
     saga: u64,
     mr: MergeRequest,
-) -> Result<Attempt, Refusal> {
+) -> Result<LandOutcome, Refusal> {
     let put_back = world.store.run(move |txn| {
         txn.close_saga(saga)?;
         let mut mr = txn.mr(&mr.id)?;
@@ -73,7 +73,7 @@ pub(super) async fn put_back(
             note: why.clone(),
         };
         if !take(txn, &mut mr, &moved)? {
-            return Ok(Attempt::Again);
+            return Ok(LandOutcome::Again);
         }
         key_values::write(txn, &key, &chase)?;
         let waits = mr.not_before.is_some();
@@ -86,9 +86,9 @@ pub(super) async fn put_back(
             call(txn, mr, problem, why)?;
         }
         Ok(if waits {
-            Attempt::Parked
+            LandOutcome::Held
         } else {
-            Attempt::Again
+            LandOutcome::Again
         })
     });
     let attempt = put_back.await?;
@@ -96,9 +96,30 @@ pub(super) async fn put_back(
     Ok(attempt)
 }
 
-/// Clears the count of moved targets of a merge request that is over.
+/// Clears the count of moved targets of a merge request that is over, and its later head.
 pub(super) fn forget(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
+    txn.set(&later_key(id), None)?;
     txn.set(&key(id), None)
+}
+
+/// Records the head of a submission to this merge request that was withdrawn: the branch on the remote may have it.
+///
+/// # Errors
+/// The store's.
+pub fn record_later_head(txn: &mut dyn Txn, id: &RelicId, head: &Oid) -> Result<(), StoreError> {
+    key_values::write(txn, &later_key(id), head)
+}
+
+/// Returns the head of a submission to this merge request that was withdrawn last.
+///
+/// # Errors
+/// The store's.
+pub fn later_head(txn: &mut dyn Txn, id: &RelicId) -> Result<Option<Oid>, StoreError> {
+    key_values::read(txn, &later_key(id))
+}
+
+fn later_key(id: &RelicId) -> String {
+    format!("later_head/{id}")
 }
 
 fn key(id: &RelicId) -> String {

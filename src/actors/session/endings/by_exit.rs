@@ -38,7 +38,7 @@ pub async fn apply(
     if last_words(&harness.patterns, &tail, now, &TimeZone::system()).is_some() {
         return Ok(false);
     }
-    let passed = Outcome::Passed { no_change: None };
+    let passed = Outcome::Passed { reason: None };
     let request = declared::request_of(hook, passed.clone());
     let said = match declared::preview(world, &request, hook).await {
         Ok(()) => passed,

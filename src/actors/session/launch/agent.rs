@@ -14,14 +14,23 @@ use crate::domain::facts::SessionFacts;
 use crate::domain::harness;
 use crate::domain::harness::fill::Placeholder;
 use crate::domain::ids::{ChildId, Incarnation};
+use crate::domain::last_end::{self, LastEnd};
 use crate::domain::session_env::SessionEnv;
+
+/// The reason why a session is started.
+#[derive(Clone, Copy)]
+pub(super) struct Why {
+    pub(super) cause: Cause,
+    /// Set when the last session that was up died.
+    pub(super) crashed: bool,
+}
 
 /// Returns the parts that a session of a standing agent is started with.
 pub(super) async fn start(
     world: &World,
     agent: &Agent,
     id: &ChildId,
-    cause: Cause,
+    Why { cause, crashed }: Why,
     before: Option<&SessionFacts>,
 ) -> Result<Start, ChildExit> {
     let session = id.session_id(&world.city.name);
@@ -48,6 +57,14 @@ pub(super) async fn start(
             Some(_) => How::Respawned,
             None => How::Fresh,
         },
+        last_end: LastEnd::of(last_end::Start {
+            cause,
+            crashed,
+            // The note of an agent stays in its mailbox when it was read.
+            has_note: false,
+            is_refused: false,
+            is_first: before.is_none(),
+        }),
         notes: Vec::new(),
         resumes: None,
         harness: agent.harness.as_ref().map(ToString::to_string),

@@ -6,6 +6,7 @@ use crate::actors::briefs::{Assignment, brief};
 use crate::actors::conversation;
 use crate::actors::effects;
 use crate::actors::mail::How;
+use crate::actors::records::handoffs;
 use crate::actors::rig_settings::raider_env;
 use crate::actors::session::endings;
 use crate::actors::session::launch::Start;
@@ -19,8 +20,9 @@ use crate::domain::facts::SessionFacts;
 use crate::domain::harness;
 use crate::domain::harness::fill::Placeholder;
 use crate::domain::intent::KEY_VARIABLE;
-use crate::domain::message::{Body, Handoff};
-use crate::domain::prompt::{self, Problem};
+use crate::domain::last_end::{self, LastEnd};
+use crate::domain::message::Handoff;
+use crate::domain::prompt::{self, After, Brief, Problem};
 use crate::domain::relic::Hook;
 use crate::ports::repo::RepoError;
 use crate::ports::tasks::TaskError;
@@ -64,24 +66,23 @@ pub(super) async fn start(
     let (task_file, hd) = (world.tasks.task_file(&sandbox), world.hd());
     let brief = brief(world, rig, hook, &work, task_file, &hd);
     let less = crashed && rig.raiders.respawn_reduced && !harness.reduced.is_empty();
-    let newest = notes.last().filter(|_| problem.is_none());
-    let (text, how) = match newest {
-        // An unread note is for this session, whatever ended the last one.
-        Some((_, note)) => (
-            prompt::handoff(&brief, note.note.as_deref()),
-            How::HandedOver,
-        ),
-        // Its account may have been parked before its first session started.
-        _ if before.is_none()
-            && matches!(cause, Cause::Charged | Cause::RateLimit | Cause::Login) =>
-        {
-            (prompt::first(&brief), How::Fresh)
-        }
-        _ => (
-            prompt::respawn(&brief, cause, problem, less),
-            How::Respawned,
-        ),
+    let newest = notes.last();
+    // Its account may have been parked before its first session started.
+    let begins = matches!(cause, Cause::Charged | Cause::RateLimit | Cause::Login);
+    let last_end = LastEnd::of(last_end::Start {
+        cause,
+        crashed,
+        has_note: newest.is_some(),
+        is_refused: problem.is_some(),
+        is_first: before.is_none() && begins,
+    });
+    let after = After {
+        cause,
+        problem,
+        note: newest.and_then(|(_, note)| note.note.as_deref()),
+        reduced: less,
     };
+    let (text, how) = first_prompt(&brief, last_end, after);
     // A handoff asks for a fresh context, unless its note says otherwise.
     let goes_on = match how {
         How::Respawned => true,
@@ -98,11 +99,22 @@ pub(super) async fn start(
         sandbox,
         text,
         how,
+        last_end,
         reduced: how == How::Respawned && less,
         notes: notes.into_iter().map(|(id, _)| id).collect(),
         resumes,
     };
     session.launch(world, rig, harness, hook).await
+}
+
+/// Returns the prompt of a session by the end of the one before.
+fn first_prompt(brief: &Brief<'_>, last_end: Option<LastEnd>, after: After<'_>) -> (String, How) {
+    match last_end {
+        None => (prompt::first(brief), How::Fresh),
+        Some(LastEnd::Handoff) => (prompt::handoff(brief, after.note), How::HandedOver),
+        // A note that waits is for this session, whatever ended the last one.
+        Some(_) => (prompt::respawn(brief, after), How::Respawned),
+    }
 }
 
 fn configured<'a>(world: &'a World, hook: &Hook) -> Result<(&'a Rig, &'a Harness), ChildExit> {
@@ -120,6 +132,8 @@ struct Session {
     /// The prompt.
     text: String,
     how: How,
+    /// The end of the session before.
+    last_end: Option<LastEnd>,
     /// Set for reduced permissions.
     reduced: bool,
     /// Handoff notes that it will have read.
@@ -143,7 +157,6 @@ impl Session {
         let (dir, told) = (files.clone(), self.text.clone());
         let owner = effects::Owner::Rig(rig.name.clone());
         let written = effects::tasks(world, owner.clone(), move |tasks| {
-            tasks.watch(&dir);
             tasks.write_prompt(&dir, &told)
         });
         let unwritable = |error: TaskError| ChildExit::Unwritable(error.to_string());
@@ -184,6 +197,7 @@ impl Session {
             cwd: self.sandbox,
             incarnation: hook.incarnation,
             how: self.how,
+            last_end: self.last_end,
             notes: self.notes,
             resumes: self.resumes,
             harness: Some(harness.name.to_string()),
@@ -215,21 +229,10 @@ async fn assignment(
     world: &World,
     hook: &Hook,
 ) -> Result<(Assignment, Vec<(u64, Handoff)>), ChildExit> {
-    let (relic, address) = (hook.relic.clone(), hook.raider.to_string());
-    let hd = world.hd();
+    let (hook, hd) = (hook.clone(), world.hd());
     let read = world.store.run(move |txn| {
-        let notes = txn
-            .inbox(&address)?
-            .into_iter()
-            .filter_map(|message| match message.body {
-                // A note of an earlier incarnation's relic does not concern this one.
-                Body::Handoff(note) if note.relic.as_ref() == Some(&relic) => {
-                    Some((message.id, note))
-                }
-                _ => None,
-            });
-        let notes = notes.collect::<Vec<_>>();
-        Ok((Assignment::read(txn, &relic, &hd)?, notes))
+        let notes = handoffs::unread(txn, &hook)?;
+        Ok((Assignment::read(txn, &hook.relic, &hd)?, notes))
     });
     read.await
         .map_err(|error| ChildExit::StartFailed(error.to_string()))

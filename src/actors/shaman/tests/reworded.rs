@@ -102,7 +102,7 @@ async fn problems_of_one_kind_with_different_things_are_different_problems() {
     let city = Scenario::new().start().await;
     for of in ["gt-1", "gt-2", "gt-1"] {
         let body = Escalation {
-            problem: ProblemKind::LandingParked.of(of, "it was tried 5 times"),
+            problem: ProblemKind::LandingHeld.of(of, "it was tried 5 times"),
             ..about(TOAST, "", Severity::High)
         };
         escalations::call(&city.world, "horde/forge", Ends::WithSandbox, body)

@@ -7,7 +7,7 @@ use crate::domain::merge::{MrState, Review};
 use crate::domain::message;
 use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::queue::Step;
-use crate::domain::relic::{Exit, Relic, RelicStatus};
+use crate::domain::relic::{Completion, Relic, RelicStatus};
 use crate::ports::repo::RepoError;
 use crate::testing::world::{Scenario, TestCity, completion, rig};
 
@@ -105,7 +105,7 @@ async fn work_in_review_is_not_declared_stuck() {
         }
         let refused = city
             .done(DoneRequest {
-                exit: Exit::Escalated,
+                exit: Completion::Escalated,
                 reason: Some("no".into()),
                 ..completion(&charged.raider)
             })

@@ -1,5 +1,6 @@
 //! Charge: all or nothing, whatever fails.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
 use crate::ports::repo::RepoError;
 use crate::ports::sessions::StartError;
-use crate::testing::world::{Scenario, TestCity, panics_once, raider};
+use crate::testing::world::{Interruption, Scenario, TestCity, raider};
 
 async fn assert_charge_left_no_trace(city: &TestCity, relic: &crate::domain::ids::RelicId) {
     let now = city.relic_now(relic).await;
@@ -144,11 +145,12 @@ async fn two_charges_of_one_relic_at_once_make_one_raider() {
 
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_charge_is_resumed_by_the_patrol() {
-    let fault = panics_once(FaultPoint::ChargeSessionBefore);
-    let city = Scenario::new().fault(fault).start().await;
+    let interruption = Interruption::at(FaultPoint::ChargeSessionBefore);
+    let city = Scenario::new().fault(interruption.hook()).start().await;
     let relic = city.relic("a").await;
     city.charge(&relic).await.unwrap_err();
     assert_eq!(city.sagas().await, 1, "it waits to be resumed");
+    interruption.end();
     city.pass(Duration::from_secs(31)).await;
     assert_eq!(city.sagas().await, 0);
     assert_eq!(city.starts(&raider("Toast").session_id()), 1);
@@ -273,13 +275,14 @@ async fn only_consecutive_failures_of_automatic_charges_are_counted() {
 /// charge failed.
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_is_faster_than_its_charge_is_shown_in_order() {
-    let fault = panics_once(FaultPoint::ChargeSessionBefore);
-    let city = Scenario::new().fault(fault).start().await;
+    let interruption = Interruption::at(FaultPoint::ChargeSessionBefore);
+    let city = Scenario::new().fault(interruption.hook()).start().await;
     let relic = city.relic("a").await;
     city.charge(&relic).await.unwrap_err();
     let hook = city.hook(&raider("Toast")).await.unwrap();
     city.parts.repo.commit(&hook.raider.name);
     city.completed(&hook.raider).await.unwrap();
+    interruption.end();
     city.pass(Duration::from_secs(31)).await;
     assert_eq!(city.relic_now(&relic).await.status, RelicStatus::Closed);
     let filter = crate::ports::relics::EventFilter::default();
@@ -408,6 +411,31 @@ async fn notice_of_a_default_branch_that_was_followed_ends_with_the_next_reload(
     }
     city.reload(|city| city.daemon.wisp_gc = None).await;
     assert_eq!(open(&city).await, 0);
+}
+
+/// The configuration was edited while no supervisor read it.
+#[tokio::test(start_paused = true)]
+async fn start_closes_the_notices_that_the_configuration_decides() {
+    let undecided = || Scenario::new().rig(|rig| rig.default_branch = None);
+    let removed = || Scenario::new().with(|city| city.rigs.clear());
+    for (followed, next, waits) in [
+        (false, Scenario::new(), 0),
+        (true, Scenario::new(), 0),
+        (false, removed(), 0),
+        // Nobody has looked at the configuration since.
+        (false, undecided(), 1),
+        (true, undecided(), 1),
+    ] {
+        let city = undecided().start().await;
+        city.parts.repo.change_default(renamed(followed, true));
+        let charged = city.charged("a").await;
+        city.nuke(&charged.raider, true).await.unwrap();
+        assert_eq!(open(&city).await, 1);
+        let clock = Arc::clone(&city.world.clock);
+        let city = next.start_on(city.crash().await, clock).await;
+        city.pass(Duration::from_secs(31)).await;
+        assert_eq!(open(&city).await, waits, "{followed}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use crate::domain::event::EventType;
 use crate::domain::ids::{ChildId, Incarnation, Oid};
 use crate::domain::merge::MrState;
 use crate::domain::message::{self, Body, RaiderDone};
-use crate::domain::relic::{Exit, RelicStatus};
+use crate::domain::relic::{Completion, RelicStatus};
 use crate::ports::repo::RepoError;
 use crate::testing::world::{MOMENT, Scenario, TestCity, completion, rig};
 
@@ -135,7 +135,7 @@ fn raider_done(charged: &crate::actors::mail::Charged) -> RaiderDone {
         relic: charged.relic.clone(),
         branch: charged.branch.clone(),
         head: crate::domain::ids::Oid::new("a".repeat(40)).unwrap(),
-        exit: Exit::Completed,
+        exit: Completion::Completed,
         cleanup_status: None,
         gate: None,
     }
@@ -294,8 +294,8 @@ async fn a_branch_without_commits_after_done_is_escalated_not_closed() {
 #[tokio::test(start_paused = true)]
 async fn stuck_and_deferred_work_is_pushed_and_waits() {
     for (exit, status) in [
-        (Exit::Escalated, RelicStatus::Blocked),
-        (Exit::Deferred, RelicStatus::Deferred),
+        (Completion::Escalated, RelicStatus::Blocked),
+        (Completion::Deferred, RelicStatus::Deferred),
     ] {
         let (city, charged) = Scenario::at_work().await;
         let mut request = completion(&charged.raider);
@@ -308,7 +308,7 @@ async fn stuck_and_deferred_work_is_pushed_and_waits() {
         assert_eq!(relic.branch.as_ref(), Some(&charged.branch));
         assert!(city.parts.repo.remote(&charged.branch).is_some());
         assert!(city.parts.repo.names().is_empty(), "pushed and clean");
-        let called = usize::from(exit == Exit::Escalated);
+        let called = usize::from(exit == Completion::Escalated);
         assert_eq!(city.escalations().await.len(), called);
     }
 }
@@ -325,7 +325,7 @@ async fn merge_request_tells_on_which_tip_of_the_target_its_work_began_and_none_
     assert_eq!(landed.began, Some(first.base));
     let charged = city.worker("b").await;
     let mut request = completion(&charged.raider);
-    (request.exit, request.reason) = (Exit::Escalated, Some("no key".into()));
+    (request.exit, request.reason) = (Completion::Escalated, Some("no key".into()));
     city.done(request).await.unwrap();
     city.settle().await;
     let mut relic = city.relic_now(&charged.relic).await;

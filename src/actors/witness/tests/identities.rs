@@ -10,7 +10,7 @@ use crate::domain::cv::{CvEntry, verify};
 use crate::domain::identity::{Identities, Pattern};
 use crate::domain::ids::{ChildId, HarnessName, IdentityName};
 use crate::domain::merge::MergeOutcome;
-use crate::domain::relic::Exit;
+use crate::domain::relic::Completion;
 use crate::domain::usage::Tokens;
 use crate::domain::usage::ledger::{Owner, Row};
 use crate::ports::relics::ChainOf;
@@ -104,7 +104,7 @@ async fn every_other_end_is_an_entry() {
     let city = Scenario::new().start().await;
     let stuck = city.worker("stuck").await;
     let mut request = completion(&stuck.raider);
-    (request.exit, request.reason) = (Exit::Escalated, Some("no key".into()));
+    (request.exit, request.reason) = (Completion::Escalated, Some("no key".into()));
     city.done(request).await.unwrap();
     city.pass(PATROL).await;
     let same = city.charged("nothing to do").await;
@@ -114,7 +114,7 @@ async fn every_other_end_is_an_entry() {
     city.pass(PATROL).await;
     let later = city.worker("later").await;
     let mut request = completion(&later.raider);
-    request.exit = Exit::Deferred;
+    request.exit = Completion::Deferred;
     city.done(request).await.unwrap();
     city.pass(PATROL).await;
     let gone = city.charged("gone").await;

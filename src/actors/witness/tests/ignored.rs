@@ -11,6 +11,7 @@ use super::zombies::{exhaust, fragile};
 use super::{GROWN, PATROL};
 use crate::actors::mail::Charged;
 use crate::actors::sagas::nuke;
+use crate::domain::answers::Rehearsed;
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
 use crate::domain::ignored::Ignored;
@@ -32,7 +33,7 @@ async fn removal_data(city: &TestCity) -> Value {
     nuked.remove(0).data
 }
 
-async fn rehearsed(city: &TestCity, charged: &Charged) -> nuke::Rehearsed {
+async fn rehearsed(city: &TestCity, charged: &Charged) -> Rehearsed {
     let hook = city.hook(&charged.raider).await.unwrap();
     let target = NukeTarget::of(&hook, Cause::Operator);
     nuke::rehearse(&city.world, &target, false).await.unwrap()

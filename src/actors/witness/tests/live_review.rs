@@ -14,13 +14,16 @@ use crate::actors::store::StoreHandle;
 use crate::domain::asker::Asker;
 use crate::domain::drum::Mailbox;
 use crate::domain::event::EventType;
-use crate::domain::ids::ChildId;
-use crate::domain::merge::MrState;
+use crate::domain::ids::{ChildId, Oid};
+use crate::domain::merge::{MrState, Review};
+use crate::domain::message;
 use crate::domain::outcome::{Outcome, OutcomeFile};
 use crate::domain::relic::RelicStatus;
 use crate::domain::review_paths::ReviewPaths;
-use crate::ports::repo::RepoError;
-use crate::testing::world::{Parts, Scenario, TestCity, completion, start_clock};
+use crate::domain::saga::SagaKind;
+use crate::ports::relics::Txn;
+use crate::ports::repo::{Repo as _, RepoError};
+use crate::testing::world::{Parts, Scenario, TestCity, completion, rig, start_clock};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -230,8 +233,8 @@ async fn outcome_is_unknown_while_the_store_cannot_be_read() {
     assert_eq!(unread.kind, RefusalKind::Unavailable);
     full.store(false, Ordering::SeqCst);
     let (read, _) = endings::outcome(&city.world, &hook).await.unwrap();
-    let no_change = None;
-    assert_eq!(read, OutcomeFile::Complete(Outcome::Passed { no_change }));
+    let passed = Outcome::Passed { reason: None };
+    assert_eq!(read, OutcomeFile::Complete(passed));
 }
 
 /// A raider that died of the rejection is respawned with the note: its hook is open.
@@ -268,33 +271,79 @@ async fn rejection_while_later_commits_are_submitted_is_refused() {
     assert_eq!((mr.awaits_person(), mr.head), (true, later));
 }
 
-/// The commits that were reviewed counted as open work, for a fresh raider, while a person could still approve them.
-#[tokio::test(start_paused = true)]
-async fn nuke_during_the_push_of_later_commits_leaves_the_reviewed_ones_to_their_reviewer() {
-    let city = reviewed().start().await;
-    let charged = waiting(&city).await;
+/// Has a person remove a raider whose later commits are pushed to the remote, which does not answer. Returns the reviewed head
+/// and the later one.
+async fn nuked_during_a_later_push(city: &TestCity, is_older: bool) -> (Charged, Oid, Oid) {
+    let charged = waiting(city).await;
     let shown = city.mr(&charged.relic).await.unwrap();
-    city.parts.repo.commit(&charged.raider.name);
+    let later = city.parts.repo.commit(&charged.raider.name);
     let away = RepoError::Remote("away".into());
     city.parts.repo.break_op("push_branch", away);
     city.completed(&charged.raider).await.unwrap();
     city.settle().await;
+    if is_older {
+        let subject = charged.raider.to_string();
+        let forget = move |txn: &mut dyn Txn| {
+            let mut saga = txn.saga_of(SagaKind::Done, &subject)?.unwrap();
+            let former = saga.data.as_object_mut().unwrap().remove("former");
+            assert!(former.is_some_and(|former| former.is_object()));
+            txn.step_saga(saga.id, "intent", &saga.data)
+        };
+        city.store(forget).await;
+    }
     city.nuke(&charged.raider, true).await.unwrap();
     city.pass(4 * PATROL).await;
-    assert_eq!(city.store(|txn| txn.salvages()).await.len(), 1);
-    assert_eq!(city.status(&charged.relic).await, RelicStatus::Hooked);
-    assert!(
-        city.hook(&charged.raider).await.is_none(),
-        "no fresh raider"
-    );
-    let mr = city.mr(&charged.relic).await.unwrap();
-    assert_eq!((mr.awaits_person(), &mr.head), (true, &shown.head));
+    (charged, shown.head, later)
+}
+
+/// The commits that were reviewed counted as open work, for a fresh raider, while a person could still approve them. The plan of
+/// an older version has their head only.
+#[tokio::test(start_paused = true)]
+async fn nuke_during_the_push_of_later_commits_leaves_the_reviewed_ones_to_their_reviewer() {
+    for is_older in [false, true] {
+        let city = reviewed().start().await;
+        let (charged, shown, _) = nuked_during_a_later_push(&city, is_older).await;
+        assert_eq!(city.store(|txn| txn.salvages()).await.len(), 1);
+        assert_eq!(city.status(&charged.relic).await, RelicStatus::Hooked);
+        assert!(
+            city.hook(&charged.raider).await.is_none(),
+            "no fresh raider"
+        );
+        let mr = city.mr(&charged.relic).await.unwrap();
+        assert_eq!((mr.awaits_person(), &mr.head), (true, &shown));
+        city.parts.repo.mend("push_branch");
+        // A rejection goes to a fresh raider, once.
+        let rejected = reject(&city, &charged).await;
+        assert!(rejected.back_to.is_none());
+        city.pass(2 * PATROL).await;
+        assert_eq!(city.events(EventType::RaiderCharged).await.len(), 2);
+    }
+}
+
+/// The remote had the later commits, whose answer was lost: the approved ones never landed, and a person was called for ever.
+#[tokio::test(start_paused = true)]
+async fn approved_work_lands_although_a_later_push_that_was_withdrawn_reached_the_remote() {
+    let city = reviewed().start().await;
+    let (charged, shown, later) = nuked_during_a_later_push(&city, false).await;
     city.parts.repo.mend("push_branch");
-    // A rejection goes to a fresh raider, once.
-    let rejected = reject(&city, &charged).await;
-    assert!(rejected.back_to.is_none());
-    city.pass(2 * PATROL).await;
-    assert_eq!(city.events(EventType::RaiderCharged).await.len(), 2);
+    let reached = city.parts.repo.push_branch(&charged.branch, &later, None);
+    reached.unwrap();
+    let moved = RepoError::Moved {
+        name: charged.branch.clone(),
+        expected: format!("at or before {shown}"),
+        found: later.to_string(),
+    };
+    city.parts.repo.break_op("push_branch", moved);
+    let mut mr = city.mr(&charged.relic).await.unwrap();
+    mr.review = Review::Approved;
+    city.store(move |txn| txn.put_mr(&mr)).await;
+    city.world.nudge(&message::witness(&rig()));
+    city.pass(4 * PATROL).await;
+    assert!(city.parts.repo.has_landed(&shown));
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
+    assert!(city.escalations().await.is_empty());
+    let there = city.parts.repo.remote(&charged.branch);
+    assert_eq!(there, Some(later), "nothing that was pushed is lost");
 }
 
 /// A rig that asks for no review: the agent asked for it, and a person rejected the work.
@@ -313,7 +362,7 @@ async fn rejected_work_is_reviewed_again_and_its_rejected_head_is_refused() {
     assert!(first.awaits_person(), "{first:?}");
     reject(&city, &charged).await;
     let refused = city.completed(&charged.raider).await.unwrap_err();
-    assert_eq!(refused.kind, RefusalKind::Conflict);
+    assert_eq!(refused.kind, RefusalKind::BadRequest);
     assert!(refused.message.contains("was rejected"), "{refused}");
     assert!(city.hook(&charged.raider).await.unwrap().done.is_none());
     let head = city.parts.repo.commit(&charged.raider.name);
@@ -347,7 +396,7 @@ async fn rejected_work_is_not_completed_without_a_change() {
             ..completion(&raider)
         };
         let refused = city.done(unchanged).await.unwrap_err();
-        assert_eq!(refused.kind, RefusalKind::Conflict, "{refused}");
+        assert_eq!(refused.kind, RefusalKind::BadRequest, "{refused}");
         assert!(refused.message.contains("asked for a change"), "{refused}");
         assert!(refused.hint.unwrap().contains("--status escalated"));
         assert_eq!(city.status(&charged.relic).await, RelicStatus::Hooked);

@@ -9,7 +9,8 @@ use crate::domain::event::EventType;
 use crate::domain::facts::GitFacts;
 use crate::domain::ids::Oid;
 use crate::domain::merge::{FailureType, MergeOutcome, MrState};
-use crate::domain::message::{self, Body, MergeFailed, MergeReady, Merged};
+use crate::domain::message::{self, Body, Escalation, MergeFailed, MergeReady, Merged};
+use crate::domain::problem::Problem;
 use crate::domain::relic::{Hook, Relic, RelicStatus};
 use crate::ports::repo::RepoError;
 use crate::ports::sessions::StartError;
@@ -338,6 +339,28 @@ async fn landing_is_journalled_although_its_relic_was_closed_and_its_sandbox_is_
     assert_eq!(city.parts.repo.landings(), 1);
     assert_eq!(city.parts.repo.names(), ["Toast"], "it is kept");
     assert_eq!(city.events(EventType::RaiderMerged).await.len(), 1);
+}
+
+/// A report in an agent's own words had been closed when its work landed, although it was about something else.
+#[tokio::test(start_paused = true)]
+async fn landing_does_not_answer_what_an_agent_reported_in_its_own_words() {
+    let (city, charged) = Scenario::at_work().await;
+    let body = Escalation::high(
+        &charged.raider,
+        Problem::in_own_words("found a leaked password"),
+        "",
+    );
+    let report = body.on(charged.relic.clone());
+    send(&city, message::SHAMAN.to_owned(), Body::Help(report)).await;
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(PATROL * 2).await;
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
+    assert!(city.parts.repo.names().is_empty(), "nothing is left of it");
+    city.world.nudge(message::SHAMAN);
+    city.pass(PATROL).await;
+    let reports = city.escalations().await;
+    assert_eq!(reports.len(), 1);
+    assert_eq!(reports[0].status, RelicStatus::Open, "a person closes it");
 }
 
 /// The call about unsaved work had been closed by the landing, and raised again by the next patrol.

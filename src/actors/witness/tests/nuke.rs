@@ -10,6 +10,7 @@ use crate::actors::effects;
 use crate::actors::mail::ChildState;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::nuke;
+use crate::domain::answers::Would;
 use crate::domain::cause::Cause;
 use crate::domain::event::EventType;
 use crate::domain::facts::Probed;
@@ -440,7 +441,7 @@ async fn a_sandbox_that_cannot_be_read_is_not_salvaged_and_works_on() {
     let hook = city.hook(&charged.raider).await.unwrap();
     let target = NukeTarget::of(&hook, Cause::Operator);
     let would = nuke::rehearse(&city.world, &target, true).await.unwrap();
-    assert_eq!(would.would, nuke::Would::Refuse);
+    assert_eq!(would.would, Would::Refuse);
     assert!(would.hint.unwrap().contains("repair"));
     // `--salvage` is not proposed for it either.
     let refused = city.nuke(&charged.raider, false).await.unwrap_err();

@@ -379,6 +379,7 @@ async fn a_handoff_note_never_reaches_the_next_incarnation() {
     let note = Body::Handoff(Handoff {
         note: Some("mind the gap".into()),
         relic: Some(charged.relic.clone()),
+        incarnation: None,
         totem_step: None,
         resume: false,
     });

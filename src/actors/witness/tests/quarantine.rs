@@ -320,3 +320,20 @@ async fn quarantined_agent_escalates_without_a_relic() {
     city.pass(PATROL).await;
     assert!(calls(&city).await.is_empty());
 }
+
+/// The text had said that it was in quarantine, although it was gone.
+#[tokio::test(start_paused = true)]
+async fn call_about_a_quarantine_is_still_true_when_the_raider_is_gone_and_its_relic_blocked() {
+    let (city, charged) = crashed().await;
+    city.nuke(&charged.raider, true).await.unwrap();
+    city.pass(PATROL).await;
+    assert_eq!(status(&city, &charged).await, RelicStatus::Blocked);
+    let calls = calls(&city).await;
+    assert_eq!(calls.len(), 1, "a person decides whether another one tries");
+    assert!(
+        !calls[0].title.contains("is in quarantine"),
+        "{}",
+        calls[0].title
+    );
+    assert!(calls[0].title.contains("its relic waits for a person"));
+}

@@ -8,6 +8,7 @@ use crate::actors::sagas::rejection;
 use crate::domain::asker::Asker;
 use crate::domain::city::Rig;
 use crate::domain::event::EventType;
+use crate::domain::ids::Oid;
 use crate::domain::merge::{MrState, Review};
 use crate::domain::message;
 use crate::domain::relic::RelicStatus;
@@ -213,9 +214,34 @@ async fn queued_work_is_compared_with_review_paths_of_a_reload_and_its_rejection
     );
 }
 
-/// A push that waits to be retried landed with the paths that held when it was tested.
+fn every_one(rig: &mut Rig) {
+    rig.forge.review_human = true;
+}
+
+/// It landed by the configuration that held when it was submitted, although the paths of one that a reload adds were compared.
 #[tokio::test(start_paused = true)]
-async fn waiting_push_is_compared_with_review_paths_of_a_reload() {
+async fn queued_work_waits_for_a_person_when_a_reload_has_all_work_reviewed() {
+    let city = Scenario::new().gate("test").start().await;
+    for _ in 0..4 {
+        city.parts.repo.script_gate("test", gate_run(Some(127)));
+    }
+    let charged = city.worker("a").await;
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert_eq!(mr.state, MrState::Queued, "parked");
+    city.reload(|city| every_one(&mut city.rigs[0])).await;
+    city.pass(4 * PATROL).await;
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert!(mr.awaits_person(), "{mr:?}");
+    let note = mr.note.clone().unwrap();
+    assert!(note.contains("is \"human\" now"), "{note}");
+    approve(&city, &charged).await;
+    assert!(city.parts.repo.has_landed(&mr.head));
+}
+
+/// Has the push of work that changes a migration go without an answer, and a reload ask for a review after that.
+async fn push_without_an_answer(wants: fn(&mut Rig)) -> (TestCity, Charged) {
     let city = Scenario::new().start().await;
     let away = RepoError::Remote("away".into());
     city.parts.repo.break_op("land", away);
@@ -224,18 +250,77 @@ async fn waiting_push_is_compared_with_review_paths_of_a_reload() {
     city.completed(&charged.raider).await.unwrap();
     city.settle().await;
     assert_eq!(city.sagas().await, 1, "the push waits");
-    city.reload(|city| migrations(&mut city.rigs[0])).await;
+    city.reload(|city| wants(&mut city.rigs[0])).await;
     city.parts.repo.mend("land");
     city.pass(4 * PATROL).await;
     let mr = city.mr(&charged.relic).await.unwrap();
-    assert!(mr.awaits_person(), "{mr:?}");
-    let note = mr.note.clone().unwrap();
-    let why = "it changes db/migrations/1.sql (human_review_paths)";
-    assert!(note.contains(why), "{note}");
-    assert_eq!((city.parts.repo.landings(), city.sagas().await), (0, 0));
-    approve(&city, &charged).await;
-    assert!(city.parts.repo.has_landed(&mr.head));
-    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
+    assert!(!mr.awaits_person(), "it may still arrive: {mr:?}");
+    let note = mr.note.unwrap();
+    assert!(note.contains("may still arrive"), "{note}");
+    assert_eq!((city.parts.repo.landings(), city.sagas().await), (0, 1));
+    (city, charged)
+}
+
+/// A push that waits to be retried landed with the review that was asked for when it was tested.
+#[tokio::test(start_paused = true)]
+async fn waiting_push_is_compared_with_the_review_of_a_reload() {
+    let path = "it changes db/migrations/1.sql (human_review_paths)";
+    let all = "`review` of its rig is \"human\" now";
+    for (wants, why) in [(migrations as fn(&mut Rig), path), (every_one, all)] {
+        let (city, charged) = push_without_an_answer(wants).await;
+        city.pass(20 * PATROL).await;
+        let mr = city.mr(&charged.relic).await.unwrap();
+        assert!(mr.awaits_person(), "{mr:?}");
+        let note = mr.note.clone().unwrap();
+        assert!(note.contains(why), "{note}");
+        assert_eq!((city.parts.repo.landings(), city.sagas().await), (0, 0));
+        approve(&city, &charged).await;
+        assert!(city.parts.repo.has_landed(&mr.head));
+        assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
+    }
+}
+
+/// A person was asked, and could reject what the remote landed a moment later.
+#[tokio::test(start_paused = true)]
+async fn push_that_arrives_after_its_client_gave_up_was_never_a_persons_to_reject() {
+    let (city, charged) = push_without_an_answer(migrations).await;
+    let mr = city.mr(&charged.relic).await.unwrap();
+    let rejected = rejection::reject(&city.world, mr.id, "no".to_owned(), Asker::person());
+    let refused = rejected.await.unwrap_err();
+    assert!(refused.message.contains("does not wait"), "{refused}");
+    let sagas = city.store(|txn| txn.sagas(None)).await;
+    let pushed = sagas[0].data["new"].as_str().unwrap();
+    let pushed = Oid::new(pushed).unwrap();
+    city.parts.repo.merge_on_host(&pushed, false);
+    city.pass(20 * PATROL).await;
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert_eq!(mr.state, MrState::Merged);
+    assert!(city.events(EventType::RaiderNeedsInput).await.is_empty());
+}
+
+/// A person was called: the paths of a commit that is gone cannot be listed.
+#[tokio::test(start_paused = true)]
+async fn tested_commit_that_a_garbage_collection_took_is_made_and_tested_again() {
+    let city = Scenario::new().rig(migrations).start().await;
+    let away = RepoError::Remote("away".into());
+    city.parts.repo.break_op("land", away);
+    let charged = city.charged("a").await;
+    city.parts
+        .repo
+        .commit_path(&charged.raider.name, "src/a.rs");
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    assert_eq!(city.sagas().await, 1, "the push waits");
+    city.parts.repo.mend("land");
+    for op in ["changed_paths", "land"] {
+        let gone = RepoError::NotFound("commit".into());
+        city.parts.repo.fail(op, gone);
+    }
+    city.pass(4 * PATROL).await;
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert_eq!(mr.state, MrState::Merged, "{mr:?}");
+    assert!(city.events(EventType::RaiderNeedsInput).await.is_empty());
+    assert!(city.escalations().await.is_empty());
 }
 
 /// Landed work is not reviewed any more.

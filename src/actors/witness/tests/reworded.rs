@@ -9,7 +9,7 @@ use crate::actors::store::StoreHandle;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::merge::{CheckoutBusy, MergeOutcome};
-use crate::domain::relic::{Exit, RelicStatus};
+use crate::domain::relic::{Completion, RelicStatus};
 use crate::ports::relics::EventFilter;
 use crate::ports::repo::RepoError;
 use crate::testing::fake_repo::gate_run;
@@ -166,7 +166,10 @@ async fn work_that_cannot_be_saved_or_finished_has_the_same_course_in_other_word
         city.pass(PATROL * 2).await;
         let charged = city.worker("write the documents").await;
         let mut stuck = completion(&charged.raider);
-        (stuck.exit, stuck.reason) = (Exit::Escalated, Some("no test says what is right".into()));
+        (stuck.exit, stuck.reason) = (
+            Completion::Escalated,
+            Some("no test says what is right".into()),
+        );
         city.done(stuck).await.unwrap();
         city.pass(PATROL * 4).await;
     })

@@ -16,7 +16,7 @@ use super::changed::Changed;
 use super::durable::sync;
 use super::filtered::{Filtered, rehearsed};
 use super::parts::{Part, Parts};
-use super::recovery::is_interrupted;
+use super::recovery::{is_interrupted, take_back, writer};
 use super::unfinished::{Ended, Unfinished};
 use super::{Worktree, about, busy, free, persons_git, worktrees};
 use crate::domain::ids::Oid;
@@ -201,7 +201,7 @@ fn with_worktree(
             Ok(Answer::Done)
         }
         // git may have moved the branch, and have ended before it said so.
-        failed => match unfinished.take_back() {
+        failed => match take_back(unfinished) {
             Ok(Ended::Moved) => Ok(Answer::Done),
             Ok(Ended::Left) => {
                 tracing::warn!(worktree = %worktree.display(), "index.lock was removed during a landing; the files that it had written stay, and `git status` shows them");
@@ -331,6 +331,8 @@ fn write(repo: &GitRepo, landing: &Unfinished, filtered: &Filtered) -> Result<()
     let written = write();
     match &written {
         Ok(Some(_)) => landing.writing().refused()?,
+        // A git that was killed may not have ended yet.
+        Err(_) if writer(landing).is_some() => {}
         _ => landing.writing().ended()?,
     }
     let Some(why) = written? else {

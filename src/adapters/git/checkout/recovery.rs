@@ -96,9 +96,20 @@ fn recover_one(repo: &GitRepo, record: PathBuf) -> Result<(), RepoError> {
     Ok(())
 }
 
+/// Takes back a landing that failed.
+///
+/// # Errors
+/// [`RepoError::CheckoutBusy`] while its git still writes, although it was killed; as [`Unfinished::take_back`].
+pub(super) fn take_back(landing: Unfinished) -> Result<Ended, RepoError> {
+    match writer(&landing) {
+        Some(what) => Err(busy(landing.worktree(), CheckoutBusy::Underway(what))),
+        None => landing.take_back(),
+    }
+}
+
 /// Returns what writes while the git of an interrupted landing does. A process that it started may live on, and writes no files of the
 /// checkout.
-fn writer(landing: &Unfinished) -> Option<String> {
+pub(super) fn writer(landing: &Unfinished) -> Option<String> {
     let index = landing.own_index();
     let Ok(all) = proc::all() else {
         return Some("a landing that was interrupted, perhaps".to_owned());

@@ -16,6 +16,7 @@ use super::changed::{Raw, raw};
 use super::fast_forward::git;
 use super::filtered::{filtered, not_checked_out};
 use super::parts::STEP_BYTES;
+use super::recovery::writer;
 use super::unfinished::Unfinished;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -115,6 +116,10 @@ fn write_back(
         if let Err(why) = check_out(landing, &files) {
             hangs |= matches!(why, RepoError::Timeout { .. });
             failure.get_or_insert(why);
+            // A git that was killed may write on, with the same index.
+            if writer(landing).is_some() {
+                break;
+            }
         }
     }
     failure
@@ -192,7 +197,9 @@ fn check_out(landing: &Unfinished, files: &[&Change]) -> Result<(), RepoError> {
         .args(["checkout-index", "-f", "-u", "-z", "--stdin"])
         .arg("--ignore-skip-worktree-bits")
         .stdin(list.collect::<Vec<u8>>());
-    landing.writing().during(|| git.run().map(drop))
+    landing
+        .writing()
+        .during(|| git.run().map(drop), || writer(landing).is_some())
 }
 
 /// The kind of an entry of a tree.

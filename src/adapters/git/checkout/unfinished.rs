@@ -23,6 +23,7 @@ use super::durable::{copy_index, sync, sync_dir};
 use super::fast_forward::{at, git};
 use super::writing::Writing;
 use super::{INDEX_LOCK, any_path, busy, persons_git, restore};
+use crate::adapters::city_root;
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
@@ -70,7 +71,7 @@ impl Unfinished {
             return Err(busy(worktree, CheckoutBusy::Gone));
         };
         let records = repo.repo_dir().join(RECORDS);
-        fs::create_dir_all(&records).at("cannot make", &records)?;
+        city_root::make_dirs(&records).at("cannot make", &records)?;
         let it = Self {
             worktree: worktree.to_owned(),
             git_dir,

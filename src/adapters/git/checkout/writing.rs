@@ -42,19 +42,21 @@ impl Writing {
     }
 
     /// Runs something that writes files whole, or fails. After a success the mark is as before: no file is written in part that was
-    /// not before.
+    /// not before. `goes_on` tells after a failure whether git writes all the same: one that was killed may not have ended.
     ///
     /// # Errors
     /// When it fails, or the mark cannot be read or written.
     pub(super) fn during(
         &self,
         write: impl FnOnce() -> Result<(), RepoError>,
+        goes_on: impl FnOnce() -> bool,
     ) -> Result<(), RepoError> {
         let before = fs::metadata(&self.0).and_then(|marked| marked.modified());
         let before = before.at("cannot read", &self.0)?;
         self.begins()?;
         match write() {
             Ok(()) => self.set(before),
+            Err(why) if goes_on() => Err(why),
             Err(why) => self.ended().and(Err(why)),
         }
     }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::super::facts::merge_base;
-use super::super::merge;
+use super::super::merge::{self, Apart};
 use super::super::rig::GitRepo;
-use super::{between, counted, origin};
+use super::{LIMIT, Scratch, between, counted, origin};
 use crate::domain::ids::Oid;
 use crate::domain::merge::MergeOutcome;
 use crate::domain::work_diff::{Diff, DiffSum};
@@ -26,12 +26,12 @@ struct Compared {
 /// # Errors
 /// When git cannot read it.
 pub(in super::super) fn of_landing(repo: &GitRepo, work: &PendingWork) -> Result<Diff, RepoError> {
-    let Compared { from, to, note } = compared(repo, work)?;
-    let git = || repo.git();
+    let scratch = Scratch::new(repo)?;
+    let Compared { from, to, note } = compared(repo, &scratch, work, LIMIT)?;
     Ok(Diff {
         head: Some(work.head.clone()),
         note: Some(note),
-        ..between(repo, git, from, to.as_str())?
+        ..between(repo, || scratch.git(repo), from, to.as_str())?
     })
 }
 
@@ -43,9 +43,10 @@ pub(in super::super) fn sum_of_landing(
     repo: &GitRepo,
     work: &PendingWork,
 ) -> Result<DiffSum, RepoError> {
-    let Compared { from, to, .. } = compared(repo, work)?;
+    let scratch = Scratch::new(repo)?;
+    let Compared { from, to, .. } = compared(repo, &scratch, work, SUM_LIMIT)?;
     let from = origin(repo, from.as_ref())?;
-    let files = counted(repo.git(), [&from, to.as_str()], SUM_LIMIT)?;
+    let files = counted(scratch.git(repo), [&from, to.as_str()], SUM_LIMIT)?;
     let diff = Diff {
         files,
         ..Diff::default()
@@ -53,7 +54,13 @@ pub(in super::super) fn sum_of_landing(
     Ok(diff.sum())
 }
 
-fn compared(repo: &GitRepo, work: &PendingWork) -> Result<Compared, RepoError> {
+/// Merges the work in the scratch directory: each look would otherwise leave objects in ours, where nothing names them.
+fn compared(
+    repo: &GitRepo,
+    scratch: &Scratch,
+    work: &PendingWork,
+    limit: Duration,
+) -> Result<Compared, RepoError> {
     let (head, target) = (&work.head, &work.target);
     let Some(tip) = repo.target_tip(target)? else {
         return Ok(Compared {
@@ -83,7 +90,11 @@ fn compared(repo: &GitRepo, work: &PendingWork) -> Result<Compared, RepoError> {
             email: "preview@invalid".to_owned(),
         },
     };
-    match merge::preview(repo, &request) {
+    let apart = Apart {
+        dir: scratch.0.path().to_owned(),
+        limit,
+    };
+    match merge::preview(repo, &request, apart) {
         Ok(MergeOutcome::Clean { tree, .. }) => Ok(Compared {
             from: Some(tip.clone()),
             to: tree,

@@ -25,6 +25,7 @@ use super::hash::{self, Format};
 use super::holes::Sparse;
 use super::open::Root;
 use super::walk::Entry;
+use crate::adapters::city_root;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -113,7 +114,7 @@ impl<F: Fn() -> Git> Judge<'_, F> {
     /// Writes the attributes of the commit into an otherwise empty work tree.
     fn attributes(&self) -> Result<std::path::PathBuf, RepoError> {
         let tree = self.scratch.join("attributes");
-        fs::create_dir_all(&tree).at("cannot make", &tree)?;
+        city_root::make_dirs(&tree).at("cannot make", &tree)?;
         for (path, blob) in &self.lists {
             let text = (self.git)()
                 .args(["cat-file", "blob", blob.as_str()])
@@ -123,7 +124,7 @@ impl<F: Fn() -> Git> Judge<'_, F> {
             }
             let file = tree.join(bytes::path(self.own(path)));
             let dir = file.parent().unwrap_or(&tree);
-            let made = fs::create_dir_all(dir).and_then(|()| fs::write(&file, &text.stdout));
+            let made = city_root::make_dirs(dir).and_then(|()| fs::write(&file, &text.stdout));
             made.at("cannot write", &file)?;
         }
         Ok(tree)

@@ -25,6 +25,7 @@ use super::hash::hex;
 use super::recent::{Recent, Sum};
 use super::text::{decode, encode};
 use super::walk::{Entry, Kind, Stamp};
+use crate::adapters::city_root;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -142,7 +143,7 @@ impl HashCache {
             return Ok(());
         }
         if let Some(dir) = file.parent() {
-            fs::create_dir_all(dir).at("cannot make", dir)?;
+            city_root::make_dirs(dir).at("cannot make", dir)?;
         }
         let (text, sum) = self.text();
         if text.len() as u64 <= LIST_MAX {

@@ -17,6 +17,7 @@ use super::hash::{Format, READ_AT_ONCE, drain};
 use super::open::Root;
 use super::recent::Recent;
 use super::walk::Stamp;
+use crate::adapters::city_root;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -137,7 +138,7 @@ impl Lens {
         }
         let made = ["objects/info", "refs/heads", "info"]
             .iter()
-            .try_for_each(|name| fs::create_dir_all(git.join(name)))
+            .try_for_each(|name| city_root::make_dirs(&git.join(name)))
             .and_then(|()| fs::write(git.join("config"), config))
             .and_then(|()| fs::write(git.join("HEAD"), "ref: refs/heads/horde\n"))
             .and_then(|()| fs::write(git.join("objects/info/alternates"), alternates));
@@ -320,8 +321,9 @@ fn parse(mut text: &[u8]) -> Option<Vec<Staged>> {
         (staged.stat, staged.promised) = stat(debug).map_or((None, false), |(stat, flags)| {
             (Some(stat), flags & PROMISED != 0)
         });
-        // A split index without its base has entries without names.
-        if staged.path.is_empty() {
+        // A split index without its base has entries without names, which git 2.47 lists as `./`. git itself writes such an
+        // index under `index.skipHash`, because it takes the zeros in place of the base's checksum for no base.
+        if staged.path.is_empty() || staged.path == b"./" {
             return None;
         }
         entries.push(staged);
@@ -444,8 +446,10 @@ mod tests {
     #[test]
     fn entry_without_a_name_makes_the_index_unreadable() {
         let id = "7".repeat(40);
-        let text = format!("H 100644 {id} 0\t\0  a\n  b\n  c\n  d\n  e\n");
-        assert_eq!(parse(text.as_bytes()), None);
+        for nameless in ["", "./"] {
+            let text = format!("H 100644 {id} 0\t{nameless}\0  a\n  b\n  c\n  d\n  e\n");
+            assert_eq!(parse(text.as_bytes()), None, "{nameless:?}");
+        }
         assert_eq!(parse(b"H 100644"), None);
     }
 }

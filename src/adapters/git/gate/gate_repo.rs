@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::failed;
 use super::worktree::remove_all;
+use crate::adapters::city_root;
 use crate::adapters::git::admin::{At, entries_in, remove_if_there, write_whole};
 use crate::adapters::git::bytes;
 use crate::adapters::git::rig::GitRepo;
@@ -40,7 +41,7 @@ pub(super) fn make(
     clear(&git)?;
     for dir in ["objects/info", "objects/pack", "refs/heads", "info"] {
         let dir = git.join(dir);
-        fs::create_dir_all(&dir).map_err(|error| failed(&dir.display().to_string(), &error))?;
+        city_root::make_dirs(&dir).map_err(|error| failed(&dir.display().to_string(), &error))?;
     }
     let objects = repo.repo_dir().join("objects");
     write_whole(

@@ -23,6 +23,7 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use super::rig::GitRepo;
+use crate::adapters::city_root;
 use crate::adapters::commands::process::{self, Cut, End, Script};
 use crate::adapters::runs::{self, Run};
 use crate::adapters::standstill;
@@ -159,7 +160,7 @@ fn refuse_link(forge: &Path) -> Result<(), RepoError> {
 }
 
 fn make_dir(path: &Path) -> Result<(), RepoError> {
-    std::fs::create_dir_all(path).map_err(|error| failed(&path.display().to_string(), &error))
+    city_root::make_dirs(path).map_err(|error| failed(&path.display().to_string(), &error))
 }
 
 fn failed(what: &str, error: &std::io::Error) -> RepoError {

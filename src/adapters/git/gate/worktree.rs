@@ -18,7 +18,7 @@ use crate::adapters::git::command::{CHECKOUT, Git};
 use crate::adapters::git::files::compare::Tree;
 use crate::adapters::git::rig::{GitRepo, oid};
 use crate::adapters::git::settings;
-use crate::adapters::{beneath, mounts};
+use crate::adapters::{beneath, city_root, mounts};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -89,7 +89,7 @@ impl<'r> Worktree<'r> {
             }
         }
         self.set_aside()?;
-        fs::create_dir_all(&self.path)
+        city_root::make_dirs(&self.path)
             .map_err(|error| failed(&self.path.display().to_string(), &error))?;
         self.bring(commit)
     }

@@ -20,6 +20,7 @@ use super::super::reflog_commits::{HeadReflog, is_ours_alone};
 use super::super::rig::{GitRepo, oid, resolve};
 use super::super::{other_work, reflog_commits};
 use crate::adapters::beneath;
+use crate::adapters::city_root;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -123,7 +124,7 @@ impl View {
     fn put(&self, name: &[u8], text: &[u8]) -> Result<(), RepoError> {
         let file = self.lens.git_dir().join(bytes::path(name));
         let dir = file.parent().unwrap_or(&file);
-        let put = fs::create_dir_all(dir).and_then(|()| fs::write(&file, text));
+        let put = city_root::make_dirs(dir).and_then(|()| fs::write(&file, text));
         put.at("cannot write", &file)
     }
 

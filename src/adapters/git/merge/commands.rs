@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use super::attributes;
 use super::commit::{Commit, Draft, Ident};
@@ -22,6 +23,17 @@ pub(super) struct Commands {
     dir: PathBuf,
     signs: bool,
     able: Able,
+    apart: Option<Apart>,
+}
+
+/// A bare repository that has the objects of another one as alternates. Git writes the objects of a preview here, so that
+/// the other one does not grow with each look.
+#[derive(Debug, Clone)]
+pub(in crate::adapters::git) struct Apart {
+    /// The directory of the repository.
+    pub(in crate::adapters::git) dir: PathBuf,
+    /// The longest time of each command.
+    pub(in crate::adapters::git) limit: Duration,
 }
 
 /// The features of this `git merge-tree`.
@@ -79,7 +91,14 @@ impl Commands {
             dir: dir.to_owned(),
             signs,
             able: able(),
+            apart: None,
         }
+    }
+
+    /// Has all objects written there.
+    pub(super) fn apart(mut self, apart: Apart) -> Self {
+        self.apart = Some(apart);
+        self
     }
 
     /// Limits the features to those of an older git, for tests.
@@ -107,7 +126,17 @@ impl Commands {
     }
 
     fn git(&self) -> Git {
-        Git::in_dir(&self.dir).besides(settings::of_user_file(&self.dir))
+        self.configured(Git::in_dir(&self.dir))
+    }
+
+    fn configured(&self, git: Git) -> Git {
+        let git = git.besides(settings::of_user_file(&self.dir));
+        match &self.apart {
+            None => git,
+            Some(apart) => git
+                .env("GIT_OBJECT_DIRECTORY", apart.dir.join("objects"))
+                .limit(apart.limit),
+        }
     }
 
     fn git_dir(&self) -> Result<PathBuf, RepoError> {
@@ -231,8 +260,8 @@ impl Engine for Commands {
         };
         let mut git = match &attributes {
             None => self.git(),
-            Some(dir) => Git::in_dir(dir.path())
-                .besides(settings::of_user_file(&self.dir))
+            Some(dir) => self
+                .configured(Git::in_dir(dir.path()))
                 .env("GIT_DIR", self.git_dir()?)
                 .env("GIT_WORK_TREE", dir.path()),
         };

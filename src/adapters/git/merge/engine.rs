@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use git2::{ObjectType, Repository, Sort};
 
 use super::commands;
-use super::commands::Commands;
+use super::commands::{Apart, Commands};
 use super::commit::{Commit, Draft};
 use super::tree::{self, Stop};
 use crate::domain::ids::Oid;
@@ -64,13 +64,19 @@ pub(super) fn open(dir: &Path) -> Result<Box<dyn Engine>, RepoError> {
     Ok(Box::new(engine))
 }
 
-/// As [`open`], but nothing is signed: for commits that do not land.
-pub(super) fn open_unsigned(dir: &Path) -> Result<Box<dyn Engine>, RepoError> {
-    let fallback = Commands::new(dir, false);
-    Ok(match InProcess::open(dir) {
+/// As [`open`], for commits that do not land: nothing is signed, and objects are written to the other repository.
+pub(super) fn open_apart(dir: &Path, apart: Apart) -> Box<dyn Engine> {
+    // The settings of the repository decide; the other one has its objects, too.
+    let engine = InProcess::open(dir).zip(Repository::open_bare(&apart.dir).ok());
+    let fallback = Commands::new(dir, false).apart(apart);
+    match engine {
         None => Box::new(fallback),
-        Some(engine) => Box::new(InProcess { fallback, ..engine }),
-    })
+        Some((engine, repo)) => Box::new(InProcess {
+            repo,
+            fallback,
+            ..engine
+        }),
+    }
 }
 
 impl InProcess {

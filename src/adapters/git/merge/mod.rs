@@ -31,6 +31,7 @@ mod upstream;
 
 use std::path::Path;
 
+pub(super) use self::commands::Apart;
 use super::rig::GitRepo;
 use crate::domain::merge::MergeOutcome;
 use crate::ports::repo::{LandRequest, RepoError};
@@ -43,12 +44,16 @@ pub(super) fn merge(repo: &GitRepo, request: &LandRequest) -> Result<MergeOutcom
     merge_in(repo.repo_dir(), request)
 }
 
-/// As [`merge`], for a look at the result: nothing of it lands, so nothing is signed.
+/// As [`merge`], for a look at the result: nothing of it lands, so nothing is signed, and all objects are written apart.
 ///
 /// # Errors
 /// As [`merge`].
-pub(super) fn preview(repo: &GitRepo, request: &LandRequest) -> Result<MergeOutcome, RepoError> {
-    let engine = engine::open_unsigned(repo.repo_dir())?;
+pub(super) fn preview(
+    repo: &GitRepo,
+    request: &LandRequest,
+    apart: Apart,
+) -> Result<MergeOutcome, RepoError> {
+    let engine = engine::open_apart(repo.repo_dir(), apart);
     styles::land(engine.as_ref(), request)
 }
 

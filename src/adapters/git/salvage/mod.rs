@@ -33,7 +33,7 @@ mod written;
 
 use std::path::Path;
 
-pub(super) use prune::{delete_refs, tips};
+pub(super) use prune::{delete_refs, present_tips, tips};
 pub(super) use restore::restore;
 pub(super) use store::keep;
 
@@ -121,7 +121,11 @@ fn describe(
             .iter()
             .map(|stash| stash.message.clone())
             .collect(),
-        special: measured.special.iter().map(ToString::to_string).collect(),
+        special: measured
+            .other_work
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
         ignored,
         clones: clones(measured),
         bytes: 0,

@@ -15,6 +15,7 @@ use super::super::admin::{self, At, failed, leads_back, linked, read_link_file, 
 use super::super::bytes;
 use super::super::repair::claimed;
 use super::super::rig::{GitRepo, locked};
+use crate::adapters::city_root;
 use crate::adapters::mounts;
 use crate::ports::repo::RepoError;
 
@@ -31,7 +32,7 @@ pub(super) fn whole(
         return Err(taken());
     }
     let parent = to.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(parent).at("cannot make", parent)?;
+    city_root::make_dirs(parent).at("cannot make", parent)?;
     let parent = fs::canonicalize(parent).at("cannot find", parent)?;
     let (part, to) = (parent.join(format!("{name}.part")), parent.join(place));
     clear(repo, &part)?;

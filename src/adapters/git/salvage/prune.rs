@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::super::object_copy::missing;
 use super::super::rig::GitRepo;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -16,6 +17,23 @@ pub(in super::super) fn tips(
     let known: HashMap<String, Oid> = refs.collect();
     let tip = |name: &String| Some((name.clone(), known.get(name)?.clone()));
     Ok(names.iter().filter_map(tip).collect())
+}
+
+/// Returns the objects of these refs as [`tips`] does, and leaves out those that ours has lost.
+pub(in super::super) fn present_tips(
+    repo: &GitRepo,
+    names: &[String],
+) -> Result<Vec<(String, Oid)>, RepoError> {
+    let mut found = tips(repo, names)?;
+    let known = repo.known();
+    let is_known = |id: &Oid| known.as_ref().is_some_and(|known| known.kind(id).is_some());
+    let ids = found.iter().map(|(_, id)| id);
+    let unknown: Vec<Oid> = ids.filter(|id| !is_known(id)).cloned().collect();
+    if !unknown.is_empty() {
+        let lost = missing(repo.git(), &unknown)?;
+        found.retain(|(_, id)| !lost.contains(id));
+    }
+    Ok(found)
 }
 
 /// Deletes these refs if they still have these values.

@@ -40,7 +40,11 @@ fn build(repo: &GitRepo, record: &SalvageRecord, to: &Path, home: &Path) -> Resu
     }
     let meta = record.refs.iter().find(|name| name.ends_with("/meta"));
     let meta = meta.ok_or_else(|| RepoError::NotFound(format!("salvage {}", record.id)))?;
-    present(repo, record, meta)?;
+    // Without its HEAD, git could not open the worktree.
+    let head = record.refs.iter().find(|name| name.ends_with("/head"));
+    for name in [Some(meta), head].into_iter().flatten() {
+        present(repo, record, name)?;
+    }
     let manifest = Manifest::read(repo, meta)?;
     if manifest.version != VERSION {
         let (id, found) = (&record.id, manifest.version);

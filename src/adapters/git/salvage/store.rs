@@ -87,7 +87,15 @@ pub(super) fn existing(
         let Some(meta) = refs.iter().find(|name| name.ends_with("/meta")) else {
             continue;
         };
-        let manifest = Manifest::read(repo, meta)?;
+        // One that is damaged does not keep this state from being saved.
+        let manifest = match Manifest::read(repo, meta) {
+            Ok(manifest) => manifest,
+            Err(why) if matches!(why, RepoError::Timeout { .. }) => return Err(why),
+            Err(why) => {
+                tracing::warn!(meta, %why, "the manifest of an earlier salvage of the raider cannot be read; it does not count as saved");
+                continue;
+            }
+        };
         if manifest.fingerprint == fingerprint {
             readable(repo, &refs)?;
             return Ok(Some(SalvageRecord {

@@ -1,6 +1,7 @@
 //! Tests of landings whose files a slow or failing filter writes.
 
 use std::fs;
+use std::time::Duration;
 
 use super::Rigged;
 use super::checkout::{lands, text};
@@ -8,7 +9,9 @@ use super::landing_recovery::{half_landed, half_landed_from, record};
 use crate::adapters::git::checkout::recover;
 use crate::adapters::git::land::land;
 use crate::domain::ids::Oid;
+use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
+use crate::testing::poll::poll;
 use crate::testing::program;
 
 /// Gives `*.slow` files a filter that runs these commands, with the path in `$1`.
@@ -170,4 +173,53 @@ fn link_that_a_filter_pattern_matches_lands() {
     let new = Oid::new(new.trim()).unwrap();
     land(&rig.repo, "main", &old, &new).unwrap();
     assert!(rig.origin().join("a.slow").is_symlink());
+}
+
+/// A git that was killed while its disk hung had gone on writing beside the taking back.
+#[test]
+fn landing_that_fails_is_not_taken_back_while_its_git_still_writes() {
+    let rig = Rigged::local();
+    let first = rig.commit(&rig.base, &[("a", "1\n"), ("b.slow", "1\n")]);
+    lands(&rig, &first);
+    // It stands for git, which fails beside it: it has its command and environment.
+    let (began, go) = (rig.path("began"), rig.path("go"));
+    nix::unistd::mkfifo(&go, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let file = rig.origin().join("a");
+    let writer = format!("read line <{}\necho 2 >{}\n", go.display(), file.display());
+    fs::write(rig.path("read-tree"), writer).unwrap();
+    let write = "setsid sh read-tree </dev/null >/dev/null 2>&1 &";
+    let (there, began) = (rig.path("."), began.display());
+    let once = format!(
+        "[ -e {began} ] || {{ : >{began}; cd {}; {write} exit 1; }}",
+        there.display()
+    );
+    let text_of = format!("case $GIT_INDEX_FILE in *horde-landing*) {once} ;; esac\nexec cat\n");
+    let script = rig.path("smudge");
+    program::script(&script, &text_of);
+    fs::write(
+        rig.origin().join(".git/info/attributes"),
+        "*.slow filter=slow\n",
+    )
+    .unwrap();
+    for (key, value) in [
+        ("filter.slow.smudge", script.to_str().unwrap()),
+        ("filter.slow.clean", "cat"),
+        ("filter.slow.required", "true"),
+    ] {
+        rig.in_origin(&["config", key, value]);
+    }
+    let second = rig.commit(&first, &[("a", "2\n"), ("b.slow", "2\n")]);
+    for _ in 0..2 {
+        let refused = land(&rig.repo, "main", &first, &second).unwrap_err();
+        assert!(
+            matches!(&refused, RepoError::CheckoutBusy { why: CheckoutBusy::Underway(what), .. } if what.contains("git of a landing")),
+            "{refused}"
+        );
+        assert!(record(&rig).exists());
+        assert!(rig.origin().join(".git/index.lock").exists());
+    }
+    fs::write(&go, "\n").unwrap();
+    let lands = || land(&rig.repo, "main", &first, &second);
+    poll(Duration::from_secs(60), || lands().ok()).expect("it lands once that has ended");
+    assert_eq!(text(rig.origin().join("b.slow")), "2\n");
 }

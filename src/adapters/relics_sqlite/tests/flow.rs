@@ -73,6 +73,7 @@ fn a_handoff_goes_to_the_successor_of_the_same_name() {
     let note = Body::Handoff(Handoff {
         note: None,
         relic: None,
+        incarnation: None,
         totem_step: Some("2".into()),
         resume: false,
     });

@@ -11,7 +11,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{HarnessName, Incarnation};
 use crate::domain::merge::{GateVerdict, HoldReason, MergeRequest, MrState, Review, Verdict};
 use crate::domain::message::{Body, Handoff};
-use crate::domain::relic::{DoneIntent, Exit, Hook, RelicStatus, Source};
+use crate::domain::relic::{Completion, DoneIntent, Hook, RelicStatus, Source};
 use crate::domain::restart::{DeathRecord, Mono};
 use crate::domain::saga::SagaKind;
 use crate::ports::clock::Clock;
@@ -67,6 +67,7 @@ fn fill(txn: &mut dyn Txn) -> Result<(), StoreError> {
     let note = Body::Handoff(Handoff {
         note: Some("half way".into()),
         relic: Some(work.id.clone()),
+        incarnation: None,
         totem_step: None,
         resume: false,
     });
@@ -115,7 +116,7 @@ fn hook(relic: RelicId) -> Hook {
         harness: HarnessName::new("script").unwrap(),
         charged_at: Still.now(),
         done: Some(DoneIntent {
-            exit: Exit::Completed,
+            exit: Completion::Completed,
             head: oid('b'),
             cleanup_status: None,
             mismatch: None,

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::super::schema;
 use super::*;
-use crate::domain::merge::{HoldReason, MrState};
+use crate::domain::merge::{HoldReason, MrState, Review};
 use crate::domain::message::{Body, SHAMAN};
 use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::relic::RelicStatus;
@@ -110,7 +110,7 @@ const NAMING: &[Call] = &[
         TOAST,
         "gt-mr-1 was tried 5 times and cannot be landed yet",
         "",
-        ProblemKind::LandingParked,
+        ProblemKind::LandingHeld,
         Some("gt-mr-1"),
     ),
     (
@@ -406,4 +406,59 @@ fn facts_that_older_versions_read_from_the_journal_are_on_the_records() {
         fact(&mut store, "zombie/horde/raiders/Toast"),
         json!({ "incarnation": 2, "classes": { "stuck_in_done": "1970-01-01T00:00:52Z" } })
     );
+}
+
+/// The last schema that did not tell a rejection from a withdrawal.
+const UNTOLD: usize = 22;
+
+/// A withdrawal was taken for a rejection by the end of its review.
+#[test]
+fn rejections_of_older_versions_are_told_from_withdrawals_by_their_notes() {
+    let dir = crate::testing::scratch();
+    let path = dir.path().join("relics.db");
+    let mut conn = Connection::open(&path).unwrap();
+    schema::migrate_to(&mut conn, UNTOLD).unwrap();
+    conn.execute_batch(
+        "INSERT INTO relics (id, prefix, number, step, kind, title, body, status, priority, created, reworks)
+         VALUES ('gt-1', 'gt', 1, 0, 'task', 'a', '', 'open', 0, 0, 0);",
+    )
+    .unwrap();
+    let rows = [
+        ("rejected", None, Review::Rejected),
+        (
+            "rejected",
+            Some("the flag must be --json"),
+            Review::Rejected,
+        ),
+        ("rejected", Some("its relic was closed"), Review::Wanted),
+        ("rejected", Some("its relic is closed"), Review::Wanted),
+        (
+            "rejected",
+            Some("its raider was nuked before the work was verified"),
+            Review::Wanted,
+        ),
+        ("failed", Some("gate test failed"), Review::Wanted),
+    ];
+    for (number, (state, note, _)) in (2..).zip(&rows) {
+        let id = format!("gt-{number}");
+        conn.execute(
+            "INSERT INTO relics (id, prefix, number, step, kind, title, body, status, priority, created, reworks)
+             VALUES (?1, 'gt', ?2, 0, 'merge_request', 'm', '', 'open', 0, 0, 0)",
+            params![id, number],
+        )
+        .unwrap();
+        conn.execute(
+            "INSERT INTO merge_requests (id, rig, relic, raider, incarnation, branch, head, target, state, open,
+                 priority, queued_at, attempts, gates, conflict_files, note, review)
+             VALUES (?1, 'horde', 'gt-1', 'horde/raiders/Toast', ?2, 'b',
+                 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', 'main', ?3, 0, 0, 0, 0, '[]', '[]', ?4, 'wanted')",
+            params![id, number, state, note],
+        )
+        .unwrap();
+    }
+    drop(conn);
+    let mut store = SqliteRelics::open(&path, Arc::new(SystemClock::new())).unwrap();
+    let mrs = run(&mut store, |txn| txn.mrs_of(&id("gt-1"))).unwrap();
+    let reviews: Vec<_> = mrs.iter().map(|mr| mr.review).collect();
+    assert_eq!(reviews, rows.map(|(_, _, review)| review));
 }

@@ -5,7 +5,7 @@ use rusqlite::ffi;
 use super::*;
 use crate::domain::ids::Incarnation;
 use crate::domain::nuke::CleanupStatus;
-use crate::domain::relic::{DoneIntent, Exit, Hook, RelicStatus};
+use crate::domain::relic::{Completion, DoneIntent, Hook, RelicStatus};
 use crate::domain::saved_work::SavedWork;
 use crate::ports::relics::{RelicFilter, SalvageEntry};
 
@@ -292,7 +292,7 @@ fn a_hook_ties_one_raider_to_one_relic() {
     assert_eq!(conflict(taken), "gt-1 is hooked to horde/raiders/Toast");
     run(&mut store, |txn| txn.put_hook(&hook(nux(), "gt-2"))).unwrap();
     first.done = Some(DoneIntent {
-        exit: Exit::Deferred,
+        exit: Completion::Deferred,
         head: oid('b'),
         cleanup_status: Some(CleanupStatus::Clean),
         mismatch: None,

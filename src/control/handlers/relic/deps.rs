@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::edit::require_task;
 use super::{guard, nudge_all, to_json};
-use crate::actors::records::charging;
+use crate::actors::records::auto_charge;
 use crate::actors::world::World;
 use crate::control::handlers::{caller, names};
 use crate::control::protocol::ControlError;
@@ -80,7 +80,13 @@ async fn change(
         if let Err(refused) = guard::may_rewrite(txn, &relic, &speaker)? {
             return Ok(Err(refused));
         }
+        let before = relic.deps.len();
         if apply(&mut relic, &on)? {
+            if relic.deps.len() > before
+                && let Err(refused) = names::few_deps(relic.deps.len())
+            {
+                return Ok(Err(refused));
+            }
             txn.put_relic(&relic)?;
             let data = json!({ "changed": ["deps"], "deps": relic.deps });
             let event = NewEvent::new(EventType::RelicUpdated, &id, &asker);
@@ -159,7 +165,7 @@ pub(in crate::control::handlers) async fn ready(
         ready.sort_by_key(|(_, relic)| (Reverse(relic.priority), relic.created));
         ready.truncate(most(args.limit));
         let with_reason = |(rig, relic): (&Rig, Relic)| {
-            let waits = charging::waits(txn, &city, rig, &relic)?;
+            let waits = auto_charge::waits(txn, &city, rig, &relic)?;
             let waits = waits.map(|waits| waits.brief());
             Ok(ReadyRelic { relic, waits })
         };

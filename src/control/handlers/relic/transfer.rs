@@ -101,6 +101,7 @@ pub(in crate::control::handlers) async fn import(
         let prefix = prefix(world, args.rig.as_deref(), &item)?;
         names::require_non_empty(&item.title)?;
         names::few_labels(&item.labels)?;
+        names::few_deps(item.deps.as_ref().map_or(0, Vec::len))?;
         if item.title.contains(['\n', '\r']) {
             let message = format!("the title of {} has several lines", item.source.id);
             return Err(ControlError::bad_request(message));

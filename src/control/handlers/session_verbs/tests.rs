@@ -8,12 +8,40 @@ use crate::control::protocol::ErrorKind;
 use crate::control::rights::CallerRole;
 use crate::domain::account::{AccountReport, Why};
 use crate::domain::event::EventType;
+use crate::testing::hang::Hang;
 use crate::testing::world::Scenario;
 
 const PID: u32 = 4242;
 
-/// Weakness W14 of an earlier system: the lock of an identity held the pid of a command that had ended, so it was
-/// always stale.
+/// Weakness W14 of an earlier system: the lock of an identity held the pid of the command that had asked for it. That had
+/// ended, so the lock was always stale, and any session could take the identity.
+#[tokio::test(start_paused = true)]
+async fn identity_outlives_the_command_that_asked_for_it_and_no_other_session_takes_it() {
+    let (city, charged) = Scenario::at_work().await;
+    let other = city.worker("other").await;
+    let speaks = async |pid, session: &SessionId| {
+        let caller = Caller::stand_in(pid, CallerRole::Raider(session.clone()));
+        rally(&city.world, &caller).await
+    };
+    city.parts.sessions.place(PID, &charged.session);
+    let first = speaks(PID, &charged.session).await.unwrap();
+    assert_eq!(first["raider"], charged.raider.to_string());
+    // That command has ended; its pid is that of a process of another session now.
+    city.parts.sessions.place(PID, &other.session);
+    let late = speaks(PID, &charged.session).await.unwrap_err();
+    assert_eq!(late.kind, ErrorKind::Forbidden, "{late}");
+    // The identity is that of the session, which lives: its next command has it.
+    city.parts.sessions.place(PID + 1, &charged.session);
+    let next = speaks(PID + 1, &charged.session).await.unwrap();
+    assert_eq!(next["raider"], first["raider"]);
+    let own = speaks(PID, &other.session).await.unwrap();
+    assert_eq!(own["raider"], other.raider.to_string());
+    // Nor does the supervisor start another session with this identity while it lives.
+    city.pass(std::time::Duration::from_secs(300)).await;
+    assert_eq!(city.starts(&charged.session), 1);
+    assert_eq!(city.parts.sessions.doubles(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_connection_speaks_for_the_session_it_was_opened_in_only() {
     let (city, charged) = Scenario::at_work().await;
@@ -81,6 +109,39 @@ async fn notes_and_reasons_of_a_raider_are_16_kib_at_most() {
     city.settle().await;
     assert_eq!(city.starts(&charged.session), 1);
     assert!(city.events(EventType::RaiderHandoff).await.is_empty());
+}
+
+/// A disk that hangs kept the verbs of a session waiting.
+#[tokio::test(start_paused = true)]
+async fn sessions_verb_waits_half_a_minute_for_git_and_goes_on_without_its_answer() {
+    for verb in ["rally", "handoff"] {
+        let (city, charged) = Scenario::at_work().await;
+        city.parts.sessions.place(PID, &charged.session);
+        let caller = Caller::stand_in(PID, CallerRole::Raider(charged.session.clone()));
+        let hang = Hang::default();
+        let door = hang.door();
+        city.parts.repo.interlude("measure", move || door.enter());
+        let asked = async {
+            match verb {
+                "rally" => rally(&city.world, &caller).await,
+                _ => handoff(&city.world, &caller, args::Handoff::default()).await,
+            }
+        };
+        let time = async {
+            city.until("git hangs", || hang.entered() > 0).await;
+            tokio::time::advance(FACTS_LIMIT + std::time::Duration::from_secs(1)).await;
+        };
+        let (told, ()) = tokio::join!(asked, time);
+        let told = told.unwrap();
+        if verb == "rally" {
+            let unknown = told["git"]["unknown"].as_str().unwrap();
+            assert!(unknown.contains("30s"), "{unknown}");
+        }
+        hang.release();
+        city.settle().await;
+        let handed_off = city.events(EventType::RaiderHandoff).await.len();
+        assert_eq!(handed_off, usize::from(verb == "handoff"));
+    }
 }
 
 /// A session that completes shows that the limit on its screen was none (an old log, say). The session ends then,

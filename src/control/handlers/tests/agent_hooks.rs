@@ -100,6 +100,8 @@ async fn agent_gets_the_oldest_ready_relic_assigned_to_it_or_its_pool() {
     let city = pool(2).start().await;
     let none = own(&city, "worker-1", "hook", json!({})).await.unwrap_err();
     assert_eq!(none.kind, ErrorKind::NotFound);
+    let hint = none.hint.unwrap();
+    assert!(hint.contains("--assignee worker`"), "any member: {hint}");
     city.relic("of none").await;
     let shared = assigned(&city, "shared", "worker").await;
     let other = assigned(&city, "of the other", "worker-2").await;

@@ -1,8 +1,5 @@
 //! Steps of relics on the hooks of standing agents, and relics that others would take from those hooks.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use serde_json::{Value, json};
 
 use super::agent_hooks::{SECOND, assigned, caller, hooked, own, pool};
@@ -16,7 +13,7 @@ use crate::domain::event::EventType;
 use crate::domain::ids::RelicId;
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::FaultPoint;
-use crate::testing::world::{Scenario, TestCity, agent};
+use crate::testing::world::{Interruption, Scenario, TestCity, agent};
 
 /// A pool of two workers and a mayor with the right to work; the ritual `work` has three steps in a row.
 fn scenario() -> Scenario {
@@ -241,18 +238,10 @@ async fn import_of_another_agent_takes_no_relic_off_the_hook_of_an_agent() {
     assert_eq!(hooked(&city, "mayor").await, relic.as_str());
 }
 
-/// A charge that a fault interrupts before its sandbox is made; the next patrol goes on with it.
-fn interrupted() -> Arc<dyn Fn(FaultPoint) + Send + Sync> {
-    let once = AtomicBool::new(true);
-    Arc::new(move |point| {
-        let is_first = || once.swap(false, Ordering::SeqCst);
-        assert!(point != FaultPoint::ChargeSandboxBefore || !is_first());
-    })
-}
-
 #[tokio::test(start_paused = true)]
 async fn relic_that_is_being_charged_is_not_given_to_an_agent() {
-    let city = scenario().fault(interrupted()).start().await;
+    let interruption = Interruption::at(FaultPoint::ChargeSandboxBefore);
+    let city = scenario().fault(interruption.hook()).start().await;
     let relic = assigned(&city, "shared", "worker").await;
     city.charge(&relic).await.unwrap_err();
     assert_eq!(city.sagas().await, 1);
@@ -260,44 +249,31 @@ async fn relic_that_is_being_charged_is_not_given_to_an_agent() {
     assert_eq!(rally["next"], Value::Null);
     let none = own(&city, "worker-1", "hook", json!({})).await.unwrap_err();
     assert_eq!(none.kind, ErrorKind::NotFound);
+    interruption.end();
     city.pass(PATROL).await;
     assert_eq!(city.status(&relic).await, RelicStatus::Hooked);
 }
 
-/// Gives the relic to the agent while its charge is interrupted. Returns false if a patrol has gone on with the charge
-/// before that.
-async fn took_meanwhile(city: &TestCity, relic: &RelicId) -> bool {
+#[tokio::test(start_paused = true)]
+async fn charge_of_a_relic_that_an_agent_has_taken_meanwhile_is_undone() {
+    let interruption = Interruption::at(FaultPoint::ChargeSandboxBefore);
+    let city = scenario().fault(interruption.hook()).start().await;
+    let relic = assigned(&city, "shared", "worker").await;
+    city.charge(&relic).await.unwrap_err();
     let id = relic.clone();
     city.store(move |txn| {
         let mut relic = txn.relic(&id)?;
-        if relic.status != RelicStatus::Open {
-            return Ok(false);
-        }
         relic.assignee = Some("worker-1".to_owned());
         txn.put_relic(&relic)?;
         let hook = json!({ "relic": id, "pool": "worker" }).to_string();
-        txn.set("agent-hook/worker-1", Some(&hook))?;
-        Ok(true)
+        txn.set("agent-hook/worker-1", Some(&hook))
     })
-    .await
-}
-
-#[tokio::test(start_paused = true)]
-async fn charge_of_a_relic_that_an_agent_has_taken_meanwhile_is_undone() {
-    for _ in 0..20 {
-        let city = scenario().fault(interrupted()).start().await;
-        let relic = assigned(&city, "shared", "worker").await;
-        city.charge(&relic).await.unwrap_err();
-        if !took_meanwhile(&city, &relic).await {
-            continue;
-        }
-        city.pass(PATROL).await;
-        assert_eq!(city.sagas().await, 0);
-        assert_eq!(city.status(&relic).await, RelicStatus::Open);
-        assert_eq!(hooked(&city, "worker-1").await, relic.as_str());
-        return;
-    }
-    panic!("each charge went on before the agent took the relic");
+    .await;
+    interruption.end();
+    city.pass(PATROL).await;
+    assert_eq!(city.sagas().await, 0);
+    assert_eq!(city.status(&relic).await, RelicStatus::Open);
+    assert_eq!(hooked(&city, "worker-1").await, relic.as_str());
 }
 
 /// The mailbox of the actor `shaman` is not the agent's.

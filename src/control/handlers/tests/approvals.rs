@@ -40,6 +40,27 @@ async fn approve_answers_with_the_decision() {
     assert_eq!(city.mr(&relic).await.unwrap().note, None);
 }
 
+/// The work without a session waits for a charge then, and nothing had said so.
+#[tokio::test(start_paused = true)]
+async fn rejection_says_when_a_pause_of_charging_holds_the_work_up() {
+    for pauses in [false, true] {
+        let human = |rig: &mut crate::domain::city::Rig| {
+            rig.forge.review_human = true;
+            rig.witness.review_hold = Duration::ZERO;
+        };
+        let city = Scenario::new().rig(human).start().await;
+        let relic = submitted(&city).await;
+        if pauses {
+            ask(&city, "charge.pause", json!({})).await.unwrap();
+        }
+        let mr = city.mr(&relic).await.unwrap();
+        let reject = json!({ "mr": mr.id, "note": "no", "yes": true });
+        let told = ask(&city, "mq.reject", reject).await.unwrap();
+        assert_eq!(told["back_to"], serde_json::Value::Null, "{told}");
+        assert_eq!(told["charge_paused"], pauses);
+    }
+}
+
 /// A session that stays for its review submits later commits to the same merge request.
 #[tokio::test(start_paused = true)]
 async fn approval_of_a_replaced_head_must_name_it() {

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::ask;
 use crate::domain::event::EventType;
 use crate::domain::merge::MrState;
-use crate::domain::relic::RelicStatus;
+use crate::domain::relic::{RelicKind, RelicStatus};
+use crate::ports::relics::NewRelic;
 use crate::ports::repo::RepoError;
 use crate::ports::tasks::Leftovers;
 use crate::testing::fake_tasks::done_intent;
@@ -67,6 +68,44 @@ async fn a_relic_whose_raider_is_nowhere_is_found_and_opened_again() {
     assert!(is_well(&city).await);
     let again = city.charge(&relic).await.unwrap();
     assert!(again.incarnation > incarnation);
+}
+
+/// The slot works on something else by now, and an earlier attempt failed: `--fix` said that there are no problems.
+#[tokio::test(start_paused = true)]
+async fn relic_is_lost_although_the_slot_of_its_raider_has_other_work() {
+    let city = Scenario::new().start().await;
+    let charged = city.worker("a").await;
+    let hook = city.hook(&charged.raider).await.unwrap();
+    let failed = records::mr("gt-77", hook, MrState::Failed);
+    city.nuke(&charged.raider, true).await.unwrap();
+    let second = city.charge(&charged.relic).await.unwrap();
+    city.nuke(&second.raider, true).await.unwrap();
+    let (id, name) = (charged.relic.clone(), second.raider.to_string());
+    let strand = move |txn: &mut dyn crate::ports::relics::Txn| {
+        let mut relic = txn.relic(&id)?;
+        relic.status = RelicStatus::Hooked;
+        relic.assignee = Some(name.clone());
+        txn.put_relic(&relic)?;
+        let request = NewRelic {
+            kind: RelicKind::MergeRequest,
+            ..records::task("land a")
+        };
+        let mut failed = failed.clone();
+        failed.id = txn.create_relic(&request)?.id;
+        txn.put_mr(&failed)
+    };
+    city.store(strand).await;
+    let other = city.charged("b").await;
+    assert_eq!(other.raider, second.raider, "the slot is reused");
+    let lost = found(&city, false).await;
+    assert_eq!(
+        (&lost["kind"], &lost["subject"]),
+        (&json!("lost_relic"), &json!(charged.relic.as_str()))
+    );
+    assert_eq!(found(&city, true).await["fixed"], true);
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Open);
+    assert_eq!(city.status(&other.relic).await, RelicStatus::Hooked);
+    assert!(is_well(&city).await);
 }
 
 /// The raider is gone as well, but its work is not.

@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use super::*;
+use crate::actors::sagas::pull_request;
+use crate::domain::asker::Asker;
 use crate::domain::pull_request::PrCommand;
+use crate::domain::self_review::{Round, Verdict};
 
 fn command() -> PrCommand {
     let words = [
@@ -27,10 +30,26 @@ async fn city(command: Option<PrCommand>) -> (TestCity, RelicId) {
     (city, relic)
 }
 
-/// The texts of the relic reach the command as variables and a file.
+/// Records a round of self-review of the submitted work.
+async fn reviewed(city: &TestCity, relic: &RelicId, note: &str) {
+    let mr = city.mr(relic).await.unwrap();
+    let round = Round {
+        relic: mr.relic,
+        raider: mr.raider,
+        incarnation: mr.incarnation,
+        round: 1,
+        verdict: Verdict::Passed,
+        note: Some(note.to_owned()),
+        at: city.world.clock.now(),
+    };
+    city.store(move |txn| txn.add_self_review(&round)).await;
+}
+
+/// The texts of the relic and the notes of its raider reach the command as variables and a file.
 #[tokio::test(start_paused = true)]
 async fn pull_request_is_opened_once_and_its_address_is_shown() {
     let (city, relic) = city(Some(command())).await;
+    reviewed(&city, &relic, "a test of the flag is there").await;
     let line = command().line();
     let printed = "Creating pull request\nhttps://host/pr/7\n";
     city.parts.runner.set_output(&line, printed);
@@ -45,7 +64,10 @@ async fn pull_request_is_opened_once_and_its_address_is_shown() {
     assert_eq!(env["HD_PR_BRANCH"], mr.branch);
     assert_eq!(env["HD_PR_TITLE"], city.relic_now(&relic).await.title);
     let text = city.parts.tasks.beside(Path::new(&env["HD_PR_BODY_FILE"]));
-    assert!(text.unwrap().contains(relic.as_str()));
+    let text = text.unwrap();
+    for part in [relic.as_str(), "- passed: a test of the flag is there"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
     // By its raider, again: it is known.
     let again = ask(&city, "mq.pr", json!({ "mr": "Toast" })).await.unwrap();
     assert_eq!(
@@ -92,6 +114,22 @@ async fn rig_without_a_command_says_how_to_set_one() {
         .await
         .unwrap_err();
     assert!(refused.message.contains("has ended"), "{refused}");
+}
+
+/// Both calls found the former one, and the second waited for its turn.
+#[tokio::test(start_paused = true)]
+async fn calls_for_another_pull_request_at_the_same_time_open_one() {
+    let (city, relic) = city(Some(command())).await;
+    let line = command().line();
+    city.parts.runner.set_output(&line, "https://host/pr/7");
+    let seen = city.mr(&relic).await.unwrap();
+    for already in [false, true] {
+        let opened = pull_request::open(&city.world, seen.clone(), true, &Asker::person()).await;
+        let opened = opened.unwrap();
+        assert_eq!(opened.already, already);
+        assert_eq!(opened.mr.pr.as_deref(), Some("https://host/pr/7"));
+    }
+    assert_eq!(city.parts.runner.started(&line).len(), 1);
 }
 
 /// The branch's next merge request has the address of a pull request that a person closed at the host.

@@ -51,6 +51,43 @@ async fn relic_has_at_most_a_hundred_labels_however_they_are_given() {
     assert_eq!(told["labels"], json!([]));
 }
 
+/// A request had room for 50,000 dependencies, and each later change of one stored and journalled them all.
+#[tokio::test(start_paused = true)]
+async fn relic_has_at_most_a_thousand_dependencies_however_they_are_given() {
+    let city = Scenario::new().start().await;
+    let relic = city.relic("a").await;
+    let others: Vec<_> = (0..1001).map(|n| format!("gt-{}", n + 2)).collect();
+    let sources: Vec<_> = (0..1001)
+        .map(|n| json!({ "system": "city:OTHER", "id": format!("y-{n}") }))
+        .collect();
+    let source = json!({ "system": "city:OTHER", "id": "x-1" });
+    let item = json!({
+        "source": source, "title": "a", "status": "open", "deps": sources, "labels": [],
+    });
+    for (op, args) in [
+        ("relic.create", json!({ "title": "a", "dep": others })),
+        ("run", json!({ "task": [{ "title": "a", "deps": others }] })),
+        ("relic.import", json!({ "relics": [item] })),
+    ] {
+        let refused = ask(&city, op, args).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::BadRequest, "{op}: {refused}");
+        assert!(refused.message.contains("at most 1000"), "{op}: {refused}");
+    }
+    for _ in &others {
+        city.relic("b").await;
+    }
+    let full = json!({ "title": "c", "dep": others[..1000] });
+    let full = ask(&city, "relic.create", full).await.unwrap()["id"].clone();
+    let add = json!({ "relic": full, "on": others[1000] });
+    let refused = ask(&city, "relic.dep.add", add.clone()).await.unwrap_err();
+    assert!(refused.message.contains("at most 1000"), "{refused}");
+    let remove = json!({ "relic": full, "on": others[0] });
+    ask(&city, "relic.dep.remove", remove).await.unwrap();
+    ask(&city, "relic.dep.add", add).await.unwrap();
+    let own = json!({ "relic": relic, "on": others[0] });
+    ask(&city, "relic.dep.add", own).await.unwrap();
+}
+
 /// The answers had all relics of the city, whatever their number.
 #[tokio::test(start_paused = true)]
 async fn lists_of_relics_have_a_limit_and_tell_what_they_leave_out() {

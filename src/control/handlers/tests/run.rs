@@ -4,16 +4,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use super::{PATROL, ask};
+use crate::actors::claims::ClaimKey;
 use crate::control::handlers::dispatch;
-use crate::control::protocol::{ErrorKind, Op, OpName};
+use crate::control::protocol::{ControlError, ErrorKind, Op, OpName};
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::control::snapshot::Published;
 use crate::domain::ids::{HarnessName, RelicId};
 use crate::domain::relic::RelicStatus;
-use crate::ports::relics::RelicFilter;
+use crate::ports::relics::{RelicFilter, Txn};
+use crate::ports::repo::RepoError;
 use crate::testing::poll::{pass, poll};
 use crate::testing::world::{Scenario, TestCity, raider};
 
@@ -77,14 +80,14 @@ async fn task_without_a_free_slot_is_not_fetched_for() {
     assert_eq!(city.parts.repo.count("fetch_target"), 1);
 }
 
-/// The answer said that the relic waits for its own charge.
-#[tokio::test(start_paused = true)]
-async fn charge_that_automatic_charging_overtook_is_answered_with_its_raider() {
-    let city = of(2, true).start().await;
+/// The answer of a charge that was asked for while automatic charging makes the sandbox of the relic `gt-1`.
+type Overtaken = Arc<Mutex<Option<JoinHandle<Result<Value, ControlError>>>>>;
+
+/// Has a person ask for the charge of `gt-1` while automatic charging makes its sandbox; this happens then.
+fn asks_meanwhile(city: &TestCity, happens: impl Fn() + Send + Sync + 'static) -> Overtaken {
     let runtime = tokio::runtime::Handle::current();
-    let (world, told) = (city.world.clone(), Arc::new(Mutex::new(None)));
+    let (world, told) = (city.world.clone(), Overtaken::default());
     let asked = Arc::clone(&told);
-    // While automatic charging makes the sandbox, a person asks for the same relic.
     city.parts.repo.interlude("make_sandbox", move || {
         let world = world.clone();
         let charge = json!({ "relic": "gt-1", "rig": "horde" });
@@ -95,16 +98,121 @@ async fn charge_that_automatic_charging_overtook_is_answered_with_its_raider() {
         });
         asked.lock().unwrap().get_or_insert(task);
         // The request finds the charge that goes on.
-        pass(Duration::from_millis(100));
+        pass(Duration::from_millis(300));
+        happens();
     });
+    told
+}
+
+async fn answer(told: &Overtaken) -> Result<Value, ControlError> {
+    let task = told.lock().unwrap().take().expect("it was charged");
+    task.await.unwrap()
+}
+
+/// The answer said that the relic waits for its own charge.
+#[tokio::test(start_paused = true)]
+async fn charge_that_automatic_charging_overtook_is_answered_with_its_raider() {
+    let city = of(2, true).start().await;
+    let told = asks_meanwhile(&city, || {});
     let relic = city.relic("a").await;
     assert_eq!(relic.as_str(), "gt-1");
     city.world.nudge("horde/witness");
     city.pass(PATROL).await;
-    let task = told.lock().unwrap().take().expect("it was charged");
-    let charged = task.await.unwrap().unwrap();
+    let charged = answer(&told).await.unwrap();
     assert_eq!(charged["raider"], "horde/raiders/Toast", "{charged}");
     assert_eq!(city.status(&relic).await, RelicStatus::Hooked);
+}
+
+/// It was answered as charged: the failure had blocked the relic, as a raider does, or it had been closed.
+#[tokio::test(start_paused = true)]
+async fn automatic_charge_that_fails_is_not_answered_as_charged() {
+    for is_closed in [false, true] {
+        let city = of(2, true).start().await;
+        let store = city.world.store.clone();
+        let runtime = tokio::runtime::Handle::current();
+        let told = asks_meanwhile(&city, move || {
+            let close = |txn: &mut dyn Txn| {
+                let mut relic = txn.relic(&"gt-1".parse().unwrap())?;
+                relic.status = RelicStatus::Closed;
+                txn.put_relic(&relic)
+            };
+            if is_closed {
+                runtime.block_on(store.run(close)).unwrap();
+            }
+        });
+        if !is_closed {
+            let error = RepoError::Failed("no room".into());
+            city.parts.repo.break_op("make_sandbox", error);
+        }
+        let relic = city.relic("a").await;
+        let mut stored = city.relic_now(&relic).await;
+        // One failure more blocks it.
+        stored.charge_failures = 2;
+        city.store(move |txn| txn.put_relic(&stored)).await;
+        city.world.nudge("horde/witness");
+        city.pass(PATROL).await;
+        let refused = answer(&told).await.unwrap_err();
+        let failed = "the automatic charge of gt-1 to horde/raiders/Toast failed";
+        assert!(refused.message.contains(failed), "{refused:?}");
+        let (status, why) = match is_closed {
+            true => (RelicStatus::Closed, "changed while it was being charged"),
+            false => (RelicStatus::Blocked, "no room"),
+        };
+        // The charge may be over before its reason is read: the hint leads to it then.
+        let tells = refused.message.contains(why) || refused.message.ends_with(failed);
+        assert!(tells, "{refused:?}");
+        assert_eq!(city.status(&relic).await, status);
+    }
+}
+
+/// A branch that cannot be fetched was fetched for each task, one after another, and all relics of the run were kept from automatic
+/// charging until the last one.
+#[tokio::test(start_paused = true)]
+async fn branch_that_is_away_is_asked_for_once_in_a_run_and_holds_up_no_other_task() {
+    let city = of(4, false).start().await;
+    city.parts.repo.push_of_person("other");
+    let away = RepoError::Remote("away".into());
+    city.parts.repo.fail_for("find_branch", "topic", away);
+    let (claims, seen) = (city.world.claims.clone(), Arc::new(Mutex::new(Vec::new())));
+    let told = Arc::clone(&seen);
+    city.parts.repo.interlude("find_branch", move || {
+        let first = ClaimKey::Charge("gt-1".parse().unwrap());
+        told.lock().unwrap().push(claims.is_claimed(&first));
+    });
+    let tasks = json!([
+        { "title": "a", "branch": "topic" },
+        { "title": "b", "branch": "other" },
+        { "title": "c", "branch": "topic" },
+        "d"
+    ]);
+    let rows = run(&city, tasks).await;
+    let has_raider: Vec<_> = rows.iter().map(|row| row["raider"].is_string()).collect();
+    assert_eq!(has_raider, [false, true, false, true], "{rows:?}");
+    for row in [&rows[0], &rows[2]] {
+        let note = row["note"].as_str().unwrap();
+        assert!(note.contains("away"), "{note}");
+    }
+    // Both branches are looked for before the relics are made.
+    assert_eq!(*seen.lock().unwrap(), [false, false, true, false]);
+}
+
+/// Each task waited for as long, one after another.
+#[tokio::test(start_paused = true)]
+async fn remote_that_hangs_is_waited_for_once_in_a_run() {
+    let city = of(4, false).start().await;
+    let hangs = RepoError::Timeout {
+        what: "the fetch".into(),
+        limit: Duration::from_secs(300),
+    };
+    city.parts.repo.break_op("find_branch", hangs.clone());
+    city.parts.repo.break_op("fetch_target", hangs);
+    let tasks =
+        json!([{ "title": "a", "branch": "topic" }, { "title": "b", "branch": "other" }, "c"]);
+    let rows = run(&city, tasks).await;
+    assert!(rows.iter().all(|row| row["raider"].is_null()), "{rows:?}");
+    // Once before the relics are made, and once by a charge.
+    assert_eq!(city.parts.repo.count("find_branch"), 2);
+    assert_eq!(city.parts.repo.count("fetch_target"), 0);
 }
 
 #[tokio::test(start_paused = true)]

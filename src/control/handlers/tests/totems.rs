@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{PATROL, ask, ask_as};
 use crate::actors::mail::Charged;
-use crate::actors::records::totems;
+use crate::actors::records::{handoffs, totems};
 use crate::control::protocol::{ControlError, ErrorKind};
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
@@ -192,6 +192,7 @@ async fn a_repeated_call_after_a_crash_hands_off_and_closes_no_further_step() {
     // As the supervisor leaves it when it dies after the commit.
     let (own, raider) = (relic.clone(), charged.raider.clone());
     city.store(move |txn| {
+        let hook = txn.hook(&raider)?.unwrap();
         let totem = totems::read(txn, &own)?.unwrap();
         let build = totem.step("build").unwrap().clone();
         let asker = crate::domain::asker::Asker::agent(raider.to_string());
@@ -199,10 +200,11 @@ async fn a_repeated_call_after_a_crash_hands_off_and_closes_no_further_step() {
         let note = crate::domain::message::Handoff {
             note: None,
             relic: Some(own.clone()),
+            incarnation: None,
             totem_step: Some(format!("{own}.3")),
             resume: false,
         };
-        totems::send_handoff(txn, &raider, note)
+        handoffs::send(txn, &hook, note)
     })
     .await;
     let answer = done(&city, &caller, None).await.unwrap();
@@ -343,4 +345,27 @@ async fn a_step_waits_for_other_work_and_no_relic_waits_for_its_own_step() {
     let own = json!({ "relic": relic, "on": step });
     let refused = ask(&city, "relic.dep.add", own).await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Conflict, "{refused:?}");
+}
+
+/// They had been counted as done.
+#[tokio::test(start_paused = true)]
+async fn steps_that_are_closed_with_their_relic_are_not_done() {
+    let (city, charged, caller) = at_work().await;
+    done(&city, &caller, None).await.unwrap();
+    city.pass(PATROL).await;
+    let close = json!({ "relic": charged.relic, "yes": true });
+    ask(&city, "relic.close", close).await.unwrap();
+    let shown = ask(&city, "totem.show", json!({ "relic": charged.relic }));
+    let shown = shown.await.unwrap();
+    assert_eq!(
+        (&shown["done"], &shown["finished"]),
+        (&json!(1), &json!(false))
+    );
+    let steps = shown["steps"].as_array().unwrap();
+    let steps: Vec<_> = steps
+        .iter()
+        .map(|step| (step["status"].as_str().unwrap(), &step["done"]))
+        .collect();
+    let (yes, no) = (json!(true), json!(false));
+    assert_eq!(steps, [("closed", &yes), ("closed", &no), ("closed", &no)]);
 }

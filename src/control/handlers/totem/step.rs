@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{no_totem, progress, refresh};
 use crate::actors::ask;
 use crate::actors::mail::ChildRef;
-use crate::actors::records::totems;
+use crate::actors::records::{handoffs, totems};
 use crate::actors::world::World;
 use crate::control::handlers::caller::own_hook;
 use crate::control::handlers::{session_verbs, to_json};
@@ -122,7 +122,7 @@ fn close(
         return Ok(Err(no_totem(&hook.relic)));
     };
     let before = totem.present().map(|step| step.relic.id.clone());
-    let waiting = totems::handed_off(txn, &hook.raider, &hook.relic)?;
+    let waiting = handoffs::handed_off(txn, hook)?;
     if let (Some(waiting), Some(present)) = (&waiting, &before)
         && waiting == present.as_str()
         && totem.present().is_some_and(|step| step.fresh_session)
@@ -145,7 +145,7 @@ fn close(
         return Ok(Ok(closed));
     }
     let handoff = handoff(&closed.totem, &step, note);
-    totems::send_handoff(txn, &hook.raider, handoff)?;
+    handoffs::send(txn, hook, handoff)?;
     Ok(Ok(Closed {
         cycles: true,
         ..closed
@@ -158,6 +158,7 @@ fn handoff(totem: &Totem, done: &Step, note: Option<&str>) -> Handoff {
     Handoff {
         note: Some(note.map_or_else(|| done.clone(), |note| format!("{done} {note}"))),
         relic: Some(totem.row.relic.clone()),
+        incarnation: None,
         totem_step: totem.present().map(|next| next.relic.id.to_string()),
         resume: false,
     }

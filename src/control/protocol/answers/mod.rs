@@ -59,13 +59,11 @@ pub use self::relic::{
 pub use self::salvage::{Kept, Pruned, Restored, Salvage, ShownSalvage, Stashes};
 pub use self::schema::{Answer, UNTYPED, schemas};
 pub use self::session_verbs::{
-    AgentDone, AgentRally, Done, HandedOff, Hooked, Leaves, RaiderDone, RaiderRally, Rally,
-    Reported, SandboxGit, Waiting,
+    AgentDone, AgentRally, Done, HandedOff, Hooked, Leaves, OutcomeState, RaiderDone, RaiderRally,
+    Rally, Reported, SandboxGit, Waiting,
 };
-pub use self::status::{Blocked, ForgeRow, RelicCounts, Rig, Status, WitnessRow};
-pub use self::supervisor::{Doctor, Metrics, Pong, Reloaded, SessionsEnd, Stopped};
+pub use self::status::{Blocked, Call, ForgeRow, RelicCounts, Rig, Status, WitnessRow};
+pub use self::supervisor::{Doctor, Metrics, Pong, SessionsEnd, Stopped};
 pub use self::totem::{Progress, ReadyStep, Ritual, RitualRow, StepDone, Totem, TotemStep};
-pub use self::work::{
-    Charged, FailedCharge, Nuke, Nuked, Rehearsed, Repaired, Started, StartedRelic, WaitingRelic,
-    Would,
-};
+pub use self::work::{FailedCharge, Nuke, Started, StartedRelic, WaitingRelic};
+pub use crate::domain::answers::{Charged, Nuked, Rehearsed, Reloaded, Repaired, Would};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::drums::Delivery;
 use crate::domain::ids::{Oid, RaiderId, RelicId, RigName};
 use crate::domain::merge::{GateVerdict, MergeRequest, MrState, Review};
+use crate::domain::raider_notes::RaiderNotes;
 use crate::domain::self_review::Round;
 use crate::domain::work_diff::DiffSum;
 
@@ -83,6 +84,9 @@ pub struct Decided {
     /// The delivery of the note to that session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<Delivery>,
+    /// Set when a fresh raider gets the rejected work, and automatic charging is paused: the relic waits for `hd charge`.
+    #[serde(default)]
+    pub charge_paused: bool,
     /// The merge request afterwards.
     #[serde(flatten)]
     pub mr: MrRow,
@@ -149,6 +153,9 @@ pub struct MrDetails {
     pub pr: Option<String>,
     /// The raider's rounds of self-review.
     pub self_reviews: Vec<Round>,
+    /// The raider's other notes about its work.
+    #[serde(default)]
+    pub raider_notes: RaiderNotes,
     /// The sum of what it changes; none when it has ended, or its commit cannot be read now.
     pub changes: Option<DiffSum>,
     /// The state of the session that did the work, for its reviewer; absent unless it waits for a person.
@@ -191,6 +198,7 @@ impl MrDetails {
             note: mr.note,
             pr: mr.pr,
             self_reviews,
+            raider_notes: RaiderNotes::default(),
             changes: None,
             session: None,
         }

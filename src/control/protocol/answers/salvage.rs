@@ -86,6 +86,9 @@ pub struct Restored {
     pub stash_ids: Vec<Oid>,
     /// All its refs.
     pub refs: Vec<String>,
+    /// The refs whose commits are lost: the worktree is whole without them.
+    #[serde(default)]
+    pub lost: Vec<String>,
 }
 
 /// The answer to `salvage.prune`.

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::{Progress, RalliedDrums};
 use crate::domain::condition::Report;
 use crate::domain::ids::{AgentName, Incarnation, Oid, RaiderId, RelicId, RigName, SessionId};
-use crate::domain::relic::{Exit, Hook, Relic, RelicStatus};
+use crate::domain::last_end::LastEnd;
+use crate::domain::outcome::OutcomeWord;
+use crate::domain::relic::{Completion, Hook, Relic, RelicStatus};
 use crate::domain::self_review::Round;
 
 /// The answer to `done`.
@@ -42,7 +44,7 @@ pub struct RaiderDone {
     #[schemars(with = "String")]
     pub head: Oid,
     /// The declared exit.
-    pub exit: Exit,
+    pub exit: Completion,
     /// Set when it had been accepted before.
     pub already: bool,
     /// Set when a person may have to review it: the session stays for that.
@@ -167,8 +169,13 @@ pub struct RaiderRally {
     pub task_file: String,
     /// The relic on its hook.
     pub relic: Relic,
-    /// The note of the last handoff.
+    /// The end of the last session; null in a first session.
+    pub last_end: Option<LastEnd>,
+    /// The note of its last handoff; null when that left none, also after a `last_end` of `handoff`.
     pub note: Option<String>,
+    /// When that note was written; null without one, and for a note of an earlier version. Later sessions may have ended
+    /// since, as `last_end` tells of the last one.
+    pub note_at: Option<Timestamp>,
     /// Its last rounds of self-review, the oldest first.
     pub self_reviews: Vec<Round>,
     /// The number of rounds that may still fail; null when its rig is not configured.
@@ -177,6 +184,8 @@ pub struct RaiderRally {
     pub git: SandboxGit,
     /// Set when it has declared its completion.
     pub done: bool,
+    /// The state of its outcome file.
+    pub outcome: OutcomeState,
     /// Its drums that are not acknowledged; null without any.
     pub drums: Option<RalliedDrums>,
     /// The totem of its relic; null without one.
@@ -187,6 +196,21 @@ pub struct RaiderRally {
     pub finish: String,
     /// The full path of `hd`.
     pub hd: String,
+}
+
+/// The state of the outcome file of a raider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OutcomeState {
+    /// The content, in a word.
+    pub state: OutcomeWord,
+    /// The reason that it gives, or why it is unclear or unknown.
+    pub reason: Option<String>,
+    /// When it was last written; null where that is unknown.
+    pub written: Option<Timestamp>,
+    /// Why the supervisor refused it, as the raider was told; null when it has not been refused since it was written.
+    pub refused: Option<String>,
+    /// Set when it counts no longer, because what it declared was rejected: it counts again when it is written again.
+    pub void: bool,
 }
 
 /// The state of a sandbox, by git.
@@ -236,12 +260,18 @@ pub struct AgentRally {
     pub relic: Option<Relic>,
     /// The next relic and the command that takes it, in words; null when its hook is full or none is ready.
     pub next: Option<String>,
-    /// The note of the last handoff.
+    /// The end of the last session; null in a first session.
+    pub last_end: Option<LastEnd>,
+    /// The note of the last handoff; null when that left none, also after a `last_end` of `handoff`.
     pub note: Option<String>,
-    /// When that note was written.
+    /// When that note was written. Later sessions may have ended since, as `last_end` tells of the last one.
     pub note_at: Option<Timestamp>,
     /// Its drums that are not acknowledged; null without any.
     pub drums: Option<RalliedDrums>,
     /// The totem of the relic; null without one.
     pub totem: Option<Progress>,
+    /// The rules of its work on the relic; null without one on its hook.
+    pub rules: Option<String>,
+    /// The ways to end its work on the relic; null without one on its hook.
+    pub finish: Option<String>,
 }

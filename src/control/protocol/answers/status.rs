@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Account, Agent, Automation, Budget, MrRow, Pool, Raider, Today};
-use crate::domain::charging::InForce;
+use crate::domain::auto_charge::InForce;
 use crate::domain::ground::FileFault;
 use crate::domain::ids::{RaiderId, RelicId, RigName};
 
@@ -42,6 +42,9 @@ pub struct Status {
     pub automations: Vec<Automation>,
     /// The number of open escalations.
     pub escalations: usize,
+    /// The escalations without acknowledgement that nothing else in this answer names.
+    #[serde(default)]
+    pub calls: Vec<Call>,
     /// The number of drums to people that are not acknowledged.
     pub drums: u64,
     /// Use of tokens and money by the city.
@@ -50,6 +53,18 @@ pub struct Status {
     pub seq: u64,
     /// The control socket.
     pub socket: PathBuf,
+}
+
+/// An escalation without acknowledgement.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Call {
+    /// Its id.
+    #[schemars(with = "String")]
+    pub id: RelicId,
+    /// Its subject.
+    pub about: String,
+    /// The problem.
+    pub problem: String,
 }
 
 /// A rig in `status`.

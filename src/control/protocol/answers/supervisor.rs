@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::doctor::Finding;
-use crate::domain::reload::{AgentChange, RaiderChange, RigChange};
 
 /// The answer to `ping`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -37,27 +35,6 @@ pub enum SessionsEnd {
     Kept,
     /// They have ended.
     Ended,
-}
-
-/// The answer to `reload`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Reloaded {
-    /// The revision in force; for a dry run, the one that would be.
-    pub revision: String,
-    /// When it was applied.
-    pub applied_at: Option<Timestamp>,
-    /// The change of each agent.
-    pub actions: Vec<AgentChange>,
-    /// The change of each rig that differs.
-    pub rigs: Vec<RigChange>,
-    /// The raiders that apply a change with their next session.
-    pub raiders: Vec<RaiderChange>,
-    /// The reasons why the files are not in force.
-    pub errors: Vec<String>,
-    /// The keys that take effect only at the next start.
-    pub pending: Vec<String>,
-    /// Set when nothing has changed since the last answer.
-    pub unchanged: bool,
 }
 
 /// The answer to `metrics`.

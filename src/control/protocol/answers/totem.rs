@@ -96,6 +96,9 @@ pub struct TotemStep {
     pub ready: bool,
     /// Set when it begins in a fresh session.
     pub fresh_session: bool,
+    /// Set when it was done; not set of one that was closed with the relic of the totem.
+    #[serde(default)]
+    pub done: bool,
     /// When it was closed.
     pub closed: Option<Timestamp>,
 }

@@ -2,7 +2,7 @@
 
 use super::Done;
 use crate::domain::handoff::NOTE_MAX;
-use crate::domain::relic::Exit;
+use crate::domain::relic::Completion;
 
 impl Done {
     /// Returns the option that does not fit the outcome, and would be ignored, or that is too long.
@@ -15,13 +15,13 @@ impl Done {
             );
         }
         match self.status {
-            Exit::Completed | Exit::Escalated if self.until.is_some() => {
+            Completion::Completed | Completion::Escalated if self.until.is_some() => {
                 Some("`--until` is for deferred work: --status deferred")
             }
-            Exit::Escalated | Exit::Deferred if self.no_change => {
+            Completion::Escalated | Completion::Deferred if self.no_change => {
                 Some("`--no-change` is for completed work")
             }
-            Exit::Completed | Exit::Escalated | Exit::Deferred => None,
+            Completion::Completed | Completion::Escalated | Completion::Deferred => None,
         }
     }
 }

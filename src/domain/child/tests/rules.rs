@@ -324,7 +324,7 @@ fn death_of_a_member_leaves_the_timer_to_its_group() {
     assert_eq!(actions.last(), Some(&Action::RestartGroup(SECOND)));
     assert_eq!(letter(child.phase()), 'w');
     let actions = child.step(Event::Respecified, &member);
-    assert_eq!(actions, [Action::HastenGroup]);
+    assert_eq!(actions, [Action::EndGroupDelay]);
     let _actions = child.step(Event::Turn, &member);
     assert_eq!((letter(child.phase()), child.cause()), ('S', Cause::Group));
 }

@@ -264,25 +264,25 @@ impl Act {
                 suspend(city, model, agent(NAMES[who]), on).await;
             }
             Self::SuspendRaider(who, on) => {
-                let slot = raider(SLOTS[who]);
-                if city.hook(&slot).await.is_some() {
-                    suspend(city, model, ChildId::Raider(slot), on).await;
+                let record = raider(SLOTS[who]);
+                if city.hook(&record).await.is_some() {
+                    suspend(city, model, ChildId::Raider(record), on).await;
                 }
             }
             Self::Charge => {
                 // Orders about a raider are dropped with it.
-                for slot in SLOTS.map(raider) {
-                    if city.hook(&slot).await.is_none() {
-                        model.suspended.remove(&ChildId::Raider(slot));
+                for record in SLOTS.map(raider) {
+                    if city.hook(&record).await.is_none() {
+                        model.suspended.remove(&ChildId::Raider(record));
                     }
                 }
                 let relic = city.relic("more").await;
                 drop(city.charge(&relic).await);
             }
             Self::Nuke(who) => {
-                let slot = raider(SLOTS[who]);
-                if city.hook(&slot).await.is_some() {
-                    drop(city.nuke(&slot, true).await);
+                let record = raider(SLOTS[who]);
+                if city.hook(&record).await.is_some() {
+                    drop(city.nuke(&record, true).await);
                 }
             }
             Self::Pass(seconds) => city.pass(Duration::from_secs(seconds)).await,

@@ -215,15 +215,15 @@ impl Model {
                 asked.may.insert(session, self.argv(who));
             }
         }
-        for slot in SLOTS.map(raider) {
-            self.ask_raider(&mut asked, city, slot).await;
+        for record in SLOTS.map(raider) {
+            self.ask_raider(&mut asked, city, record).await;
         }
         asked
     }
 
-    async fn ask_raider(&self, asked: &mut Asked, city: &TestCity, slot: RaiderId) {
-        let (session, hook) = (slot.session_id(), city.hook(&slot).await);
-        let said = self.suspended.contains(&ChildId::Raider(slot));
+    async fn ask_raider(&self, asked: &mut Asked, city: &TestCity, record: RaiderId) {
+        let (session, hook) = (record.session_id(), city.hook(&record).await);
+        let said = self.suspended.contains(&ChildId::Raider(record));
         if hook.is_some() && !said && !self.city_suspended && !self.rig_suspended {
             asked.must.insert(session.clone());
             asked.may.insert(session, vec!["script".into()]);

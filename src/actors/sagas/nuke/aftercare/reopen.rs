@@ -67,6 +67,8 @@ pub(in crate::actors::sagas::nuke) fn reopen(
         return Ok(());
     }
     match mr {
+        // The raider had it back, and has submitted nothing since.
+        Some(mr) if mr.state == MrState::Rejected => {}
         // The witness validated it: the forge has it or will have it, and the relic waits for MERGED.
         Some(mr) if mr.state != MrState::Reviewing || mr.is_in_review() => return Ok(()),
         Some(mut mr) => {

@@ -7,45 +7,9 @@ use super::measure::unreadable;
 use crate::actors::mail::NukeTarget;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
+use crate::domain::answers::{Rehearsed, Would};
 use crate::domain::facts::Probed;
-use crate::domain::ids::{Incarnation, RaiderId};
-use crate::domain::ignored::Ignored;
-use crate::domain::nuke::CleanupStatus;
 use crate::domain::problem::ProblemKind;
-
-/// The act that a nuke would do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Would {
-    /// Remove the sandbox; nothing would be lost.
-    Nuke,
-    /// Write what is at risk to salvage refs, then remove.
-    Salvage,
-    /// Keep the sandbox.
-    Refuse,
-}
-
-/// The answer to a rehearsal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rehearsed {
-    /// The raider.
-    pub raider: RaiderId,
-    /// The incarnation.
-    pub incarnation: Incarnation,
-    /// Set when nothing would be lost.
-    pub safe: bool,
-    /// The work that would be lost, or that salvage would keep.
-    pub losses: Vec<String>,
-    /// Why it is not safe.
-    pub message: Option<String>,
-    /// The remedy.
-    pub hint: Option<String>,
-    /// The measured status.
-    pub status: Option<CleanupStatus>,
-    /// The act of the nuke.
-    pub would: Would,
-    /// Ignored files that are removed with the sandbox in any case.
-    pub ignored: Ignored,
-}
 
 /// Rehearses a nuke.
 ///

@@ -43,7 +43,7 @@ use self::terminal::Terminal;
 use crate::adapters::sessions::files::SessionRecord;
 use crate::adapters::sessions::launch::{COLS, ROWS};
 use crate::adapters::sessions::tmux::{self, Pane};
-use crate::domain::begun::Begun;
+use crate::domain::typed_line::TypedLine;
 
 pub(in crate::adapters::sessions) use self::cgroup::{
     kill as kill_cgroup, remove as remove_cgroup,
@@ -164,7 +164,7 @@ struct Holder {
     /// The time of the last input of an attached person.
     typed: Option<Instant>,
     /// The line that such a person has begun.
-    begun: Begun,
+    begun: TypedLine,
     /// Set when the terminal was taken away.
     lost: bool,
 }
@@ -195,7 +195,7 @@ impl Holder {
             interrupted: false,
             ending_key: None,
             typed: None,
-            begun: Begun::default(),
+            begun: TypedLine::default(),
             lost: false,
         }
     }

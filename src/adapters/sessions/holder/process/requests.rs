@@ -8,11 +8,11 @@ use nix::unistd::Pid;
 
 use super::terminal::Terminal;
 use super::{Holder, Stopping, screen};
-use crate::domain::begun::Begun;
 use crate::domain::harness::END_OF_INPUT;
 use crate::domain::holder_wire::{Answer, MAX_INPUT, Request};
 use crate::domain::screen::ScreenView;
 use crate::domain::terminal_keys;
+use crate::domain::typed_line::TypedLine;
 
 /// The time after a key press within which a person in tmux may have begun a line.
 const TYPES: Duration = Duration::from_secs(10);
@@ -127,7 +127,7 @@ impl Holder {
                 }
                 self.begun.pressed(bytes);
             }
-            Request::Submit(_) => self.begun = Begun::default(),
+            Request::Submit(_) => self.begun = TypedLine::default(),
             _ => {}
         }
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use super::{GROWN, PATROL, close};
 use crate::actors::mail::Charged;
 use crate::actors::refusal::LASTING;
-use crate::domain::relic::{DoneIntent, Exit, RelicStatus};
+use crate::domain::relic::{Completion, DoneIntent, RelicStatus};
 use crate::domain::saga::FaultPoint;
 use crate::ports::repo::RepoError;
 use crate::testing::fake_repo::FakeRepo;
@@ -22,7 +22,7 @@ async fn end_work(city: &TestCity, charged: &Charged) {
     let mut hook = city.hook(&charged.raider).await.unwrap();
     city.store(move |txn| {
         hook.done = Some(DoneIntent {
-            exit: Exit::Deferred,
+            exit: Completion::Deferred,
             head: hook.base.clone(),
             cleanup_status: None,
             mismatch: None,

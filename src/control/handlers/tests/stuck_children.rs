@@ -6,8 +6,13 @@ use serde_json::{Value, json};
 
 use super::ask;
 use crate::actors::conditions;
+use crate::actors::records::escalations::{self, Ends};
+use crate::control::handlers::status;
+use crate::control::snapshot::Published;
 use crate::domain::condition::Report;
 use crate::domain::ids::ChildId;
+use crate::domain::message::Escalation;
+use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::question::Pattern;
 use crate::testing::world::{Scenario, TestCity};
 
@@ -250,4 +255,49 @@ async fn raider_is_shown_at_work_and_gives_its_relic_back_whatever_the_prefix() 
     let nuke = json!({ "name": "Toast", "yes": true });
     ask(&city, "raider.nuke", nuke).await.unwrap();
     assert_eq!(shown(&relic).await.unwrap()["status"], "open");
+}
+
+async fn whole(city: &TestCity) -> Value {
+    let published = Published::default();
+    let told = status::status(&published, &city.world, Duration::ZERO);
+    serde_json::from_str(&told.await.unwrap()).unwrap()
+}
+
+/// The header had counted them, and no row had named them.
+#[tokio::test(start_paused = true)]
+async fn status_names_each_escalation_that_nobody_acknowledged_and_no_other_row_names() {
+    let (city, charged) = Scenario::at_work().await;
+    let toast = charged.raider.to_string();
+    let calls = [
+        ("mayor", Problem::in_own_words("no key"), Ends::WithWork),
+        ("claude", ProblemKind::LoginWanted.into(), Ends::WithWork),
+        (
+            &*toast,
+            ProblemKind::SandboxChanged.into(),
+            Ends::WithSandbox,
+        ),
+    ];
+    for (about, problem, ends) in calls {
+        let call = Escalation::high(about, problem, "");
+        escalations::call(&city.world, "test", ends, call)
+            .await
+            .unwrap();
+    }
+    city.settle().await;
+    let status = whole(&city).await;
+    assert_eq!(status["escalations"], 3);
+    let named = &status["rigs"][0]["raiders"][0]["escalation"];
+    assert!(named["id"].is_string(), "{status}");
+    let shown = status["calls"].as_array().unwrap();
+    assert_eq!(shown.len(), 1, "{shown:?}");
+    let call = json!({ "id": shown[0]["id"], "about": "mayor", "problem": "no key" });
+    assert_eq!(shown[0], call);
+    ask(&city, "escalations.ack", json!({ "id": shown[0]["id"] }))
+        .await
+        .unwrap();
+    let status = whole(&city).await;
+    assert_eq!(
+        (&status["escalations"], &status["calls"]),
+        (&json!(3), &json!([]))
+    );
 }

@@ -6,6 +6,7 @@ use crate::actors::claims::{Claim, ClaimKey};
 use crate::actors::mail::{Charged, NukeTarget};
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::nuke;
+use crate::domain::answers::Would;
 use crate::domain::cause::Cause;
 use crate::testing::world::{Scenario, TestCity};
 
@@ -41,7 +42,7 @@ async fn rehearsal_waits_for_a_judgement() {
     };
     let target = NukeTarget::of(&hook, Cause::Operator);
     let (rehearsed, ()) = tokio::join!(nuke::rehearse(&city.world, &target, true), judged);
-    assert_eq!(rehearsed.unwrap().would, nuke::Would::Salvage);
+    assert_eq!(rehearsed.unwrap().would, Would::Salvage);
 }
 
 #[tokio::test(start_paused = true)]

@@ -61,7 +61,7 @@ pub const HELD: Duration = Duration::from_secs(10 * 60);
 
 /// The line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Begun {
+pub struct TypedLine {
     /// The number of characters in it.
     characters: usize,
     /// Set when a key has moved the cursor or recalled the line: it is then unknown how many characters a key removes.
@@ -80,7 +80,7 @@ pub struct Begun {
     last: Timestamp,
 }
 
-impl Begun {
+impl TypedLine {
     /// Returns when a key was last typed, if the line is not empty.
     #[must_use]
     pub fn typed_last(&self, now: Timestamp) -> Option<Timestamp> {
@@ -238,7 +238,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
     fn is_begun(typed: &[&[u8]]) -> bool {
-        let mut line = Begun::default();
+        let mut line = TypedLine::default();
         typed.iter().for_each(|keys| line.typed(keys, NOW));
         line.typed_last(NOW).is_some()
     }
@@ -334,7 +334,7 @@ mod tests {
     /// Later bytes are no part of a sequence that Escape began.
     #[test]
     fn escape_is_a_key_by_itself_when_nothing_follows_it_at_once() {
-        let mut line = Begun::default();
+        let mut line = TypedLine::default();
         line.typed(b"a\x1b", NOW);
         line.typed(b"\r", NOW + Duration::from_millis(300));
         assert_eq!(line.typed_last(NOW), None);
@@ -344,13 +344,13 @@ mod tests {
     #[test]
     fn words_behind_the_beginning_of_a_sequence_are_a_line() {
         let at = |millis| NOW + Duration::from_millis(millis);
-        let mut line = Begun::default();
+        let mut line = TypedLine::default();
         line.typed(b"\x1bP", at(0));
         line.typed(b"fix", at(200));
         line.typed(b" the bug", at(900));
         line.typed(b" now", at(1800));
         assert_eq!(line.typed_last(at(1800)), Some(at(1800)));
-        let mut line = Begun::default();
+        let mut line = TypedLine::default();
         line.typed(b"\x1bPfix", at(0));
         assert_eq!(line.typed_last(at(999)), None, "it may be a report");
         assert_eq!(line.typed_last(at(1000)), Some(at(0)));
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn line_says_when_a_key_was_typed_last() {
         let at = |seconds| NOW + Duration::from_secs(seconds);
-        let mut line = Begun::default();
+        let mut line = TypedLine::default();
         line.typed(b"a", at(1));
         line.typed(b"b", at(2));
         line.typed(b"\x1b[I", at(3));
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn keys_of_another_hand_end_a_line_and_begin_none() {
-        let mut line = Begun::default();
+        let mut line = TypedLine::default();
         line.pressed(b"2");
         assert_eq!(line.typed_last(NOW), None);
         line.typed(b"abc", NOW);

@@ -160,7 +160,7 @@ async fn a_sandbox_that_salvage_has_no_room_for() {
     let city = Scenario::new().with(|city| city.retention.salvage_max = Some(0));
     let city = city.rig(|rig| rig.witness.keep_dirty = HOUR).start().await;
     let charged = city.charged("a").await;
-    let amended = |facts: &mut GitFacts| facts.special.push(OtherWork::left_behind("abc"));
+    let amended = |facts: &mut GitFacts| facts.other_work.push(OtherWork::left_behind("abc"));
     city.parts.repo.change(&charged.raider.name, amended);
     unhook(&city, &charged).await;
     city.pass(GROWN + PATROL * 4).await;

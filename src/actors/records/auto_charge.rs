@@ -1,7 +1,7 @@
 //! The pauses of automatic charging. They outlive the supervisor, until a person ends them.
 
 use super::{automation_work, key_values};
-use crate::domain::charging::{Facts, Pauses, Waits};
+use crate::domain::auto_charge::{Facts, Pauses, Waits};
 use crate::domain::city::{City, Rig};
 use crate::domain::relic::{REWORK, Relic, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};

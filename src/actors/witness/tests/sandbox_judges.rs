@@ -6,6 +6,7 @@ use crate::actors::mail::Charged;
 use crate::actors::mail::NukeTarget;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::nuke;
+use crate::domain::answers::Would;
 use crate::domain::cause::Cause;
 use crate::domain::facts::GitFacts;
 use crate::domain::other_work::OtherWork;
@@ -33,12 +34,15 @@ type Row = (fn(&mut GitFacts), Fate, Fate);
 const TABLE: [Row; 7] = [
     (|_| {}, Goes, Goes),
     (
-        |git| git.special.push(OtherWork::left_behind("abc")),
+        |git| git.other_work.push(OtherWork::left_behind("abc")),
         Saved,
         NoRoom,
     ),
     (
-        |git| git.special.push(OtherWork::hidden("vendor/x", "changes")),
+        |git| {
+            git.other_work
+                .push(OtherWork::hidden("vendor/x", "changes"))
+        },
         Saved,
         NoRoom,
     ),
@@ -47,7 +51,7 @@ const TABLE: [Row; 7] = [
     (|git| git.stashes.push("WIP on it".into()), Kept, Kept),
     (
         |git| {
-            git.special
+            git.other_work
                 .push(OtherWork::unfinished("a rebase in progress"))
         },
         Kept,
@@ -108,10 +112,10 @@ async fn all_of_them_come_to_the_same() {
             assert_eq!(judged, fate, "the judgement, {row}");
             let told = nuke::rehearse(&city.world, &target, false).await.unwrap();
             let said = match told.would {
-                nuke::Would::Nuke => Goes,
-                nuke::Would::Salvage => Saved,
-                nuke::Would::Refuse if told.message.unwrap().contains(&full) => NoRoom,
-                nuke::Would::Refuse => Kept,
+                Would::Nuke => Goes,
+                Would::Salvage => Saved,
+                Would::Refuse if told.message.unwrap().contains(&full) => NoRoom,
+                Would::Refuse => Kept,
             };
             assert_eq!(said, fate, "the rehearsal, {row}");
             assert_eq!(told.safe, matches!(fate, Goes | Saved), "{row}");
@@ -147,9 +151,9 @@ async fn nuke_with_salvage_removes_a_sandbox_at_risk_only_where_there_is_room() 
             let row = format!("row {n}, room {room}");
             let told = nuke::rehearse(&city.world, &target, true).await.unwrap();
             let would = match fate {
-                Goes => nuke::Would::Nuke,
-                Saved => nuke::Would::Salvage,
-                Kept | NoRoom => nuke::Would::Refuse,
+                Goes => Would::Nuke,
+                Saved => Would::Salvage,
+                Kept | NoRoom => Would::Refuse,
             };
             assert_eq!(told.would, would, "the rehearsal, {row}");
             let nuked = match city.nuke(&charged.raider, true).await {

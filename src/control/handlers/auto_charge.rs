@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{names, to_json};
-use crate::actors::records::charging;
+use crate::actors::records::auto_charge;
 use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::answers::Charging;
 use crate::control::protocol::args::InRigFlag;
 use crate::domain::asker::Asker;
-use crate::domain::charging::{CityIsPaused, Pause};
+use crate::domain::auto_charge::{CityIsPaused, Pause};
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RigName;
 use crate::domain::message;
@@ -27,7 +27,7 @@ pub(super) async fn pause(
     let (subject, of) = (subject(world, rig.as_ref()), rig.clone());
     let known: BTreeSet<RigName> = world.city.rigs.iter().map(|rig| rig.name.clone()).collect();
     let pause = move |txn: &mut dyn Txn| {
-        let mut pauses = charging::pauses(txn)?;
+        let mut pauses = auto_charge::pauses(txn)?;
         pauses.keep(&known);
         let pause = Pause {
             since: txn.now(),
@@ -35,7 +35,7 @@ pub(super) async fn pause(
         };
         let changed = pauses.pause(of.as_ref(), pause);
         if changed {
-            charging::put_pauses(txn, &pauses)?;
+            auto_charge::put_pauses(txn, &pauses)?;
             txn.record(&NewEvent::new(EventType::ChargePaused, &subject, &asker))?;
         }
         Ok(changed)
@@ -57,13 +57,13 @@ pub(super) async fn resume(
     let rig = names::rig_filter(world, args.rig.as_deref())?;
     let (subject, of) = (subject(world, rig.as_ref()), rig.clone());
     let resume = move |txn: &mut dyn Txn| {
-        let mut pauses = charging::pauses(txn)?;
+        let mut pauses = auto_charge::pauses(txn)?;
         let changed = match pauses.resume(of.as_ref()) {
             Ok(changed) => changed,
             Err(refused) => return Ok(Err(refused)),
         };
         if changed {
-            charging::put_pauses(txn, &pauses)?;
+            auto_charge::put_pauses(txn, &pauses)?;
             txn.record(&NewEvent::new(EventType::ChargeResumed, &subject, &asker))?;
         }
         Ok(Ok(changed))

@@ -5,6 +5,7 @@ use crate::actors::mail::Charged;
 use crate::actors::mail::NukeTarget;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::nuke;
+use crate::domain::answers::Would;
 use crate::domain::cause::Cause;
 use crate::domain::ids::{Incarnation, Oid};
 use crate::domain::other_work::OtherWork;
@@ -18,7 +19,7 @@ async fn robbed(scenario: Scenario, special: OtherWork) -> (TestCity, Charged) {
     let city = scenario.start().await;
     let charged = city.charged("a").await;
     let name = charged.raider.name.clone();
-    let change = |facts: &mut crate::domain::facts::GitFacts| facts.special.push(special);
+    let change = |facts: &mut crate::domain::facts::GitFacts| facts.other_work.push(special);
     city.parts.repo.change(&name, change);
     city.parts.repo.lose(&name);
     (city, charged)
@@ -34,7 +35,7 @@ async fn unfinished_work_in_the_git_directory_of_a_missing_sandbox_is_at_risk() 
     assert!(refused.hint.unwrap().contains("hd raider repair"));
     let hook = city.hook(&charged.raider).await.unwrap();
     let target = NukeTarget::of(&hook, Cause::Operator);
-    for (salvage, would) in [(false, nuke::Would::Refuse), (true, nuke::Would::Salvage)] {
+    for (salvage, would) in [(false, Would::Refuse), (true, Would::Salvage)] {
         let told = nuke::rehearse(&city.world, &target, salvage).await;
         assert_eq!(told.unwrap().would, would);
     }
@@ -55,7 +56,7 @@ async fn a_release_after_done_keeps_it_and_calls_a_person() {
     let name = charged.raider.name.clone();
     city.completed(&charged.raider).await.unwrap();
     city.parts.repo.change(&name, |facts| {
-        facts.special.push(OtherWork::unfinished(REBASE))
+        facts.other_work.push(OtherWork::unfinished(REBASE))
     });
     city.parts.repo.lose(&name);
     city.pass(PATROL * 3).await;

@@ -1,6 +1,6 @@
 //! A first prompt of unknown fate: a person is called, and it is not typed again.
 
-use super::once::{enters, in_line, pasted};
+use super::typed_once::{enters, in_line, pasted};
 use super::*;
 use crate::actors::records::escalations::acknowledge;
 use crate::domain::asker::Asker;

@@ -8,7 +8,7 @@ use crate::actors::sagas::land;
 use crate::actors::world::World;
 use crate::domain::event::EventType;
 use crate::domain::queue::Step;
-use crate::domain::relic::{Exit, RelicStatus};
+use crate::domain::relic::{Completion, RelicStatus};
 use crate::domain::saga::{FaultPoint, SagaKind};
 use crate::ports::repo::RepoError;
 use crate::testing::fake_repo::FakeRepo;
@@ -170,7 +170,7 @@ async fn transient_failure_of_the_remote_is_not_escalated() {
 
 #[tokio::test(start_paused = true)]
 async fn relic_closed_by_a_person_meanwhile_stays_closed() {
-    for exit in [Exit::Escalated, Exit::Deferred] {
+    for exit in [Completion::Escalated, Completion::Deferred] {
         let (city, charged) = Scenario::at_work().await;
         city.closes_during("remote_head", &charged.relic);
         let mut request = completion(&charged.raider);

@@ -19,7 +19,7 @@ use crate::domain::wisp::{About, Cleanup};
 use crate::ports::relics::Txn;
 
 /// A kept sandbox, and the reason.
-pub(super) struct Retained<'a> {
+pub(super) struct KeptSandbox<'a> {
     /// The hook that the sandbox was charged with.
     pub(super) hook: &'a Hook,
     /// Set when the relic still belongs to that raider. Otherwise it may belong to another raider by now, and only the
@@ -41,7 +41,7 @@ pub(super) struct Retained<'a> {
 ///
 /// # Errors
 /// The store, the repository or the nuke failed.
-pub(super) async fn retain(args: &WitnessArgs, kept: Retained<'_>) -> Result<Handled, Refusal> {
+pub(super) async fn retain(args: &WitnessArgs, kept: KeptSandbox<'_>) -> Result<Handled, Refusal> {
     let (world, hook) = (&args.world, kept.hook);
     if kept.refused.kind == RefusalKind::NoRoom {
         return without_room(args, hook, &kept.refused).await;
@@ -72,7 +72,7 @@ pub(super) async fn retain(args: &WitnessArgs, kept: Retained<'_>) -> Result<Han
 }
 
 /// Keeps the sandbox: tells a person, and salvages commits that exist nowhere else.
-async fn keep(args: &WitnessArgs, kept: &Retained<'_>) -> Result<Handled, Refusal> {
+async fn keep(args: &WitnessArgs, kept: &KeptSandbox<'_>) -> Result<Handled, Refusal> {
     let (world, hook) = (&args.world, kept.hook);
     stays(args, kept).await?;
     if kept.refused.status == Some(CleanupStatus::HasUnpushed) {
@@ -86,9 +86,9 @@ async fn keep(args: &WitnessArgs, kept: &Retained<'_>) -> Result<Handled, Refusa
 }
 
 /// Tells a person; the next patrol judges the sandbox again.
-async fn stays(args: &WitnessArgs, kept: &Retained<'_>) -> Result<Handled, Refusal> {
+async fn stays(args: &WitnessArgs, kept: &KeptSandbox<'_>) -> Result<Handled, Refusal> {
     escalate(args, kept).await?;
-    args.memory.retention.keep(&kept.hook.raider);
+    args.memory.judged_sandboxes.keep(&kept.hook.raider);
     Ok(Handled::AtPatrol)
 }
 
@@ -113,7 +113,7 @@ pub(super) fn about(hook: &Hook) -> About {
 }
 
 /// Calls a person, and tracks the sandbox until it is settled.
-async fn escalate(args: &WitnessArgs, kept: &Retained<'_>) -> Result<(), Refusal> {
+async fn escalate(args: &WitnessArgs, kept: &KeptSandbox<'_>) -> Result<(), Refusal> {
     let hook = kept.hook;
     let losses = kept.refused.losses.join("\n");
     let helps = match (kept.refused.status, &kept.refused.hint) {

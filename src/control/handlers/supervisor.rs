@@ -9,7 +9,7 @@ use crate::actors::mail::ConfigMsg;
 use crate::actors::mail::StopMode;
 use crate::actors::world::World;
 use crate::control::protocol::answers::{Pong, SessionsEnd, Stopped};
-use crate::control::protocol::{ControlError, answers, args};
+use crate::control::protocol::{ControlError, args};
 
 pub(super) fn ping(world: &World) -> Result<Value, ControlError> {
     to_json(&Pong {
@@ -60,17 +60,7 @@ pub(super) async fn reload(world: &World, dry_run: bool) -> Result<Value, Contro
     /// Long, because a new rig is cloned meanwhile.
     const LIMIT: std::time::Duration = std::time::Duration::from_secs(600);
     let message = |reply| ConfigMsg::Reload { dry_run, reply };
-    let reloaded = ask::ask(world.directory.config(), message, LIMIT).await??;
-    to_json(&answers::Reloaded {
-        revision: reloaded.revision,
-        applied_at: reloaded.applied_at,
-        actions: reloaded.actions,
-        rigs: reloaded.rigs,
-        raiders: reloaded.raiders,
-        errors: reloaded.errors,
-        pending: reloaded.pending,
-        unchanged: reloaded.unchanged,
-    })
+    to_json(&ask::ask(world.directory.config(), message, LIMIT).await??)
 }
 
 #[cfg(test)]

@@ -1,0 +1,60 @@
+//! The outcome file of an incarnation, and whether it counts.
+
+use jiff::Timestamp;
+
+use crate::actors::effects;
+use crate::actors::records::void_outcomes;
+use crate::actors::refusal::Refusal;
+use crate::actors::sandbox_links;
+use crate::actors::world::World;
+use crate::domain::outcome::{self, OutcomeFile};
+use crate::domain::relic::Hook;
+use crate::ports::tasks::TaskError;
+
+/// An outcome file, as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutcomeSeen {
+    /// The content.
+    pub said: OutcomeFile,
+    /// When it was last written.
+    pub written: Option<Timestamp>,
+    /// Set when it counts no longer: a person rejected what it declared.
+    pub is_void: bool,
+}
+
+/// Reads the outcome file of a raider's incarnation, after the links of its sandbox were put back.
+///
+/// # Errors
+/// The file cannot be read, or the store, which tells whether the file counts.
+pub async fn read(world: &World, hook: &Hook) -> Result<OutcomeSeen, Refusal> {
+    let dir = world
+        .city
+        .task_dir(&hook.raider, &hook.relic, hook.incarnation);
+    let sandbox = world.city.sandbox(&hook.raider);
+    let owner = effects::Owner::Rig(hook.raider.rig.clone());
+    let (raider, repo) = (hook.raider.clone(), world.repo(&hook.raider.rig));
+    let file = effects::tasks(world, owner, move |tasks| {
+        // The sandbox of a held rig may be another directory: what is in it says nothing.
+        if let Some(Err(held)) = repo.map(|repo| repo.ready()) {
+            let why = held.to_string();
+            return Err(TaskError { path: sandbox, why });
+        }
+        sandbox_links::repair_with(tasks, &raider, &dir, &sandbox);
+        tasks.outcome(&dir, &sandbox)
+    });
+    let file = file.await?;
+    let (own, written) = (hook.clone(), file.written);
+    let is_void = world
+        .store
+        .run(move |txn| void_outcomes::is_void(txn, &own, written))
+        .await?;
+    let said = match file.odd {
+        Some(why) => OutcomeFile::Unclear(why),
+        None => outcome::parse(&file.text, &hook.relic),
+    };
+    Ok(OutcomeSeen {
+        said,
+        written,
+        is_void,
+    })
+}
