@@ -30,7 +30,11 @@ pub async fn read(world: &World, session: &SessionId) -> Option<LastEnd> {
     match tokio::time::timeout(LIMIT, fact).await {
         Ok(Ok(Some(word))) if word == FIRST => None,
         Ok(Ok(Some(word))) => Some(LastEnd::named(&word).unwrap_or(LastEnd::Unknown)),
-        Ok(Ok(None)) | Err(_) => Some(LastEnd::Unknown),
+        Ok(Ok(None)) => Some(LastEnd::Unknown),
+        Err(_) => {
+            tracing::warn!(%session, limit = ?LIMIT, "the fact that tells how the last session ended was not read in time; `hd rally` says so");
+            Some(LastEnd::Unknown)
+        }
         Ok(Err(error)) => {
             tracing::warn!(
                 %session,

@@ -2,49 +2,66 @@
 //! removed (`agent-lifecycle.md`, section 1).
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::effects;
 use super::world::World;
 use crate::domain::ids::RaiderId;
 use crate::domain::relic::Hook;
-use crate::ports::tasks::{TaskError, TaskFiles};
+use crate::ports::tasks::{Repaired, TaskError, TaskFiles};
 
 /// Puts the links back, as the first part of other work on the files. A failure is logged: the files are read and
-/// measured as they are.
+/// measured as they are. An agent decides how often that happens: a kept file is logged at info once for each
+/// incarnation, and a failure once.
 pub fn repair_with(tasks: &dyn TaskFiles, raider: &RaiderId, dir: &Path, sandbox: &Path) {
-    match tasks.repair_links(dir, sandbox) {
-        Ok(kept) => {
-            logged().remove(raider);
-            for file in kept {
-                tracing::info!(
-                    %raider,
-                    file = %file.display(),
-                    "a file in the sandbox had taken the place of a link to the task or the outcome; the file is kept \
-                    in the task directory, and the link is made again"
-                );
-            }
+    let Repaired { moved, failed } = tasks.repair_links(dir, sandbox);
+    let failed = failed.map(|error| error.to_string());
+    let (is_first, is_new) = note(raider, dir, !moved.is_empty(), failed.as_ref());
+    for (nth, file) in moved.iter().enumerate() {
+        let said = "a file in the sandbox had taken the place of a link to the task or the outcome; the file is kept in \
+            the task directory, and the link is made again";
+        match is_first && nth == 0 {
+            true => tracing::info!(%raider, file = %file.display(), "{said}"),
+            false => tracing::debug!(%raider, file = %file.display(), "{said}"),
         }
-        Err(error) if is_new(raider, &error) => tracing::warn!(
+    }
+    if let Some(error) = failed.filter(|_| is_new) {
+        tracing::warn!(
             %raider,
-            %error,
+            error,
             "a link in the sandbox to the task or the outcome cannot be made again; it is tried at each patrol"
-        ),
-        // Logged already.
-        Err(_) => {}
+        );
     }
 }
 
-/// Returns the last failure of each raider that was logged: an agent decides how often there is one.
-fn logged() -> MutexGuard<'static, BTreeMap<RaiderId, String>> {
-    static LOGGED: Mutex<BTreeMap<RaiderId, String>> = Mutex::new(BTreeMap::new());
-    LOGGED.lock().unwrap_or_else(PoisonError::into_inner)
+/// The log lines about the links of a raider.
+#[derive(Default)]
+struct Logged {
+    /// The task directory of the incarnation.
+    dir: PathBuf,
+    has_moved: bool,
+    /// The last failure.
+    failed: Option<String>,
 }
 
-fn is_new(raider: &RaiderId, error: &TaskError) -> bool {
-    let before = logged().insert(raider.clone(), error.to_string());
-    before.is_none_or(|before| before != error.to_string())
+/// Notes the result of a repair. Returns whether its kept files are the first ones of the incarnation, and whether its
+/// failure is another one than before.
+fn note(raider: &RaiderId, dir: &Path, has_moved: bool, failed: Option<&String>) -> (bool, bool) {
+    static LOGGED: Mutex<BTreeMap<RaiderId, Logged>> = Mutex::new(BTreeMap::new());
+    let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = logged.entry(raider.clone()).or_default();
+    if own.dir != dir {
+        *own = Logged {
+            dir: dir.to_owned(),
+            ..Logged::default()
+        };
+    }
+    let is_first = has_moved && !own.has_moved;
+    own.has_moved |= has_moved;
+    let is_new = failed.is_some() && own.failed.as_ref() != failed;
+    own.failed = failed.cloned();
+    (is_first, is_new)
 }
 
 /// Puts the links of a raider's sandbox back. A failure is logged, also that of earlier work on these files that hangs.

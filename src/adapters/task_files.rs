@@ -25,10 +25,11 @@ use self::watches::{Heard, Open, Watches};
 use super::removal::{self, Fate};
 use super::trash::{self, Stays};
 use super::{beneath, mounts, runs};
-use crate::domain::task_names::{OUTCOME, TASK, TASK_ELSE};
+use crate::domain::task_names::{OUTCOME, REPLACED, TASK, TASK_ELSE};
 use crate::domain::unattended::Trace;
+use crate::ports::repo::Committed;
 use crate::ports::tasks::{
-    Leftovers, OutboxFile, OutcomeText, Part, TaskError, TaskFiles, TaskListener,
+    Expired, Leftovers, OutboxFile, OutcomeText, Part, Repaired, TaskError, TaskFiles, TaskListener,
 };
 
 /// Task files of one city.
@@ -37,19 +38,20 @@ pub struct DiskTaskFiles {
     trash: PathBuf,
     set_ups: PathBuf,
     listener: Arc<OnceLock<TaskListener>>,
-    committed: OnceLock<Committed>,
+    committed: OnceLock<AskOfCommits>,
     watches: Watches,
-    /// The watches on the sandboxes of each rig, by the directory of these: they may be on a disk of their own, which may
-    /// hang.
+    /// The watches on the sandboxes of each rig, by the directory of these: one rig whose disk hangs stops no other.
     of_rigs: Mutex<BTreeMap<PathBuf, Arc<Watches>>>,
     open: Arc<Open>,
+    /// The outcomes that were last moved, by task directory.
+    moved: Mutex<BTreeMap<PathBuf, links::Moved>>,
     /// Entries that the last emptying of the trash left because they were written to.
     written: Mutex<BTreeMap<PathBuf, PathBuf>>,
 }
 
-/// Returns true if the HEAD of a sandbox has these bytes under a name; without bytes, if it has the name. None when that
-/// cannot be read.
-pub type Committed = Box<dyn Fn(&Path, &str, Option<&[u8]>) -> Option<bool> + Send + Sync>;
+/// Returns where a file of a sandbox is committed, as [`Repo::committed`](crate::ports::repo::Repo::committed) does. None
+/// when that cannot be read.
+pub type AskOfCommits = Box<dyn Fn(&Path, &str, Option<&[u8]>) -> Option<Committed> + Send + Sync>;
 
 impl DiskTaskFiles {
     /// Opens the outbox and trash of a city, making them if needed, and the records of its set-up commands: processes
@@ -94,6 +96,7 @@ impl DiskTaskFiles {
             watches,
             of_rigs: Mutex::default(),
             open,
+            moved: Mutex::default(),
             written: Mutex::default(),
         })
     }
@@ -114,9 +117,13 @@ impl DiskTaskFiles {
     }
 
     /// Sets the check for committed files. Before that, no file counts as committed.
-    pub fn ask_of_commits(&self, committed: Committed) {
+    pub fn ask_of_commits(&self, committed: AskOfCommits) {
         // A second call is ignored.
         let _first = self.committed.set(committed);
+    }
+
+    fn moved(&self) -> MutexGuard<'_, BTreeMap<PathBuf, links::Moved>> {
+        self.moved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn written(&self) -> MutexGuard<'_, BTreeMap<PathBuf, PathBuf>> {
@@ -151,13 +158,25 @@ impl TaskFiles for DiskTaskFiles {
         self.of_rig(sandbox).watch_sandbox(dir, sandbox);
     }
 
-    fn repair_links(&self, dir: &Path, sandbox: &Path) -> Result<Vec<PathBuf>, TaskError> {
+    fn repair_links(&self, dir: &Path, sandbox: &Path) -> Repaired {
         let committed = |name: &str| {
             let committed = self.committed.get();
-            committed.and_then(|committed| committed(sandbox, name, None))
+            let committed = committed.and_then(|committed| committed(sandbox, name, None));
+            committed.map(|committed| committed != Committed::No)
         };
-        self.of_rig(sandbox).retry();
-        links::repair(dir, sandbox, &committed)
+        let watches = self.of_rig(sandbox);
+        watches.retry();
+        let _alone = watches.serial();
+        // Work that waited may come for an incarnation that is over.
+        if watches.dir_of(sandbox).is_some_and(|now| now != dir) {
+            return Repaired::default();
+        }
+        let mut last = self.moved().get(dir).copied();
+        let repaired = links::repair(dir, sandbox, &committed, &mut last);
+        if let Some(last) = last {
+            self.moved().insert(dir.to_owned(), last);
+        }
+        repaired
     }
 
     fn unwatched(&self) -> Option<String> {
@@ -167,6 +186,7 @@ impl TaskFiles for DiskTaskFiles {
     }
 
     fn unwatch(&self, dir: &Path) {
+        self.moved().remove(dir);
         self.watches.unwatch(dir);
         let of_rigs = self.of_rigs().values().cloned().collect::<Vec<_>>();
         for watches in of_rigs {
@@ -231,8 +251,10 @@ impl TaskFiles for DiskTaskFiles {
         let committed = |name: &str, bytes: Option<&[u8]>| {
             let committed = self.committed.get();
             let committed = committed.and_then(|committed| committed(sandbox, name, bytes));
-            committed.unwrap_or_default()
+            committed.unwrap_or(Committed::No)
         };
+        let watches = self.of_rig(sandbox);
+        let _alone = watches.serial();
         outcome::read(dir, sandbox, &committed)
     }
 
@@ -313,7 +335,7 @@ impl TaskFiles for DiskTaskFiles {
         matches!(real, (Ok(dir), Ok(of)) if dir.starts_with(&of))
     }
 
-    fn prune(&self, dir: &Path, before: Timestamp, but: &[PathBuf]) -> Result<usize, TaskError> {
+    fn prune(&self, dir: &Path, expired: Expired, but: &[PathBuf]) -> Result<usize, TaskError> {
         let top = match beneath::open_room(dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
             top => top.map_err(at(dir))?,
@@ -325,7 +347,7 @@ impl TaskFiles for DiskTaskFiles {
         let fate = |path: &Path, found: &rustix::fs::Stat| match used.contains(path) {
             true => Fate::Apart,
             // A new directory may have been made for a file that is yet to come.
-            false if found.st_mtime < before.as_second() => Fate::Goes,
+            false if is_expired(path, found, expired) => Fate::Goes,
             false => Fate::Stays,
         };
         removal::sweep(top, &fate).map_err(at(dir))
@@ -412,6 +434,18 @@ fn throw_away(
     match trash::tidy(room, &trash::note_of(name)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(None),
+    }
+}
+
+/// Returns true for a file that a pruning deletes. A rename keeps the time of the last write: a file that was moved here
+/// is as old as its place.
+fn is_expired(path: &Path, found: &rustix::fs::Stat, expired: Expired) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    match name.contains(REPLACED) {
+        true => expired
+            .replaced_before
+            .is_some_and(|before| found.st_mtime.max(found.st_ctime) < before.as_second()),
+        false => found.st_mtime < expired.before.as_second(),
     }
 }
 

@@ -31,15 +31,19 @@ impl City {
     /// Returns the number of sessions that run in this city, supervised or not: of holders, which work in the directory of
     /// their session, or whose program was started for this city. The directory may have been removed or moved.
     pub fn sessions(&self) -> usize {
-        let sessions = self.root.join(".horde/sessions").canonicalize().ok();
+        let sessions = self.root.join(".horde/sessions").canonicalize();
+        let is_session = |dir: &Path| {
+            let parent = sessions.as_deref().ok();
+            dir.is_dir() && parent.is_some() && dir.parent() == parent
+        };
         let holds = |process: &Path| {
             let program = fs::read_link(process.join("exe")).unwrap_or_default();
             let dir = fs::read_link(process.join("cwd")).unwrap_or_default();
             let program = program.file_name().unwrap_or_default().to_string_lossy();
             // The kernel appends a note to a program that was replaced by an update, and to a directory that is gone.
             program.starts_with("horde-session")
-                && (dir.is_dir() && dir.parent() == sessions.as_deref()
-                    || children(process).any(|child| self.is_named_by(&child)))
+                && holds_a_session(process)
+                && (is_session(&dir) || children(process).any(|child| self.is_named_by(&child)))
         };
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
         processes.filter(|process| holds(&process.path())).count()
@@ -109,7 +113,12 @@ pub(super) fn at(path: &Path) -> Result<City, CliError> {
     Ok(City { root, socket })
 }
 
-/// Returns the city of the session that `hd` runs in, from the variables that the supervisor has set.
+/// Returns true for `horde-session hold`; the program holds commands of automations and gates, too.
+fn holds_a_session(process: &Path) -> bool {
+    let arguments = fs::read(process.join("cmdline")).unwrap_or_default();
+    arguments.split(|byte| *byte == 0).nth(1) == Some(b"hold")
+}
+
 /// Returns the processes that a process has started and that live.
 fn children(process: &Path) -> impl Iterator<Item = PathBuf> {
     let threads = fs::read_dir(process.join("task")).into_iter().flatten();
@@ -122,6 +131,7 @@ fn children(process: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
+/// Returns the city of the session that `hd` runs in, from the variables that the supervisor has set.
 fn of_session() -> Option<City> {
     Some(City {
         root: path_var("HD_CITY")?,

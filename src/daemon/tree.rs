@@ -34,7 +34,7 @@ use crate::faults;
 use crate::ports::clock::Clock;
 use crate::ports::config::ConfigSource;
 use crate::ports::relics::{Relics, StoreError};
-use crate::ports::repo::{Repo, RepoError};
+use crate::ports::repo::{Committed, Repo, RepoError};
 use crate::ports::sessions::Sessions;
 use crate::ports::tasks::TaskEvent;
 
@@ -94,7 +94,7 @@ pub(super) async fn build(
     });
     let asked = Arc::clone(&world);
     tasks.ask_of_commits(Box::new(move |sandbox, name, bytes| {
-        has_committed(&asked.newest(), sandbox, name, bytes)
+        committed(&asked.newest(), sandbox, name, bytes)
     }));
     connect(&world, &*source);
     Ok(RootArgs {
@@ -105,14 +105,14 @@ pub(super) async fn build(
     })
 }
 
-/// Returns true if the sandbox's HEAD has a file of that name with these bytes. None when that cannot be read.
-fn has_committed(world: &World, sandbox: &Path, name: &str, bytes: Option<&[u8]>) -> Option<bool> {
+/// Returns where a file of that name with these bytes is committed. None when that cannot be read.
+fn committed(world: &World, sandbox: &Path, name: &str, bytes: Option<&[u8]>) -> Option<Committed> {
     let is_its = |rig: &&Rig| sandbox.parent() == Some(&world.city.raiders_dir(&rig.name));
     let rig = world.city.rigs.iter().find(is_its);
     let repo = world.repo(&rig?.name)?;
     // A sandbox of a held rig may be another directory.
     repo.ready().ok()?;
-    let found = repo.has_committed(sandbox, name, bytes);
+    let found = repo.committed(sandbox, name, bytes);
     let unread = |error: &RepoError| {
         tracing::warn!(
             sandbox = %sandbox.display(),

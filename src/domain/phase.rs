@@ -161,6 +161,38 @@ impl WorkPhase {
         }
     }
 
+    /// Returns true while the raider works on its relic, and nothing else is done with it.
+    #[must_use]
+    pub fn is_working(self) -> bool {
+        match self {
+            Self::Working => true,
+            Self::Charging { .. }
+            | Self::Removing { .. }
+            | Self::Unbound
+            | Self::Orphaned { .. }
+            | Self::Submitting { .. }
+            | Self::Validating { .. }
+            | Self::InReview { .. }
+            | Self::Over { .. } => false,
+        }
+    }
+
+    /// Returns true while its merge request waits for a person.
+    #[must_use]
+    pub fn is_in_review(self) -> bool {
+        match self {
+            Self::InReview { .. } => true,
+            Self::Charging { .. }
+            | Self::Removing { .. }
+            | Self::Working
+            | Self::Unbound
+            | Self::Orphaned { .. }
+            | Self::Submitting { .. }
+            | Self::Validating { .. }
+            | Self::Over { .. } => false,
+        }
+    }
+
     /// Returns since when its completion makes no progress; none without a completion, or while its sandbox is being
     /// removed.
     #[must_use]

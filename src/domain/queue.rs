@@ -15,10 +15,21 @@
 //!
 //! An attempt has members, and a step is taken by all of them or by none. The forge lands attempts of one member.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::ids::Oid;
 use super::merge::{FailureType, HoldReason, MergeRequest, MrState, Review, order};
+
+/// Returns the delay of a held merge request after this number of attempts: 10 s, doubled with each, up to a maximum
+/// (`rules.md`, gates).
+#[must_use]
+pub fn pause(attempts: u32, most: Duration) -> Duration {
+    const FIRST: Duration = Duration::from_secs(10);
+    let doublings = attempts.saturating_sub(1).min(10);
+    (FIRST * 2_u32.pow(doublings)).min(most)
+}
 
 /// An event in the life of a merge request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -33,6 +33,17 @@ pub use self::landing::{LandRequest, PendingWork, Signature, TargetState};
 pub use self::sandbox::{Measurement, Provenance, SalvageRecord, SandboxSpec};
 pub use self::stashes::PinnedStashes;
 
+/// The commits that have a file of a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Committed {
+    /// None.
+    No,
+    /// The one that the branch started from, too: the file is the repository's.
+    Before,
+    /// Only those of the branch, or the index.
+    OnBranch,
+}
+
 /// Git operations of one rig.
 pub trait Repo: Send + Sync {
     /// Makes both repositories where they are missing, takes over remotes and settings from the rig's path, and reports what this
@@ -140,17 +151,17 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`]: the sandbox cannot be seen.
     fn provenance(&self, sandbox: &Path) -> Result<Option<Provenance>, RepoError>;
 
-    /// Returns true when the commit that the sandbox's HEAD names has a file of this name with these bytes; without bytes,
-    /// when it or the index has the name.
+    /// Returns where a file of this name with these bytes is committed, by the commit that the sandbox's HEAD names;
+    /// without bytes, a file of this name, also in the index.
     ///
     /// # Errors
     /// [`RepoError`]: the commit cannot be read.
-    fn has_committed(
+    fn committed(
         &self,
         sandbox: &Path,
         name: &str,
         bytes: Option<&[u8]>,
-    ) -> Result<bool, RepoError>;
+    ) -> Result<Committed, RepoError>;
 
     /// Excludes files that match these ignore patterns from what counts as work in every sandbox of the rig: files that
     /// a harness drops or the supervisor writes for it. The patterns are stored.

@@ -63,6 +63,24 @@ pub struct Leftovers {
 /// Receives [`TaskEvent`]s; called from any thread, must not block.
 pub type TaskListener = Box<dyn Fn(TaskEvent) + Send + Sync>;
 
+/// The files that a pruning deletes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expired {
+    /// Files that were last written before that time.
+    pub before: Timestamp,
+    /// Files that took the place of a link in a sandbox before that time, which may be work; none go without one.
+    pub replaced_before: Option<Timestamp>,
+}
+
+/// The result of a repair of links.
+#[derive(Debug, Default)]
+pub struct Repaired {
+    /// The files that were in their places, where they are now.
+    pub moved: Vec<PathBuf>,
+    /// The first error. The other links are put back all the same.
+    pub failed: Option<TaskError>,
+}
+
 /// Task directories and outbox of a city.
 pub trait TaskFiles: Send + Sync {
     /// Sets the listener for changes. Called once, before any other method.
@@ -84,12 +102,9 @@ pub trait TaskFiles: Send + Sync {
 
     /// Puts back the links of a sandbox to its task and its outcome, where a clean-up removed one, or an editor put a
     /// file in its place. That file moves into the task directory: an outcome as the outcome file, a task under a free
-    /// name beside `TASK.md`. A file that HEAD has stays, as does anything but a regular file. Returns the moved files.
-    /// Source: `agent-lifecycle.md`, section 1.
-    ///
-    /// # Errors
-    /// [`TaskError`].
-    fn repair_links(&self, dir: &Path, sandbox: &Path) -> Result<Vec<PathBuf>, TaskError>;
+    /// name beside `TASK.md`. A file that HEAD has stays, as does anything but a regular file. Does nothing in a sandbox
+    /// that is watched for another task directory. Source: `agent-lifecycle.md`, section 1.
+    fn repair_links(&self, dir: &Path, sandbox: &Path) -> Repaired;
 
     /// Returns the reason why changes of some of these files are not seen as they happen.
     fn unwatched(&self) -> Option<String> {
@@ -201,12 +216,12 @@ pub trait TaskFiles: Send + Sync {
     /// Returns true when the directory is the other one or below it, with links followed; false when it cannot be seen.
     fn is_within(&self, dir: &Path, of: &Path) -> bool;
 
-    /// Deletes files below a directory that were last written before that time, and directories that become empty;
-    /// returns the number of files. The directories in `but` stay. A missing directory counts as empty.
+    /// Deletes files below a directory that are older than allowed, and directories that become empty; returns the
+    /// number of files. The directories in `but` stay. A missing directory counts as empty.
     ///
     /// # Errors
     /// [`TaskError`] of the first file that could not be deleted.
-    fn prune(&self, dir: &Path, before: Timestamp, but: &[PathBuf]) -> Result<usize, TaskError>;
+    fn prune(&self, dir: &Path, expired: Expired, but: &[PathBuf]) -> Result<usize, TaskError>;
 
     /// Lists the entries of trash and outbox. Changes nothing.
     ///

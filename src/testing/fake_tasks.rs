@@ -10,7 +10,8 @@ use crate::actors::mail::Charged;
 use crate::domain::intent::{Intent, Secret};
 use crate::domain::unattended::Trace;
 use crate::ports::tasks::{
-    Leftovers, OutboxFile, OutcomeText, Part, TaskError, TaskEvent, TaskFiles, TaskListener,
+    Expired, Leftovers, OutboxFile, OutcomeText, Part, Repaired, TaskError, TaskEvent, TaskFiles,
+    TaskListener,
 };
 
 /// Pretended task files.
@@ -43,7 +44,7 @@ struct Inner {
 }
 
 /// A call of `prune`: the directory, the age limit, and the exceptions.
-type Pruned = (PathBuf, Timestamp, Vec<PathBuf>);
+type Pruned = (PathBuf, Expired, Vec<PathBuf>);
 
 type Interlude = Arc<dyn Fn() + Send + Sync>;
 
@@ -263,11 +264,16 @@ impl TaskFiles for FakeTasks {
         self.inner().watched.insert(dir.to_owned());
     }
 
-    fn repair_links(&self, dir: &Path, _sandbox: &Path) -> Result<Vec<PathBuf>, TaskError> {
+    fn repair_links(&self, dir: &Path, _sandbox: &Path) -> Repaired {
         let mut inner = self.inner();
-        inner.check(dir)?;
-        inner.repaired.push(dir.to_owned());
-        Ok(Vec::new())
+        let failed = inner.check(dir).err();
+        if failed.is_none() {
+            inner.repaired.push(dir.to_owned());
+        }
+        Repaired {
+            failed,
+            ..Repaired::default()
+        }
     }
 
     fn unwatch(&self, dir: &Path) {
@@ -409,10 +415,10 @@ impl TaskFiles for FakeTasks {
         dir.starts_with(of)
     }
 
-    fn prune(&self, dir: &Path, before: Timestamp, but: &[PathBuf]) -> Result<usize, TaskError> {
+    fn prune(&self, dir: &Path, expired: Expired, but: &[PathBuf]) -> Result<usize, TaskError> {
         let mut inner = self.inner();
         inner.check(dir)?;
-        inner.pruned.push((dir.to_owned(), before, but.to_vec()));
+        inner.pruned.push((dir.to_owned(), expired, but.to_vec()));
         Ok(0)
     }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 
-use horde_supervisor::ports::repo::{Repo, RepoError};
+use horde_supervisor::ports::repo::{Committed, Repo, RepoError};
 
 use crate::support::city::{City, permit, snapshot};
 use crate::support::git::{git, write};
@@ -88,7 +88,7 @@ fn repository_of_a_person_behind_a_link_in_place_of_the_rig_is_not_written_to() 
     assert_eq!(snapshot(&persons), before);
 }
 
-/// An operator may keep the sandboxes on another disk.
+/// An operator may keep the sandboxes elsewhere on the same file system.
 #[test]
 fn link_that_was_there_before_the_rig_was_prepared_is_followed() {
     let city = City::bare();
@@ -110,13 +110,16 @@ fn link_that_was_there_before_the_rig_was_prepared_is_followed() {
         why.contains("led to") && why.contains("origin.git) now"),
         "{why}"
     );
-    // A disk that is away is no other place.
+    // Its disk is away.
     fs::remove_file(&disk).unwrap();
+    let why = city.repo.prepare().unwrap_err().to_string();
+    assert!(why.contains("mount its disk"), "{why}");
     fs::rename(city.root().join("away"), &disk).unwrap();
     city.repo.prepare().unwrap();
     fs::rename(&disk, city.root().join("away")).unwrap();
-    assert!(city.repo.ready().is_ok());
+    assert!(held(&city).contains("mount its disk"));
     fs::rename(city.root().join("away"), &disk).unwrap();
+    city.repo.prepare().unwrap();
     fs::remove_file(raiders).unwrap();
     assert!(held(&city).contains("is missing now"));
     symlink(city.root(), raiders).unwrap();
@@ -160,6 +163,7 @@ fn rig_on_another_file_system_is_refused_with_the_reason() {
 fn custody_on_another_file_system_serves_as_any() {
     let (city, other) = on_two_disks(|city| city.repo.repo_dir().parent().unwrap());
     city.repo.prepare().unwrap();
+    city.repo.prepare().unwrap();
     assert!(other.path().join("horde.git/HEAD").exists());
     let (sandbox, spec) = (city.sandbox(), city.spec(1));
     write(&sandbox, "new", "not committed\n");
@@ -172,6 +176,81 @@ fn custody_on_another_file_system_serves_as_any() {
         fs::read_to_string(restored.join("new")).unwrap(),
         "not committed\n"
     );
+}
+
+/// Its place is an empty directory then, as one by which a person says that the repository is lost.
+#[test]
+fn custody_whose_disk_is_not_mounted_is_not_made_anew() {
+    let (city, _other) = on_two_disks(|city| city.repo.repo_dir());
+    city.repo.prepare().unwrap();
+    let ours = city.repo.repo_dir();
+    let disk = fs::read_link(ours).unwrap();
+    fs::remove_file(ours).unwrap();
+    fs::create_dir(ours).unwrap();
+    let why = city.repo.prepare().unwrap_err().to_string();
+    assert!(why.contains("is not mounted"), "{why}");
+    fs::remove_dir(ours).unwrap();
+    symlink(&disk, ours).unwrap();
+    city.repo.prepare().unwrap();
+    // It is lost.
+    fs::remove_file(ours).unwrap();
+    fs::create_dir(ours).unwrap();
+    let mark = why.split(' ').find(|word| word.ends_with(".mounted,"));
+    fs::remove_file(mark.unwrap().trim_end_matches(',')).unwrap();
+    city.repo.prepare().unwrap();
+}
+
+/// A city of an earlier version has no such file, and a person removes it after a move.
+#[test]
+fn places_that_are_not_noted_are_noted_by_the_next_preparation() {
+    let city = City::new();
+    city.sandbox();
+    fs::remove_file(city.repo.repo_dir().join("horde/places")).unwrap();
+    assert!(city.repo.ready().is_ok());
+    city.repo.prepare().unwrap();
+    replace(city.repo.raiders_dir(), &city.root());
+    assert!(held(&city).contains("was a directory"));
+}
+
+#[test]
+fn garbled_note_of_the_places_holds_the_rig_and_is_named() {
+    let make: [fn(&Path); 5] = [
+        |file| fs::write(file, "").unwrap(),
+        |file| fs::write(file, "garbled\n").unwrap(),
+        |file| fs::write(file, "\0horde\0").unwrap(),
+        |file| symlink("/etc/hostname", file).unwrap(),
+        |file| fs::create_dir(file).unwrap(),
+    ];
+    let city = City::new();
+    let file = city.repo.repo_dir().join("horde/places");
+    for make in make {
+        fs::remove_file(&file).unwrap();
+        make(&file);
+        assert!(held(&city).contains("is garbled: remove it and reload"));
+        city.repo.prepare().unwrap_err();
+        fs::remove_file(&file)
+            .or_else(|_| fs::remove_dir(&file))
+            .unwrap();
+        city.repo.prepare().unwrap();
+    }
+}
+
+/// An agent makes it between two starts.
+#[test]
+fn nothing_behind_a_link_in_place_of_the_directory_of_new_repositories_is_touched() {
+    let city = City::bare();
+    let persons = city.root().join("persons");
+    write(&persons, "horde/notes", "mine\n");
+    let new = city.repo.repo_dir().ancestors().nth(2).unwrap().join("new");
+    fs::create_dir_all(new.parent().unwrap()).unwrap();
+    symlink(&persons, &new).unwrap();
+    city.repo.prepare().unwrap();
+    city.repo.prepare().unwrap();
+    assert_eq!(
+        fs::read_to_string(persons.join("horde/notes")).unwrap(),
+        "mine\n"
+    );
+    assert!(city.repo.theirs().join("HEAD").exists());
 }
 
 /// An agent writes the place of another sandbox into the entry of its own.
@@ -196,7 +275,11 @@ fn entry_of_a_working_raider_that_names_the_removed_sandbox_stays() {
 fn name_that_is_staged_is_the_repositorys() {
     let city = City::new();
     let sandbox = city.sandbox();
-    let has = |name: &str| city.repo.has_committed(&sandbox, name, None).unwrap();
+    let has = |name: &str| {
+        let committed = city.repo.committed(&sandbox, name, None).unwrap();
+        assert_ne!(committed, Committed::Before);
+        committed == Committed::OnBranch
+    };
     assert!(!has("TASK.md") && !has(".horde-outcome"));
     fs::remove_file(sandbox.join("TASK.md")).unwrap();
     write(&sandbox, "TASK.md", "a list of the project\n");

@@ -72,6 +72,28 @@ fn sandbox_with_a_mount_in_it_is_kept_until_that_is_unmounted() {
     }
 }
 
+/// A sandbox there could not be renamed into the trash, and the real ones below would count as gone.
+#[test]
+fn mount_over_the_rig_or_its_sandboxes_holds_the_rig() {
+    if !apart(mount_over_the_rig_or_its_sandboxes_holds_the_rig) {
+        return;
+    }
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let facts = city.facts(&sandbox);
+    let raiders = city.repo.raiders_dir();
+    for place in [raiders, raiders.parent().unwrap()] {
+        let mounted = Mounted::at(place, &city.root().join("persons"));
+        let held = city.repo.ready().unwrap_err().to_string();
+        assert!(held.contains("below another mount"), "{held}");
+        city.repo.prepare().unwrap_err();
+        drop(mounted);
+        city.repo.prepare().unwrap();
+        city.repo.ready().unwrap();
+        assert_eq!(city.facts(&sandbox), facts);
+    }
+}
+
 /// Wherever the mount is: among removed files, in the place of a directory of the commit, in an earlier worktree.
 #[test]
 fn gate_waits_until_mounts_in_its_worktree_are_gone() {

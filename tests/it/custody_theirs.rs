@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use horde_supervisor::domain::ids::{Incarnation, Oid};
-use horde_supervisor::ports::repo::{Repo, RepoError};
+use horde_supervisor::ports::repo::{Committed, Repo, RepoError};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
@@ -177,18 +177,19 @@ fn ours_decides_which_commits_exist() {
     write(&sandbox, name, "passed");
     let has = |text: &str| {
         let bytes = Some(text.as_bytes());
-        city.repo.has_committed(&sandbox, name, bytes)
+        city.repo.committed(&sandbox, name, bytes)
     };
-    assert_eq!(has("passed"), Ok(false));
+    assert_eq!(has("passed"), Ok(Committed::No));
+    let tracked = (Ok(Committed::OnBranch), Ok(Committed::No));
     git(&sandbox, &["add", "-f", name]);
     git(&sandbox, &["commit", "-qm", "tracked"]);
-    assert_eq!((has("passed"), has("failed")), (Ok(true), Ok(false)));
+    assert_eq!((has("passed"), has("failed")), tracked);
     write(&sandbox, "other", "failed");
     let other = git(&sandbox, &["hash-object", "-w", "other"]);
     let blob = rev(&sandbox, "HEAD:.horde-outcome");
     git(&sandbox, &["replace", &blob, other.trim()]);
     fs::write(city.repo.theirs().join("config"), "[core\nhalf a line").unwrap();
-    assert_eq!((has("passed"), has("failed")), (Ok(true), Ok(false)));
+    assert_eq!((has("passed"), has("failed")), tracked);
 }
 
 /// `git replace --graft origin/main HEAD` made a nuke see nothing to lose.

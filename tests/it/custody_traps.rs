@@ -250,9 +250,9 @@ impl Wires {
             self.unsprung(what);
         }
         for text in ["a1", "other"] {
-            drop(repo.has_committed(sandbox, "src/a.txt", Some(text.as_bytes())));
+            drop(repo.committed(sandbox, "src/a.txt", Some(text.as_bytes())));
         }
-        self.unsprung("has_committed");
+        self.unsprung("committed");
     }
 
     /// Makes, damages and repairs a sandbox beside it.

@@ -27,6 +27,7 @@ use crate::domain::nuke::{self, CleanupStatus};
 use crate::domain::outcome::Outcome;
 use crate::domain::relic::{Completion, Hook};
 use crate::domain::self_review;
+use crate::domain::task_names::{OUTCOMES, TASK};
 use crate::domain::totem::orders;
 use crate::domain::until;
 use crate::ports::relics::{StoreError, Txn};
@@ -189,8 +190,7 @@ async fn is_complete(
     if !git.is_committed() {
         let losses = nuke::losses(git);
         let message = "the work tree is not clean";
-        let hint = "commit what belongs to the work, remove what does not, and run `hd done` again";
-        return Err(Refusal::work_at_risk(message, losses).hint(hint));
+        return Err(Refusal::work_at_risk(message, losses).hint(way_out(git)));
     }
     fit::on_branch(world, hook, git).await?;
     if request.exit == Completion::Escalated {
@@ -218,6 +218,20 @@ async fn is_complete(
         return Err(Refusal::new(RefusalKind::NoCommits, message).hint(hint));
     }
     steps_are_done(world, request, hook).await
+}
+
+/// Returns the way to a clean work tree.
+fn way_out(git: &GitFacts) -> String {
+    let own = |path: &&String| path.as_str() == TASK || OUTCOMES.contains(&path.as_str());
+    let links: Vec<_> = git.dirty.iter().filter(own).cloned().collect();
+    let way = "commit what belongs to the work, remove what does not, and run `hd done` again";
+    match links.is_empty() {
+        true => way.to_owned(),
+        false => format!(
+            "{way}; if a commit has taken up the supervisor's links: `git rm --cached {}`, and commit that",
+            links.join(" ")
+        ),
+    }
 }
 
 /// Returns true for completed work whose steps must all be done. A program that cannot run `hd` closes no steps: its end

@@ -11,8 +11,8 @@ fn key(mr: &RelicId) -> String {
     format!("raider-notes/{mr}")
 }
 
-/// Keeps the present notes of the raider whose work is submitted. A note that was kept before stays where the raider has
-/// left no newer one.
+/// Keeps the present notes of the raider whose work is submitted. The reason is that of this completion; the note of a
+/// handoff that was kept before stays where the raider has left no newer one.
 ///
 /// # Errors
 /// The store's.
@@ -23,8 +23,7 @@ pub fn keep(txn: &mut dyn Txn, mr: &MergeRequest) -> Result<(), StoreError> {
     let Some(hook) = own else { return Ok(()) };
     if let Some(intent) = &hook.done {
         let reason = intent.reason.as_deref();
-        let note = reason.and_then(|text| RaiderNote::new(text, intent.at));
-        notes.done = note.or(notes.done);
+        notes.done = reason.and_then(|text| RaiderNote::new(text, intent.at));
     }
     let told = handoffs::last_note(txn, &hook)?;
     let note =

@@ -32,6 +32,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RigName;
 use crate::ports::relics::StoreError;
 use crate::ports::repo::RepoError;
+use crate::ports::tasks::Expired;
 
 pub(super) use self::wisps::collect;
 
@@ -168,27 +169,36 @@ async fn prune_logs(world: &World) -> Result<(), Refusal> {
     if let Some(age) = keep.session_logs {
         let before = before(world, age);
         effects::prune_logs(world, before).await?;
-        prune_tasks(world, before).await?;
+        let replaced_before = keep.salvage.map(|age| self::before(world, age));
+        let expired = Expired {
+            before,
+            replaced_before,
+        };
+        prune_tasks(world, expired).await?;
     }
     if let Some(age) = keep.gate_logs {
         let (dir, before) = (world.city.gate_logs_dir(), before(world, age));
+        let expired = Expired {
+            before,
+            replaced_before: Some(before),
+        };
         effects::tasks(world, effects::Owner::City, move |tasks| {
-            tasks.prune(&dir, before, &[])
+            tasks.prune(&dir, expired, &[])
         })
         .await?;
     }
     Ok(())
 }
 
-/// Deletes the task files of incarnations that are over, as old as their logs. The files of a raider that is charged
-/// meanwhile are new.
-async fn prune_tasks(world: &World, before: Timestamp) -> Result<(), Refusal> {
+/// Deletes the task files of incarnations that are over, as old as their logs; those that took the place of a link are
+/// kept as long as salvage. The files of a raider that is charged meanwhile are new.
+async fn prune_tasks(world: &World, expired: Expired) -> Result<(), Refusal> {
     let hooks = world.store.run(|txn| txn.hooks(None)).await?.into_iter();
     let city = &world.city;
     let used = hooks.map(|hook| city.task_dir(&hook.raider, &hook.relic, hook.incarnation));
     let (dir, used) = (city.tasks_dir(), used.collect::<Vec<_>>());
     effects::tasks(world, effects::Owner::City, move |tasks| {
-        tasks.prune(&dir, before, &used)
+        tasks.prune(&dir, expired, &used)
     })
     .await?;
     Ok(())

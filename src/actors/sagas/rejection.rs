@@ -181,8 +181,7 @@ pub async fn live_hook(world: &World, id: &RelicId) -> Result<Option<Hook>, Refu
         let mr = txn.mr(&id)?;
         let record = txn.raider(&mr.raider)?;
         let own = record.filter(|record| {
-            record.hook.incarnation == mr.incarnation
-                && matches!(WorkPhase::of(record), WorkPhase::InReview { .. })
+            record.hook.incarnation == mr.incarnation && WorkPhase::of(record).is_in_review()
         });
         Ok(own.map(|record| record.hook))
     };

@@ -383,8 +383,7 @@ async fn respawn(world: &World, raider: &RaiderId) -> AfterRefusal {
     let wanted = raider.clone();
     let read = world.store.run(move |txn| txn.raider(&wanted)).await;
     let record = read.ok().flatten();
-    let reviewed =
-        |record: &RaiderRecord| matches!(WorkPhase::of(record), WorkPhase::InReview { .. });
+    let reviewed = |record: &RaiderRecord| WorkPhase::of(record).is_in_review();
     if record.as_ref().is_some_and(reviewed) {
         return AfterRefusal::WaitsForReview;
     }

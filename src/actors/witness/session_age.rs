@@ -51,7 +51,7 @@ async fn pass(args: &WitnessArgs, _claim: Claim) -> Result<(), Refusal> {
         let raiders = txn.raiders(Some(&rig))?;
         let working = raiders
             .into_iter()
-            .filter(|record| matches!(WorkPhase::of(record), WorkPhase::Working));
+            .filter(|record| WorkPhase::of(record).is_working());
         let hooks: Vec<Hook> = working.map(|record| record.hook).collect();
         session_ages::asked(txn, &rig, hooks)
     };

@@ -33,7 +33,7 @@ pub(super) fn journal(
     absent: &BTreeMap<RaiderId, String>,
 ) -> Result<(), StoreError> {
     for record in txn.raiders(Some(rig))? {
-        let works = WorkPhase::of(&record) == WorkPhase::Working;
+        let works = WorkPhase::of(&record).is_working();
         let hook = record.hook;
         let subject = hook.raider.to_string();
         let why = absent.get(&hook.raider).filter(|_| works);

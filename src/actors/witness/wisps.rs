@@ -165,7 +165,7 @@ fn end(txn: &mut dyn Txn, wisp: &Relic, seen: &WispEvidence) -> Result<Option<St
     if let Some(record) = record.filter(|record| record.hook.incarnation == about.incarnation) {
         // A raider that is retried while its relic is blocked has not recovered.
         let is_hooked = record.relic == RelicStatus::Hooked;
-        let works = is_hooked && WorkPhase::of(&record) == WorkPhase::Working;
+        let works = is_hooked && WorkPhase::of(&record).is_working();
         let works = works && is_in(&seen.well) == Some(true);
         return Ok(works.then(|| "its raider works again".to_owned()));
     }

@@ -6,17 +6,20 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use rustix::fs::renameat;
 use serde::{Deserialize, Serialize};
 
-use super::bytes::{self, RelPath};
-use super::real_paths::RealPaths;
+use super::bytes;
 use super::rig::GitRepo;
 use super::share;
 use crate::adapters::{beneath, city_root, standstill};
 use crate::domain::ids::{Incarnation, Oid, RaiderId};
 use crate::ports::repo::{RepoError, SandboxSpec};
+use crate::regular::{self, Links};
 
+/// The largest file of ours that is read.
+const OWN_MAX: u64 = 1 << 30;
 /// The largest link file that is read: a link is one line.
 const LINE_MAX: u64 = 64 * 1024;
 
@@ -200,9 +203,9 @@ pub(super) fn remove_if_there(file: &Path) -> Result<(), RepoError> {
     }
 }
 
-/// Reads a file; none if it does not exist.
+/// Reads a regular file; none if it does not exist.
 pub(super) fn read_if_there(file: &Path) -> Result<Option<Vec<u8>>, RepoError> {
-    match fs::read(file) {
+    match regular::read(file, Links::Follow, OWN_MAX) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         read => read.map(Some).at("cannot read", file),
     }
@@ -213,41 +216,6 @@ pub(super) fn entries_in(dir: &Path) -> Result<Vec<fs::DirEntry>, RepoError> {
     match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         listed => listed.and_then(Iterator::collect).at("cannot list", dir),
-    }
-}
-
-/// A sandbox whose links were followed and found correct.
-#[derive(Debug, Clone)]
-pub(super) struct SandboxAdmin {
-    /// `repo.git/worktrees/<id>`.
-    pub(super) admin: PathBuf,
-}
-
-/// Follows the sandbox's `.git` link and makes sure that it leads into this rig's `repo.git` and back.
-pub(super) fn locate(repo: &GitRepo, sandbox: &Path) -> Result<SandboxAdmin, RepoError> {
-    match fs::symlink_metadata(sandbox) {
-        Ok(meta) if meta.is_dir() => {}
-        Ok(_) => return Err(broken(sandbox, "it is not a directory")),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let what = format!("the sandbox {}", sandbox.display());
-            return Err(RepoError::NotFound(what));
-        }
-        Err(error) => return Err(failed("cannot read", sandbox, &error)),
-    }
-    let admin = linked(sandbox).ok_or_else(|| broken(sandbox, "its .git link is broken"))?;
-    if admin.parent() != home(repo).as_deref() {
-        return Err(broken(sandbox, "its .git link leads elsewhere"));
-    }
-    if !leads_back(&admin, sandbox) {
-        return Err(broken(sandbox, "repo.git has it under another path"));
-    }
-    Ok(SandboxAdmin { admin })
-}
-
-fn broken(sandbox: &Path, why: &str) -> RepoError {
-    RepoError::Broken {
-        sandbox: sandbox.to_owned(),
-        why: why.to_owned(),
     }
 }
 
@@ -263,34 +231,12 @@ pub(super) fn worktrees(repo: &GitRepo) -> PathBuf {
     repo.theirs().join("worktrees")
 }
 
-/// Returns the git directory of a checkout; a bare repository is its own.
-pub(super) fn git_dir(top: &Path) -> PathBuf {
-    let own = top.join(".git");
-    match own.is_dir() {
-        true => own,
-        false => linked(top).unwrap_or_else(|| top.to_owned()),
-    }
-}
-
 /// Returns the directory with the refs, objects and settings of a git directory, which all its worktrees share.
 pub(super) fn common_dir(git_dir: &Path) -> PathBuf {
     match line(git_dir, Path::new("commondir")) {
         Ok(Some(text)) => git_dir.join(bytes::path(text.trim_ascii_end())),
         _ => git_dir.to_owned(),
     }
-}
-
-/// Returns the directory to which the `.git` file of a directory leads, if it exists.
-pub(super) fn linked(dir: &Path) -> Option<PathBuf> {
-    let target = read_link_file(&dir.join(".git"))?;
-    fs::canonicalize(dir.join(target)).ok()
-}
-
-/// The path in a `.git` file, as written.
-pub(super) fn read_link_file(file: &Path) -> Option<PathBuf> {
-    let text = line(file.parent()?, Path::new(file.file_name()?)).ok()??;
-    let target = text.strip_prefix(b"gitdir: ")?;
-    Some(bytes::path(target.trim_ascii_end()).to_owned())
 }
 
 /// Reads a file of one line that an agent may have replaced by anything. Returns none if it is not a regular file of
@@ -312,78 +258,21 @@ pub(super) fn is_strange(error: &io::Error) -> bool {
     loops || beneath::is_odd(error)
 }
 
-/// Returns true if the administrative directory names this sandbox.
-pub(super) fn leads_back(admin: &Path, sandbox: &Path) -> bool {
-    let Ok(Some(text)) = line(admin, Path::new("gitdir")) else {
-        return false;
-    };
-    let link = admin.join(bytes::path(text.trim_ascii_end()));
-    let (Some(dir), Some(parent)) = (link.parent(), sandbox.parent()) else {
-        return false;
-    };
-    if link.file_name() != Some(".git".as_ref()) || dir.file_name() != sandbox.file_name() {
-        return false;
-    }
-    // The sandbox itself may be gone, but its parent exists.
-    let real = |path: &Path| fs::canonicalize(path).ok();
-    dir.parent()
-        .and_then(real)
-        .is_some_and(|found| real(parent) == Some(found))
-}
-
-/// Returns the administrative directories that name this sandbox, usually one.
-pub(super) fn of_sandbox(repo: &GitRepo, sandbox: &Path) -> Result<Vec<PathBuf>, RepoError> {
-    let all = entries(repo)?;
-    Ok(all
-        .into_iter()
-        .filter(|admin| leads_back(admin, sandbox))
-        .collect())
-}
-
-/// Returns true if the link of another sandbox leads to the administrative directory, whatever the directory itself
-/// names.
-pub(super) fn is_of_another(repo: &GitRepo, admin: &Path, sandbox: &Path) -> bool {
-    let real = fs::canonicalize(admin).ok();
-    let others = fs::read_dir(repo.raiders_dir()).into_iter().flatten();
-    let mut others = others.flatten().map(|entry| entry.path());
-    others.any(|other| other != sandbox && real.is_some() && linked(&other) == real)
-}
-
-/// Returns the worktrees of `repo.git` that the agent made inside the sandbox: their administrative directories, and
-/// their paths relative to the sandbox.
-pub(super) fn inside(repo: &GitRepo, sandbox: &Path) -> Result<Vec<(PathBuf, RelPath)>, RepoError> {
-    let home = fs::canonicalize(sandbox).at("cannot find", sandbox)?;
-    let (mut found, mut real) = (Vec::new(), RealPaths::default());
-    for admin in entries(repo)? {
-        let dir = line(&admin, Path::new("gitdir")).and_then(|text| {
-            let text = text.ok_or(ErrorKind::NotFound)?;
-            let link = admin.join(bytes::path(text.trim_ascii_end()));
-            let dir = link.parent().unwrap_or(&link);
-            match real.of(dir) {
-                Err(error) if is_closed(dir, &error) => Ok(dir.to_owned()),
-                found => found,
-            }
-        });
-        let dir = match dir {
-            Ok(dir) => dir,
-            // A worktree that is being made or is gone has nothing that could be lost.
-            Err(error) if is_nothing(&error) || is_no_place(&error) => continue,
-            Err(error) => return Err(failed("cannot follow", &admin, &error)),
-        };
-        if let Ok(below) = dir.strip_prefix(&home)
-            && below != Path::new("")
-        {
-            found.push((admin, bytes::of(below).to_vec()));
-        }
-    }
-    Ok(found)
-}
-
-/// Returns true if a path that an agent wrote can name no directory: it is too long, goes around in links, or has a
-/// zero byte.
-fn is_no_place(error: &io::Error) -> bool {
-    let code = error.raw_os_error().map(nix::errno::Errno::from_raw);
-    code == Some(nix::errno::Errno::ENAMETOOLONG) || is_strange(error)
+/// Returns true if the system, and not an entry of an agent, is the cause of an error: it may succeed later.
+pub(super) fn is_passing(error: &io::Error) -> bool {
+    let passing = [
+        Errno::EMFILE,
+        Errno::ENFILE,
+        Errno::ENOMEM,
+        Errno::EAGAIN,
+        Errno::ENOSPC,
+        Errno::EDQUOT,
+        Errno::EIO,
+        Errno::ESTALE,
+        Errno::ETIMEDOUT,
+    ];
+    let code = error.raw_os_error().map(Errno::from_raw);
+    code.is_some_and(|code| passing.contains(&code))
 }
 
 /// Returns true if access was refused although the directory, or the nearest one above it that exists, is this

@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::admin::{At, read_if_there, write_whole};
@@ -28,7 +29,7 @@ pub(super) fn check(repo: &GitRepo) -> Result<(), RepoError> {
     if repo.is_prepared()
         && let Some(why) = fault(repo, &PARTS).or_else(|| places::fault(repo))
     {
-        tracing::error!(rig = %repo.name(), why, "the rig is held until its repository is back");
+        tracing::error!(rig = %repo.name(), why, "the rig is held");
         repo.set_unprepared(why);
     }
     repo.unprepared()
@@ -43,6 +44,14 @@ pub(super) fn expect(repo: &GitRepo) -> Result<(), RepoError> {
     }
     let (dir, known) = (repo.repo_dir(), known(repo));
     if is_empty(dir) {
+        let mark = mounted(repo);
+        if mark.exists() && !is_on_another_disk(repo) {
+            let (dir, mark) = (dir.display(), mark.display());
+            return Err(RepoError::Failed(format!(
+                "the disk of the supervisor's own repository of the rig, {dir}, is not mounted. Mount it; or, if it is \
+                lost, remove {mark}, and a new one is made in {dir}"
+            )));
+        }
         // The new one gets an id of its own.
         return match known.exists() {
             true => write_whole(&known, b""),
@@ -84,15 +93,18 @@ pub(super) fn is_fetched(repo: &GitRepo) -> Result<bool, RepoError> {
 /// Remembers that ours was made.
 pub(super) fn remember(repo: &GitRepo) -> Result<(), RepoError> {
     let file = known(repo);
-    if read_known(repo)?.is_some_and(|known| !known.id.is_empty()) {
-        return Ok(());
-    }
     let dir = file.parent().unwrap_or(&file);
     match fs::create_dir(dir) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         made => made,
     }
     .at("cannot make", dir)?;
+    if is_on_another_disk(repo) && !mounted(repo).exists() {
+        write_whole(&mounted(repo), b"")?;
+    }
+    if read_known(repo)?.is_some_and(|known| !known.id.is_empty()) {
+        return Ok(());
+    }
     let own = repo.repo_dir().join(ID);
     let id = match read_if_there(&own)? {
         Some(id) => id,
@@ -137,6 +149,18 @@ fn known(repo: &GitRepo) -> PathBuf {
     let dir = repo.repo_dir();
     let all = dir.parent().unwrap_or(dir).with_file_name(KNOWN);
     all.join(dir.file_name().unwrap_or_default())
+}
+
+/// Returns the file beside that in [`KNOWN`] which is there if ours is on another disk than the city. Without that disk
+/// its place is an empty directory, as one by which a person says that it is lost.
+fn mounted(repo: &GitRepo) -> PathBuf {
+    known(repo).with_extension("mounted")
+}
+
+fn is_on_another_disk(repo: &GitRepo) -> bool {
+    let disk = |dir: &Path| fs::metadata(dir).map(|found| found.dev()).ok();
+    let (own, city) = (disk(repo.repo_dir()), disk(repo.state_dir()));
+    own.is_some() && own != city
 }
 
 /// Returns the reason why ours cannot be used, by these parts. A disk that does not answer gives none.
@@ -232,7 +256,7 @@ fn is_empty(dir: &Path) -> bool {
 
 fn missing(repo: &GitRepo) -> String {
     let dir = repo.repo_dir();
-    let state = dir.ancestors().nth(2).unwrap_or(dir);
+    let state = repo.state_dir();
     if fs::symlink_metadata(state).is_err_and(|error| is_absent(&error)) {
         // The city is at another place, or its state is. A directory that is made here would be in the way of its return.
         return format!(
@@ -401,7 +425,7 @@ mod tests {
         }
     }
 
-    /// The word of a person was forgotten with the directory.
+    /// The empty directory by which a person says that it is lost stays until there is a new one.
     #[test]
     fn attempt_that_fails_to_make_a_lost_repository_anew_is_repeated() {
         let rig = Rigged::new();

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, RenameFlags, renameat, renameat_with, statat};
 use rustix::io::Errno;
 
-use super::admin::{self, At, Note, failed, free_name};
+use super::admin::{At, Note, failed, free_name};
 use super::branches::drop_branch;
+use super::entry_links;
 use super::facts;
 use super::late_writes::{self, Began};
 use super::measure::{Files, Measured, measure};
@@ -38,7 +39,7 @@ pub(super) fn discard(
     let path = permit.sandbox();
     sandbox::inside(repo, path)?;
     put_back(path)?;
-    let admins = admin::of_sandbox(repo, path)?;
+    let admins = entry_links::of_sandbox(repo, path)?;
     let note = Note::read(repo, path);
     check_owner(repo, permit, note.as_ref())?;
     let there = fs::symlink_metadata(path).is_ok();
@@ -48,8 +49,8 @@ pub(super) fn discard(
         unmounted(path)?;
         let began = Began::now().at("cannot look who is in", path)?;
         last = Some((verify(repo, permit)?, began));
-        measured = admin::linked(path);
-        inner = admin::inside(repo, path)?;
+        measured = entry_links::linked(path);
+        inner = entry_links::inside(repo, path)?;
     }
     let held = beneath::make_room(trash).at("cannot make", trash)?;
     let raider = permit.raider();
@@ -79,7 +80,7 @@ pub(super) fn discard(
                 &held,
                 (&free_name(trash, &format!("{name}.git")), note),
             )?;
-        } else if !admin::is_of_another(repo, admin, path) {
+        } else if !entry_links::is_of_another(repo, admin, path)? {
             // The commits that its reflog and index name were not measured.
             retired::retire(repo, admin)?;
         }
@@ -87,7 +88,7 @@ pub(super) fn discard(
     // Entries of worktrees that the agent made inside would lock their branches for ever.
     for (admin, _) in &inner {
         // An agent may have written this place into the entry of another raider, which works on.
-        if !admin::is_of_another(repo, admin, path) {
+        if !entry_links::is_of_another(repo, admin, path)? {
             retired::retire(repo, admin)?;
         }
     }
@@ -172,7 +173,7 @@ pub(super) fn forget(
     }
     let note = Note::read(repo, sandbox);
     if note.is_none_or(|note| note.incarnation == incarnation) {
-        for admin in admin::of_sandbox(repo, sandbox)? {
+        for admin in entry_links::of_sandbox(repo, sandbox)? {
             retired::retire(repo, &admin)?;
         }
         Note::remove(repo, sandbox)?;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::admin::{self, At};
 use super::bytes;
+use super::entry_links;
 use super::ignored::precious;
 use super::measure::{Files, Measured, measure, measure_gone};
 use super::remote::PUSHED;
@@ -107,7 +108,7 @@ pub(super) fn strays(
     target: &str,
 ) -> Result<Vec<Oid>, RepoError> {
     let mut names = vec![format!("refs/heads/{branch}")];
-    for admin in admin::of_sandbox(repo, sandbox)? {
+    for admin in entry_links::of_sandbox(repo, sandbox)? {
         let head = admin::line(&admin, Path::new("HEAD"));
         let head = head.at("cannot read the HEAD of", &admin)?;
         let head = bytes::lossy(&head.unwrap_or_default());

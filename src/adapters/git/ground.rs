@@ -5,7 +5,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::admin::{self, Note, failed, locate};
+use super::admin::{self, Note, failed};
+use super::entry_links;
+use super::entry_links::locate;
 use super::measure::commit;
 use super::rig::GitRepo;
 use super::theirs::{self, Head};
@@ -53,7 +55,7 @@ pub(super) fn ground(repo: &GitRepo, sandbox: &Path) -> Result<Ground, RepoError
         Err(error) => return Err(failed("cannot read", sandbox, &error)),
     };
     let note = Note::read(repo, sandbox);
-    let found = || match admin::of_sandbox(repo, sandbox)?.into_iter().next() {
+    let found = || match entry_links::of_sandbox(repo, sandbox)?.into_iter().next() {
         Some(admin) => Ok(Some(admin)),
         None => {
             let led = led(repo, sandbox);
@@ -70,7 +72,7 @@ pub(super) fn ground(repo: &GitRepo, sandbox: &Path) -> Result<Ground, RepoError
     };
     let inside = match gone {
         true => Vec::new(),
-        false => admin::inside(repo, sandbox)?
+        false => entry_links::inside(repo, sandbox)?
             .into_iter()
             .map(|it| it.0)
             .collect(),
@@ -98,7 +100,7 @@ pub(super) fn ground(repo: &GitRepo, sandbox: &Path) -> Result<Ground, RepoError
 /// Returns the administrative directory of the sandbox's link, if no sandbox claims that directory: it is the
 /// sandbox's own, with a damaged link back.
 fn led(repo: &GitRepo, sandbox: &Path) -> Option<PathBuf> {
-    let admin = admin::linked(sandbox)?;
+    let admin = entry_links::linked(sandbox)?;
     let is_ours = admin.parent() == admin::home(repo).as_deref() && !super::repair::claimed(&admin);
     is_ours.then_some(admin)
 }

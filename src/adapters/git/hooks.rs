@@ -5,8 +5,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::admin::{common_dir, git_dir};
+use super::admin::common_dir;
 use super::command::Git;
+use super::entry_links::git_dir;
 use super::rig::GitRepo;
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::admin::{At, Note, common_dir, git_dir};
+use super::admin::{At, Note, common_dir};
 use super::bytes::{self, RelPath};
+use super::entry_links::git_dir;
 use super::files::ignore::Excludes;
 use super::injected_files;
 use super::rig::GitRepo;

@@ -16,7 +16,7 @@ use super::files::walk::Entry;
 use super::rig::GitRepo;
 use crate::adapters::{beneath, exclude};
 use crate::domain::ids::Oid;
-use crate::domain::task_names::{OUTCOME, OUTCOMES, TASK, TASK_ELSE};
+use crate::domain::task_names::{OUTCOMES, TASK, TASK_ELSE, is_link_target};
 use crate::ports::repo::{RepoError, SandboxSpec};
 use crate::regular;
 
@@ -77,12 +77,8 @@ pub(super) fn is_ours(sandbox: &Path, path: &[u8]) -> bool {
     if !EXCLUDED.iter().any(|name| name.as_bytes() == path) {
         return false;
     }
-    let Ok(target) = fs::read_link(sandbox.join(bytes::path(path))) else {
-        return false;
-    };
-    let name = target.file_name().unwrap_or_default();
-    let tasks = target.ancestors().nth(4).and_then(Path::file_name);
-    target.is_absolute() && (name == TASK || name == OUTCOME) && tasks == Some("tasks".as_ref())
+    let target = fs::read_link(sandbox.join(bytes::path(path)));
+    target.is_ok_and(|target| is_link_target(&target))
 }
 
 /// The name of a link that is being made; one that is left by a crash is replaced at the next try.

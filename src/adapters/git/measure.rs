@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::admin::{self, At};
 use super::bytes::RelPath;
+use super::entry_links;
 use super::files::compare::{Against, Compared, Tree, compare, staged};
 use super::files::convert::{Judge, Lfs, lists};
 use super::files::hash::Format;
@@ -408,7 +409,7 @@ fn left_modules(
 
 /// Compares the files of a sandbox with its HEAD, and measures nothing else.
 pub(super) fn glance(repo: &GitRepo, sandbox: &Path) -> Result<(Ground, Compared), RepoError> {
-    let mut ground = admin::locate(repo, sandbox).and_then(|_| ground(repo, sandbox))?;
+    let mut ground = entry_links::locate(repo, sandbox).and_then(|_| ground(repo, sandbox))?;
     drop_broken_head(repo, &mut ground)?;
     let sight = sight(repo, &ground)?;
     let disk = disk(repo, &ground, &sight, Files::Known)?;

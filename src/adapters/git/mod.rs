@@ -14,6 +14,7 @@ mod default_branch;
 mod diff;
 mod digest;
 mod discard;
+mod entry_links;
 mod existing_branch;
 mod facts;
 mod fetch;

@@ -3,11 +3,9 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-
-use nix::errno::Errno;
 
 use super::admin::{self, At, read_if_there, write_whole};
 use super::bytes;
@@ -40,11 +38,19 @@ pub(super) fn follow(repo: &GitRepo) -> Result<(), RepoError> {
     if let Some(old) = old {
         let old = PathBuf::from(OsStr::from_bytes(&old));
         let (from, to) = (old.display(), new.display());
+        // A link that leads nowhere yet, or a disk that is away: no worktree could follow.
+        let raiders = repo.raiders_dir();
+        let raiders = match fs::canonicalize(raiders) {
+            Err(error) if raiders.is_symlink() || error.kind() != ErrorKind::NotFound => {
+                return Err(admin::failed("cannot find", raiders, &error));
+            }
+            found => found.unwrap_or_else(|_| raiders.to_owned()),
+        };
         tracing::info!(rig = %repo.name(), %from, %to, "the city was moved; the links of its worktrees follow");
         let theirs = repo.own_theirs()?;
         for admin in admin::entries(repo)? {
-            match relink(repo, theirs, &admin, (&old, new)) {
-                Err(error) if is_passing(&error) => {
+            match relink((repo, &raiders), theirs, &admin, (&old, new)) {
+                Err(error) if admin::is_passing(&error) => {
                     return Err(admin::failed("cannot correct the links of", &admin, &error));
                 }
                 Err(error) => {
@@ -59,24 +65,10 @@ pub(super) fn follow(repo: &GitRepo) -> Result<(), RepoError> {
     write_whole(&file, bytes::of(new))
 }
 
-/// Returns true if the system, and not an entry, is the cause: the next start tries again.
-fn is_passing(error: &io::Error) -> bool {
-    let passing = [
-        Errno::EMFILE,
-        Errno::ENFILE,
-        Errno::ENOMEM,
-        Errno::EAGAIN,
-        Errno::ENOSPC,
-        Errno::EDQUOT,
-    ];
-    let code = error.raw_os_error().map(Errno::from_raw);
-    code.is_some_and(|code| passing.contains(&code))
-}
-
 /// Corrects both links between an administrative directory and its worktree. An agent can have put anything there:
 /// what names another place stays as it is, and is found as broken.
 fn relink(
-    repo: &GitRepo,
+    raiders: (&GitRepo, &Path),
     theirs: &Path,
     admin: &Path,
     (old, new): (&Path, &Path),
@@ -100,10 +92,10 @@ fn relink(
         // First: a worktree without its own link is found by the link back.
         let text = [bytes::of(&new.join(link)), b"\n"].concat();
         beneath::replace_durably(theirs, &back, &text)?;
-        follow_worktree(repo, (old, new), link, (&former, &now))
+        follow_worktree(raiders, (old, new), link, (&former, &now))
     } else if let Ok(link) = named.strip_prefix(new) {
         // A start that was killed has changed the link back.
-        follow_worktree(repo, (old, new), link, (&former, &now))
+        follow_worktree(raiders, (old, new), link, (&former, &now))
     } else if let Some(dir) = named.parent()
         && is_line(dir, own, &former)?
     {
@@ -116,7 +108,7 @@ fn relink(
 
 /// Corrects the links in a worktree.
 fn follow_worktree(
-    repo: &GitRepo,
+    (repo, raiders): (&GitRepo, &Path),
     (old, new): (&Path, &Path),
     link: &Path,
     (former, now): (&[u8], &[u8]),
@@ -124,13 +116,12 @@ fn follow_worktree(
     let path = new.join(link);
     // The directory of the sandboxes may be a link, which was verified before the preparation.
     let (root, name) = match path.strip_prefix(repo.raiders_dir()) {
-        Ok(name) => (fs::canonicalize(repo.raiders_dir()), name),
-        Err(_) => (Ok(new.to_owned()), link),
+        Ok(name) => (raiders, name),
+        Err(_) => (new, link),
     };
-    let root = root?;
-    if is_line(&root, name, former)? {
-        beneath::replace_durably(&root, name, now)?;
-    } else if !is_line(&root, name, now.trim_ascii_end())? {
+    if is_line(root, name, former)? {
+        beneath::replace_durably(root, name, now)?;
+    } else if !is_line(root, name, now.trim_ascii_end())? {
         return Ok(());
     }
     match (link.parent(), old.parent(), new.parent()) {

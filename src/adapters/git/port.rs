@@ -20,8 +20,8 @@ use crate::domain::nuke::NukePermit;
 use crate::domain::sandbox_fault::SandboxFault;
 use crate::domain::work_diff::{Diff, DiffSum};
 use crate::ports::repo::{
-    GateRun, GateSpec, LandRequest, Measurement, PendingWork, PinnedStashes, Provenance, Repo,
-    RepoError, SalvageRecord, SandboxSpec, TargetState,
+    Committed, GateRun, GateSpec, LandRequest, Measurement, PendingWork, PinnedStashes, Provenance,
+    Repo, RepoError, SalvageRecord, SandboxSpec, TargetState,
 };
 
 impl Repo for GitRepo {
@@ -96,13 +96,13 @@ impl Repo for GitRepo {
         provenance::provenance(self, sandbox)
     }
 
-    fn has_committed(
+    fn committed(
         &self,
         sandbox: &Path,
         name: &str,
         bytes: Option<&[u8]>,
-    ) -> Result<bool, RepoError> {
-        provenance::has_committed(self, sandbox, name, bytes)
+    ) -> Result<Committed, RepoError> {
+        provenance::committed(self, sandbox, name, bytes)
     }
 
     fn leave_out(&self, patterns: &[String]) -> Result<(), RepoError> {

@@ -42,7 +42,6 @@ pub(super) fn version() -> Result<String, RepoError> {
 pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     let _alone = locked(&repo.state.preparing);
     custody::expect(repo)?;
-    places::on_one_disk(repo)?;
     local::git_version(&version()?).map_err(RepoError::Failed)?;
     let persons = match repo.source() {
         RigSource::Path(path) => Some(inspect(path)?),
@@ -206,7 +205,7 @@ fn make_ours(dir: &Path, format: &str) -> Result<(), RepoError> {
     city_root::make_dirs_with(parent, 0o700).at("cannot make", parent)?;
     // The names of all repositories here end in `.git`.
     let fresh = dir.with_extension("new");
-    match fs::remove_dir_all(&fresh) {
+    match mounts::remove_dir_all(&fresh) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => private.create(&fresh),
     }
@@ -276,18 +275,12 @@ fn take_attributes(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), Re
     share::write(repo, "info/attributes", &text)
 }
 
-/// Removes the remains of killed attempts from our scratch directories.
+/// Removes the remains of killed attempts from our scratch directory.
 fn clear_scratch(repo: &GitRepo) -> Result<(), RepoError> {
-    for dir in [
-        repo.repo_dir().join("horde").join("tmp"),
-        share::birthplace(repo),
-    ] {
-        match mounts::remove_dir_all(&dir) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(failed("cannot clear", &dir, &error));
-            }
-            Ok(()) | Err(_) => {}
-        }
+    let dir = repo.repo_dir().join("horde").join("tmp");
+    match mounts::remove_dir_all(&dir) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed("cannot clear", &dir, &error)),
     }
-    Ok(())
 }

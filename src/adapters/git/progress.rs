@@ -9,8 +9,9 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::admin::{At, failed, line, locate};
+use super::admin::{At, failed, line};
 use super::digest::hex;
+use super::entry_links::locate;
 use super::files::text::encode;
 use super::rig::GitRepo;
 use super::{bytes, measure};

@@ -7,12 +7,13 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::admin::{self, At, Note};
+use super::entry_links;
 use super::files::hash::{self, Format};
 use super::ground::ground;
 use super::measure::lens;
 use super::rig::GitRepo;
 use crate::domain::ids::{Oid, RaiderId, SlotName};
-use crate::ports::repo::{Provenance, RepoError};
+use crate::ports::repo::{Committed, Provenance, RepoError};
 
 /// Returns the evidence of the sandbox's incarnation; none if there is none.
 pub(super) fn provenance(repo: &GitRepo, sandbox: &Path) -> Result<Option<Provenance>, RepoError> {
@@ -24,7 +25,7 @@ pub(super) fn provenance(repo: &GitRepo, sandbox: &Path) -> Result<Option<Proven
     if let Some(note) = Note::read(repo, sandbox) {
         return Ok(by_note(&raider, note));
     }
-    for admin in admin::of_sandbox(repo, sandbox)? {
+    for admin in entry_links::of_sandbox(repo, sandbox)? {
         let found = by_branch(repo, &raider, &admin)?;
         if found.is_some() {
             return Ok(found);
@@ -33,42 +34,54 @@ pub(super) fn provenance(repo: &GitRepo, sandbox: &Path) -> Result<Option<Proven
     Ok(None)
 }
 
-/// Returns true if HEAD's commit has these bytes under that name; without bytes, if it or the index has the name. Reads
-/// ours only, without any configuration of an agent.
-pub(super) fn has_committed(
+/// Returns where these bytes are committed under that name, by HEAD's commit; without bytes, any under that name, also
+/// in the index. Reads ours only, without any configuration of an agent.
+pub(super) fn committed(
     repo: &GitRepo,
     sandbox: &Path,
     name: &str,
     bytes: Option<&[u8]>,
-) -> Result<bool, RepoError> {
+) -> Result<Committed, RepoError> {
     let Some(head) = ground(repo, sandbox)?.head else {
-        return Ok(false);
+        return Ok(Committed::No);
     };
     repo.take(std::slice::from_ref(&head))?;
+    let blob = blob_of(repo, &head, name)?;
+    let is_there = match (bytes, &blob) {
+        (None, blob) => blob.is_some() || is_staged(repo, sandbox, name)?,
+        (Some(_), None) => false,
+        (Some(bytes), Some(blob)) => {
+            let found = hash::bytes(Format::of(blob), bytes);
+            found.at("cannot hash the content of", sandbox)? == *blob
+        }
+    };
+    if !is_there {
+        return Ok(Committed::No);
+    }
+    let base = Note::read(repo, sandbox).map(|note| note.base);
+    Ok(match base {
+        Some(base) if blob_of(repo, &base, name)?.is_none() => Committed::OnBranch,
+        Some(_) | None => Committed::Before,
+    })
+}
+
+/// Returns the object that a commit has under a name.
+fn blob_of(repo: &GitRepo, commit: &Oid, name: &str) -> Result<Option<Oid>, RepoError> {
     let listed = repo
         .git()
         .env("GIT_LITERAL_PATHSPECS", "1")
-        .args(["ls-tree", head.as_str(), "--", name])
+        .args(["ls-tree", commit.as_str(), "--", name])
         .run()?
         .text();
     // `<mode> <kind> <oid>\t<path>`
-    let Some(bytes) = bytes else {
-        return Ok(!listed.is_empty() || is_staged(repo, sandbox, name)?);
-    };
     let blob = listed.split_ascii_whitespace().nth(2);
-    let Some(blob) = blob.and_then(|blob| Oid::new(blob).ok()) else {
-        return Ok(false);
-    };
-    let found = hash::bytes(Format::of(&blob), bytes);
-    found
-        .map(|found| found == blob)
-        .at("cannot hash the content of", sandbox)
+    Ok(blob.and_then(|blob| Oid::new(blob).ok()))
 }
 
 /// Returns true if the index has the name: the agent is about to commit that file, or a merge that it is to finish brings it.
 /// True as well where the index cannot be read.
 fn is_staged(repo: &GitRepo, sandbox: &Path, name: &str) -> Result<bool, RepoError> {
-    let Some(admin) = admin::linked(sandbox) else {
+    let Some(admin) = entry_links::linked(sandbox) else {
         return Ok(true);
     };
     let index = lens(repo)?.1.index(&admin, &repo.recent)?;

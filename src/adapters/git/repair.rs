@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::admin::{self, At, Note, failed, free_name};
 use super::bytes;
 use super::command::{CHECKOUT, Git};
+use super::entry_links;
 use super::measure::lens;
 use super::rig::{GitRepo, locked, resolve};
 use super::theirs::{self, Head};
@@ -117,7 +118,7 @@ fn heal(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), RepoErro
 /// Finds the sandbox's administrative directory: by both links, by the link back, by the sandbox's own link, or by
 /// name if nothing else claims it (the city was moved). An agent can make one of that name, and any link back.
 fn find(repo: &GitRepo, spec: &SandboxSpec) -> Result<Option<PathBuf>, RepoError> {
-    if let Ok(place) = admin::locate(repo, &spec.path) {
+    if let Ok(place) = entry_links::locate(repo, &spec.path) {
         return Ok(Some(place.admin));
     }
     if let Some(admin) = own(repo, &spec.path)? {
@@ -134,7 +135,8 @@ fn find(repo: &GitRepo, spec: &SandboxSpec) -> Result<Option<PathBuf>, RepoError
 pub(super) fn by_name(repo: &GitRepo, sandbox: &Path, note: Option<&Note>) -> Option<PathBuf> {
     let home = admin::home(repo)?;
     let slot = sandbox.file_name()?;
-    let written = admin::read_link_file(&sandbox.join(".git"));
+    let written = entry_links::read_link_file(&sandbox.join(".git"));
+    let written = written.ok().flatten();
     let by_link = written.as_deref().and_then(Path::file_name);
     // Without a note, an agent may have made the directory of that name.
     let by_name = note.and(Some(slot));
@@ -166,9 +168,12 @@ fn is_dir(path: &Path) -> bool {
 
 /// Returns the first directory that names the sandbox and that no other sandbox's link leads to.
 fn own(repo: &GitRepo, sandbox: &Path) -> Result<Option<PathBuf>, RepoError> {
-    let named = admin::of_sandbox(repo, sandbox)?.into_iter();
-    let mut own = named.filter(|admin| !admin::is_of_another(repo, admin, sandbox));
-    Ok(own.next())
+    for admin in entry_links::of_sandbox(repo, sandbox)? {
+        if !entry_links::is_of_another(repo, &admin, sandbox)? {
+            return Ok(Some(admin));
+        }
+    }
+    Ok(None)
 }
 
 /// Returns true if the directory leads to a work tree that exists.

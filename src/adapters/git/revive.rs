@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::admin::{self, Note, stamp};
+use super::admin::{Note, stamp};
 use super::branches::drop_branch;
+use super::entry_links;
 use super::measure::commit;
 use super::reflog_commits::kinds;
 use super::rig::{GitRepo, locked};
@@ -228,7 +229,7 @@ fn last_seen(repo: &GitRepo, branch: &Branch) -> Result<Option<Oid>, RepoError> 
     if let Some(tip) = last(repo, branch, &log.unwrap_or_default())? {
         return Ok(Some(tip));
     }
-    let Ok(place) = admin::locate(repo, &branch.sandbox) else {
+    let Ok(place) = entry_links::locate(repo, &branch.sandbox) else {
         return Ok(None);
     };
     match theirs::head(&place.admin) {
@@ -242,7 +243,8 @@ fn last_seen(repo: &GitRepo, branch: &Branch) -> Result<Option<Oid>, RepoError> 
 
 /// Returns true if its agent has left the branch for another.
 fn is_left(repo: &GitRepo, branch: &Branch) -> bool {
-    let head = admin::locate(repo, &branch.sandbox).and_then(|place| theirs::head(&place.admin));
+    let head =
+        entry_links::locate(repo, &branch.sandbox).and_then(|place| theirs::head(&place.admin));
     matches!(head, Ok(Some(Head::Ref(name))) if name != branch.name)
 }
 

@@ -217,6 +217,13 @@ impl GitRepo {
         &self.rig.source
     }
 
+    /// Returns the directory of the supervisor's state, `<city>/.horde`.
+    pub(super) fn state_dir(&self) -> &Path {
+        // `<city>/.horde/custody/<rig>.git`
+        let state = self.repo_dir().ancestors().nth(2);
+        state.unwrap_or(Path::new("/"))
+    }
+
     /// Ours: `<city>/.horde/custody/<rig>.git`.
     #[must_use]
     pub fn repo_dir(&self) -> &Path {

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use super::admin::{self, At, Note, failed, remove_if_there};
 use super::command::{CHECKOUT, Git};
+use super::entry_links;
 use super::files::hash::{self, Format};
 use super::files::hash_cache::HashCache;
 use super::files::open::Root;
@@ -83,9 +84,9 @@ fn begin(repo: &GitRepo, spec: &SandboxSpec) -> Result<(), RepoError> {
     has_base(repo, spec)?;
     // The note of this incarnation tells them apart.
     let is_strange = Note::read(repo, &spec.path).is_none();
-    for admin in admin::of_sandbox(repo, &spec.path)? {
+    for admin in entry_links::of_sandbox(repo, &spec.path)? {
         // The entry of a sandbox in use may claim to be this one's.
-        if admin::is_of_another(repo, &admin, &spec.path) {
+        if entry_links::is_of_another(repo, &admin, &spec.path)? {
             continue;
         }
         let aside = retired::retire(repo, &admin)?;

@@ -5,7 +5,8 @@ use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::admin::{self, At, Note, failed};
+use super::admin::{At, Note, failed};
+use super::entry_links;
 use super::rig::GitRepo;
 use crate::domain::sandbox_fault::SandboxFault;
 use crate::ports::repo::RepoError;
@@ -15,7 +16,7 @@ const INDEX: (&[u8], u64) = (b"DIRC", 32);
 
 /// Returns the fault that would stop git.
 pub(super) fn find(repo: &GitRepo, sandbox: &Path) -> Result<Option<SandboxFault>, RepoError> {
-    let admin = match admin::locate(repo, sandbox) {
+    let admin = match entry_links::locate(repo, sandbox) {
         Ok(place) => place.admin,
         Err(RepoError::NotFound(_)) => return Ok(Some(SandboxFault::Gone)),
         Err(RepoError::Broken { why, .. }) => {

@@ -1,9 +1,12 @@
 //! The repository that agents write to: made here, it borrows the objects of ours, and gets the remote-tracking refs
 //! from ours. No git runs in it once agents had access.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, mkdirat};
 
 use super::admin::{At, failed, free_name};
 use super::bytes;
@@ -11,6 +14,7 @@ use super::prepare::{init_bare, is_lent};
 use super::rig::{GitRepo, oid};
 use crate::adapters::beneath;
 use crate::adapters::city_root;
+use crate::adapters::removal;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -41,11 +45,7 @@ pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(failed("cannot inspect", dir, &error)),
     }
-    let place = birthplace(repo);
-    city_root::make_dirs(&place).at("cannot make", &place)?;
-    let fresh = tempfile::tempdir_in(&place).at("cannot make a directory in", &place)?;
-    let made = fresh.path().join("repo.git");
-    fs::create_dir(&made).at("cannot make", &made)?;
+    let made = birthplace(repo)?;
     init_bare(&made, repo.object_format()?)?;
     // The configuration of a new repository is written with the settings of the checkout.
     let config = made.join("config");
@@ -56,12 +56,21 @@ pub(super) fn init(repo: &GitRepo) -> Result<(), RepoError> {
     fs::rename(&made, dir).at("cannot make", dir)
 }
 
-/// Returns the directory in which theirs is made before it is renamed to its place. It is on the rig's file system
-/// ([`places::on_one_disk`](super::places::on_one_disk)); ours may be on another one.
-pub(super) fn birthplace(repo: &GitRepo) -> PathBuf {
-    let state = repo.repo_dir().ancestors().nth(2);
-    let state = state.unwrap_or(Path::new("/"));
-    state.join("new").join(repo.name().as_str())
+/// Makes the empty directory in which theirs is made before it is renamed to its place. It is on the rig's file system
+/// ([`places::fault`](super::places::fault)); ours may be on another one. Removes that of a killed attempt.
+fn birthplace(repo: &GitRepo) -> Result<PathBuf, RepoError> {
+    let (room, name) = (repo.state_dir().join("new"), repo.name().as_str());
+    let dir = room.join(name);
+    let make = || -> io::Result<()> {
+        let room = beneath::make_room(&room)?;
+        match removal::remove_at(&room, OsStr::new(name)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        Ok(mkdirat(&room, name, Mode::RWXU)?)
+    };
+    make().at("cannot make", &dir)?;
+    Ok(dir)
 }
 
 /// Renames anything in the place of theirs. Returns the new path.

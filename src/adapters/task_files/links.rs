@@ -2,42 +2,45 @@
 //! link, and `git clean -fdx` removes it (`agent-lifecycle.md`, section 1; `contract.md`, 2.7).
 
 use std::ffi::OsStr;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use rustix::fs::RenameFlags;
+use rustix::io::Errno;
 
-use super::text::{at, from_above};
+use super::text::{at, changed, from_above};
 use crate::adapters::beneath;
-use crate::domain::task_names::{OUTCOME, OUTCOMES, TASK, TASK_ELSE};
-use crate::ports::tasks::TaskError;
+use crate::domain::task_names::{OUTCOME, OUTCOMES, REPLACED, TASK, TASK_ELSE, is_link_target};
+use crate::ports::tasks::Repaired;
 
 /// The number of replaced files of a kind that are kept. The next `TASK.md` stays in the sandbox, and the next outcome
 /// replaces the oldest one.
 const KEPT_MAX: usize = 100;
+/// The number of levels above an entry of a sandbox that agents must not write to.
+const IN_SANDBOX: usize = 2;
+/// The same above a file of a task: rig, relic and incarnation.
+const IN_TASKS: usize = 4;
 
 /// Returns true for a name that leads to the outcome file.
 pub(super) fn is_outcome(name: &OsStr) -> bool {
     OUTCOMES.iter().any(|known| name == *known)
 }
 
-/// Puts the links back, and returns the files that took their places, where they are now. `committed` tells whether HEAD
-/// has a name; such a file is the repository's, and stays, as it does when that is unknown. So does a file on another
-/// file system than the task directory: its outcome is read where it is. Several repairs may run at once.
-///
-/// # Errors
-/// The first one, when a file cannot be moved or a link cannot be made. The other links are put back all the same.
+/// Puts the links back. `committed` tells whether HEAD has a name; such a file is the repository's, and stays, as it does
+/// when that is unknown. So does a file on another file system than the task directory: its outcome is read where it is.
+/// One repair of a sandbox runs at a time.
 pub(super) fn repair(
     dir: &Path,
     sandbox: &Path,
     committed: &dyn Fn(&str) -> Option<bool>,
-) -> Result<Vec<PathBuf>, TaskError> {
-    let (mut kept, mut failed) = (Vec::new(), None);
+    last: &mut Option<Moved>,
+) -> Repaired {
+    let mut repaired = Repaired::default();
     // A directory without it is no sandbox, or only half of one.
     if sandbox.join(".git").symlink_metadata().is_err() {
-        return Ok(kept);
+        return repaired;
     }
     let (task, outcome) = (dir.join(TASK), dir.join(OUTCOME));
     let names = OUTCOMES.map(|name| (name, &outcome));
@@ -45,36 +48,55 @@ pub(super) fn repair(
         .into_iter()
         .chain(names);
     let is_own = |name: &str| committed(name) == Some(false);
-    let missing = names.filter_map(|(name, target)| {
-        let came = came(&sandbox.join(name), target == &outcome)?;
-        is_own(name).then(|| (came, sandbox.join(name), target))
+    let wrong = names.filter_map(|(name, target)| {
+        let found = found(&sandbox.join(name), target)?;
+        is_own(name).then(|| (found, sandbox.join(name), target))
     });
-    let mut missing: Vec<_> = missing.collect();
+    let mut wrong: Vec<_> = wrong.collect();
     // The outcome that came last counts.
-    missing.sort_by_key(|(came, ..)| *came);
-    for (came, link, target) in missing {
-        match put_back(&link, target, came) {
-            Ok(file) => kept.extend(file),
+    wrong.sort_by_key(|(found, ..)| *found);
+    for (found, link, target) in wrong {
+        match put_back(&link, target, found, last) {
+            Ok(file) => repaired.moved.extend(file),
             Err(error) if error.kind() == ErrorKind::CrossesDevices => {}
             Err(error) => {
-                failed.get_or_insert(at(&link)(error));
+                repaired.failed.get_or_insert(at(&link)(error));
             }
         }
     }
-    failed.map_or(Ok(kept), Err)
+    repaired
 }
 
-/// Seconds and nanoseconds.
-type Time = (i64, i64);
+/// The outcome that was last moved to the outcome file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moved {
+    /// When it came to its place in the sandbox.
+    came: Option<Timestamp>,
+    /// The time of the outcome file after that move; it has another one once the session writes into it.
+    changed: Option<Timestamp>,
+}
 
-/// Returns when the file in the place of a link came there, by a write or a rename: none in it if there is no file. None
-/// at all for a link, and for what is left alone.
-fn came(link: &Path, is_outcome: bool) -> Option<Option<Time>> {
+/// The entry in the place of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Found {
+    Nothing,
+    /// A link to the task directory of another incarnation, or to the city's former place.
+    OldLink,
+    /// A file that came there at this time, by a write or a rename.
+    File(Option<Timestamp>),
+}
+
+/// Returns the entry in the place of a link; none for the link itself, and for what is left alone.
+fn found(link: &Path, target: &Path) -> Option<Found> {
     match link.symlink_metadata() {
         // A program may just be writing it.
-        Ok(found) if found.is_file() && found.len() == 0 && is_outcome => None,
-        Ok(found) if found.is_file() => Some(Some((found.ctime(), found.ctime_nsec()))),
-        Err(error) if error.kind() == ErrorKind::NotFound => Some(None),
+        Ok(file) if file.is_file() && file.len() == 0 && target.ends_with(OUTCOME) => None,
+        Ok(file) if file.is_file() => Some(Found::File(changed(&file))),
+        Ok(other) if other.is_symlink() => {
+            let leads_to = fs::read_link(link).ok()?;
+            (leads_to != target && is_link_target(&leads_to)).then_some(Found::OldLink)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Some(Found::Nothing),
         Ok(_) | Err(_) => None,
     }
 }
@@ -94,92 +116,107 @@ fn task_name(
 }
 
 /// Makes the link, after the file in its place was moved into the task directory. Returns where that is now.
-fn put_back(link: &Path, target: &Path, came: Option<Time>) -> io::Result<Option<PathBuf>> {
-    let (root, name) = from_above(link, 2);
-    let file = match came {
-        Some(came) => move_away(link, target, came)?,
-        None => None,
+fn put_back(
+    link: &Path,
+    target: &Path,
+    found: Found,
+    last: &mut Option<Moved>,
+) -> io::Result<Option<PathBuf>> {
+    let (root, name) = from_above(link, IN_SANDBOX);
+    let file = match found {
+        Found::Nothing => None,
+        Found::OldLink => {
+            beneath::remove(root, name)?;
+            None
+        }
+        Found::File(came) => match move_away(link, target, came, last) {
+            // The session has removed it meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            file => Some(file?),
+        },
     };
     match beneath::symlink(root, name, target) {
-        // The session, or another repair, has made something there meanwhile. The next repair looks at it.
+        // The session has made something there meanwhile. The next repair looks at it.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(file),
         made => made.map(|()| file),
     }
 }
 
-/// Moves the file itself, and not its content: a writer that still has it open writes on into the moved file. It is
-/// looked at where no other repair moves it: what was a file may be the link that another repair has made since.
-fn move_away(link: &Path, target: &Path, came: Time) -> io::Result<Option<PathBuf>> {
-    let moved = match to_free_name(link, target) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        moved => moved?,
-    };
-    let found = moved.symlink_metadata()?;
-    let (root, name) = from_above(&moved, 4);
-    if found.is_symlink() && fs::read_link(&moved)? == target {
-        beneath::remove(root, name)?;
-        return Ok(None);
-    }
-    if !found.is_file() || !target.ends_with(OUTCOME) {
-        return Ok(Some(moved));
+/// Moves the file itself, and not its content: a writer that still has it open writes on into the moved file. An outcome
+/// takes the place of the outcome file in one step: after a crash it is in the one or the other place.
+fn move_away(
+    link: &Path,
+    target: &Path,
+    came: Option<Timestamp>,
+    last: &mut Option<Moved>,
+) -> io::Result<PathBuf> {
+    if !target.ends_with(OUTCOME) {
+        return to_free_name(link, IN_SANDBOX, target);
     }
     let before = target.symlink_metadata();
     if let Some(before) = before.ok().filter(|it| it.is_file() && it.len() > 0) {
+        let declared = match last.filter(|last| last.changed == changed(&before)) {
+            Some(last) => last.came,
+            None => changed(&before),
+        };
         // The session wrote through its other link, or into the file itself, since.
-        if (before.mtime(), before.mtime_nsec()) > came {
-            return Ok(Some(moved));
+        if declared > came {
+            return to_free_name(link, IN_SANDBOX, target);
         }
         // What was declared before is kept, too.
-        match to_free_name(target, target) {
-            // Another repair has kept it.
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            kept => drop(kept?),
-        }
+        to_free_name(target, IN_TASKS, target)?;
     }
-    beneath::rename_between((root, name), from_above(target, 4), RenameFlags::empty())?;
-    Ok(Some(target.to_owned()))
+    let (from, to) = (from_above(link, IN_SANDBOX), from_above(target, IN_TASKS));
+    beneath::rename_between(from, to, RenameFlags::empty())?;
+    let changed = target.symlink_metadata().ok().as_ref().and_then(changed);
+    *last = Some(Moved { came, changed });
+    Ok(target.to_owned())
 }
 
 /// Renames a file to a free name beside the file that its link leads to. Returns the new path.
-fn to_free_name(file: &Path, target: &Path) -> io::Result<PathBuf> {
-    let levels = if file == target { 4 } else { 2 };
+fn to_free_name(file: &Path, levels: usize, target: &Path) -> io::Result<PathBuf> {
     let is_outcome = target.ends_with(OUTCOME);
-    let names = (1..=KEPT_MAX).map(|number| match is_outcome {
-        true => target.with_file_name(format!("{OUTCOME}.replaced-{number}")),
-        false => target.with_file_name(format!("TASK.replaced-{number}.md")),
-    });
-    let names: Vec<_> = names.collect();
-    // Another repair may take a name that this one has freed.
-    for _ in 0..3 {
-        for free in &names {
-            let to = from_above(free, 4);
-            match beneath::rename_between(from_above(file, levels), to, RenameFlags::NOREPLACE) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                moved => return moved.map(|()| free.clone()),
-            }
+    let name = |number| match is_outcome {
+        true => target.with_file_name(format!("{OUTCOME}{REPLACED}{number}")),
+        false => target.with_file_name(format!("TASK{REPLACED}{number}.md")),
+    };
+    let mut names = (1..=KEPT_MAX).map(name);
+    let is_taken = |path: &PathBuf| path.symlink_metadata().is_ok();
+    let free = match names.find(|path| !is_taken(path)) {
+        Some(free) => free,
+        None if is_outcome => {
+            let files = (1..=KEPT_MAX).map(name);
+            let age = |path: &PathBuf| path.symlink_metadata().ok().as_ref().and_then(changed);
+            let oldest = files.min_by_key(age).unwrap_or_else(|| name(1));
+            let (root, name) = from_above(&oldest, IN_TASKS);
+            beneath::remove(root, name)?;
+            oldest
         }
-        let by_age = |path: &&PathBuf| path.symlink_metadata().ok().map(age);
-        match names.iter().filter(|_| is_outcome).min_by_key(by_age) {
-            Some(oldest) => {
-                let (root, name) = from_above(oldest, 4);
-                beneath::remove(root, name)?;
-            }
-            None => break,
+        None => {
+            let why = format!("{KEPT_MAX} replaced files are kept already");
+            return Err(io::Error::other(why));
         }
+    };
+    let (from, to) = (from_above(file, levels), from_above(&free, IN_TASKS));
+    match beneath::rename_between(from, to, RenameFlags::NOREPLACE) {
+        // Not every file system can check and rename in one step (NFS).
+        Err(error) if is_no_option(&error) => {
+            beneath::rename_between(from, to, RenameFlags::empty())?;
+        }
+        renamed => renamed?,
     }
-    Err(io::Error::other(format!(
-        "{KEPT_MAX} replaced files are kept already"
-    )))
+    Ok(free)
 }
 
-/// A file that another repair is just moving came last, whatever it says of its content.
-fn age(found: Metadata) -> Time {
-    (found.ctime(), found.ctime_nsec())
+fn is_no_option(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    code.is_some_and(|code| [Errno::INVAL, Errno::NOSYS, Errno::NOTSUP].contains(&code))
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
     use super::*;
 
@@ -196,6 +233,17 @@ mod tests {
             symlink(dir.join(OUTCOME), sandbox.join(name)).unwrap();
         }
         (dir, sandbox)
+    }
+
+    /// Repairs the links without a failure. Returns the moved files.
+    fn repaired(
+        dir: &Path,
+        sandbox: &Path,
+        committed: &dyn Fn(&str) -> Option<bool>,
+    ) -> Vec<PathBuf> {
+        let Repaired { moved, failed } = repair(dir, sandbox, committed, &mut None);
+        assert!(failed.is_none(), "{failed:?}");
+        moved
     }
 
     fn nothing(_: &str) -> Option<bool> {
@@ -218,15 +266,12 @@ mod tests {
     fn replaced_links_are_put_back_and_what_was_written_is_kept() {
         let top = crate::testing::scratch();
         let (dir, sandbox) = places(top.path());
-        assert_eq!(
-            repair(&dir, &sandbox, &nothing).unwrap(),
-            [""; 0].map(PathBuf::from)
-        );
+        assert!(repaired(&dir, &sandbox, &nothing).is_empty());
         for round in 1..=2 {
             save(&sandbox.join(TASK), &format!("my plan {round}"));
             save(&sandbox.join(OUTCOMES[1]), &format!("passed {round}"));
             let moved = dir.join(format!("TASK.replaced-{round}.md"));
-            let kept = repair(&dir, &sandbox, &nothing).unwrap();
+            let kept = repaired(&dir, &sandbox, &nothing);
             assert_eq!(kept, [moved.clone(), dir.join(OUTCOME)]);
             assert_eq!(text(&moved), format!("my plan {round}"));
             assert_eq!(text(dir.join(OUTCOME)), format!("passed {round}"));
@@ -245,7 +290,7 @@ mod tests {
         for name in OUTCOMES {
             save(&sandbox.join(name), name);
         }
-        repair(&dir, &sandbox, &nothing).unwrap();
+        repaired(&dir, &sandbox, &nothing);
         let texts = || {
             let names = ["outcome", "outcome.replaced-1", "outcome.replaced-2"];
             names.map(|name| fs::read_to_string(dir.join(name)).ok())
@@ -259,64 +304,58 @@ mod tests {
         );
         let before = text(dir.join(OUTCOME));
         save(&sandbox.join(OUTCOMES[0]), "");
-        repair(&dir, &sandbox, &nothing).unwrap();
+        repaired(&dir, &sandbox, &nothing);
         assert_eq!(text(dir.join(OUTCOME)), before);
         // A slow program writes on.
         fs::write(sandbox.join(OUTCOMES[0]), "written at last").unwrap();
-        repair(&dir, &sandbox, &nothing).unwrap();
+        repaired(&dir, &sandbox, &nothing);
         assert_eq!(text(dir.join(OUTCOME)), "written at last");
         assert_eq!(text(sandbox.join(OUTCOMES[0])), "written at last");
     }
 
-    /// The end of a session and the watcher of its outcome come together.
-    #[test]
-    fn repairs_at_once_lose_no_text_and_leave_a_link_to_the_file() {
-        let top = crate::testing::scratch();
-        let (dir, sandbox) = places(top.path());
-        for round in 0..200 {
-            let said = format!("passed {round}");
-            save(&sandbox.join(OUTCOMES[0]), &said);
-            std::thread::scope(|scope| {
-                for _ in 0..3 {
-                    scope.spawn(|| repair(&dir, &sandbox, &nothing).unwrap());
-                }
-            });
-            repair(&dir, &sandbox, &nothing).unwrap();
-            assert!(fs::symlink_metadata(dir.join(OUTCOME)).unwrap().is_file());
-            assert_eq!(text(dir.join(OUTCOME)), said);
-            assert_eq!(text(sandbox.join(OUTCOMES[0])), said);
-            for entry in fs::read_dir(&dir).unwrap() {
-                let name = entry.unwrap().file_name();
-                if name.to_string_lossy().contains(".replaced-") {
-                    fs::remove_file(dir.join(name)).unwrap();
-                }
-            }
-        }
-    }
-
-    /// As after a time without a supervisor.
+    /// The session gives any time to its files.
     #[test]
     fn outcome_that_came_last_counts_and_the_others_are_kept() {
-        for last in 0..2 {
+        let times = [UNIX_EPOCH, SystemTime::now() + Duration::from_secs(1 << 30)];
+        for (last, time) in [(0, times[0]), (1, times[0]), (0, times[1]), (1, times[1])] {
             let top = crate::testing::scratch();
             let (dir, sandbox) = places(top.path());
             let [first, second] = [1 - last, last].map(|at| sandbox.join(OUTCOMES[at]));
-            // Its text is older than that of the other one.
-            fs::write(sandbox.join("prepared"), "stuck").unwrap();
-            tick(&dir);
-            save(&first, "passed");
-            tick(&dir);
-            fs::rename(sandbox.join("prepared"), &second).unwrap();
-            repair(&dir, &sandbox, &nothing).unwrap();
+            let prepare = |text: &str, time| {
+                let file = fs::File::create(sandbox.join("prepared")).unwrap();
+                fs::write(sandbox.join("prepared"), text).unwrap();
+                file.set_modified(time).unwrap();
+            };
+            let come = |to: &Path| {
+                fs::rename(sandbox.join("prepared"), to).unwrap();
+                tick(&dir);
+            };
+            // As after a time without a supervisor.
+            prepare("passed", times[1]);
+            come(&first);
+            prepare("stuck", time);
+            come(&second);
+            let mut moved = None;
+            let mut repair = || {
+                let repaired = repair(&dir, &sandbox, &nothing, &mut moved);
+                assert!(repaired.failed.is_none());
+                repaired.moved
+            };
+            repair();
             assert_eq!(text(dir.join(OUTCOME)), "stuck");
             // The other link leads to the file that was written since.
-            save(&first, "passed");
-            tick(&dir);
+            prepare("passed", times[1]);
+            come(&first);
             fs::write(&second, "stuck again").unwrap();
-            let kept = repair(&dir, &sandbox, &nothing).unwrap();
+            tick(&dir);
+            let kept = repair();
             assert_eq!(text(dir.join(OUTCOME)), "stuck again");
             assert_eq!(kept.iter().map(text).collect::<Vec<_>>(), ["passed"]);
             assert_eq!(text(&first), "stuck again");
+            prepare("passed", time);
+            come(&first);
+            repair();
+            assert_eq!(text(dir.join(OUTCOME)), "passed");
         }
     }
 
@@ -324,7 +363,7 @@ mod tests {
     fn tick(dir: &Path) {
         let written = || {
             fs::write(dir.join("clock"), "").unwrap();
-            age(dir.join("clock").symlink_metadata().unwrap())
+            changed(&dir.join("clock").symlink_metadata().unwrap())
         };
         let before = written();
         crate::testing::eventually("the clock of the file system goes on", || {
@@ -338,7 +377,7 @@ mod tests {
         let (dir, sandbox) = places(top.path());
         for round in 1..KEPT_MAX + 5 {
             save(&sandbox.join(OUTCOMES[0]), &format!("passed {round}"));
-            repair(&dir, &sandbox, &nothing).unwrap();
+            repaired(&dir, &sandbox, &nothing);
             assert_eq!(text(dir.join(OUTCOME)), format!("passed {round}"));
             assert_eq!(
                 text(sandbox.join(OUTCOMES[0])),
@@ -361,9 +400,25 @@ mod tests {
         for name in [TASK, OUTCOMES[0], OUTCOMES[1]] {
             fs::remove_file(sandbox.join(name)).unwrap();
         }
-        assert!(repair(&dir, &sandbox, &nothing).unwrap().is_empty());
+        assert!(repaired(&dir, &sandbox, &nothing).is_empty());
         for (name, target) in [(TASK, TASK), (OUTCOMES[0], OUTCOME), (OUTCOMES[1], OUTCOME)] {
             assert_eq!(fs::read_link(sandbox.join(name)).unwrap(), dir.join(target));
+        }
+    }
+
+    /// A move of the city could not be followed, or the work of an earlier incarnation came late.
+    #[test]
+    fn link_to_another_task_directory_is_replaced() {
+        let top = crate::testing::scratch();
+        let (dir, sandbox) = places(top.path());
+        for (name, file) in [(TASK, TASK), (OUTCOMES[0], OUTCOME)] {
+            fs::remove_file(sandbox.join(name)).unwrap();
+            let other = Path::new("/former/.horde/tasks/rig/gt-1/Toast-0").join(file);
+            symlink(other, sandbox.join(name)).unwrap();
+        }
+        assert!(repaired(&dir, &sandbox, &nothing).is_empty());
+        for (name, file) in [(TASK, TASK), (OUTCOMES[0], OUTCOME)] {
+            assert_eq!(fs::read_link(sandbox.join(name)).unwrap(), dir.join(file));
         }
     }
 
@@ -376,7 +431,7 @@ mod tests {
         fs::remove_file(&own).unwrap();
         let mut file = fs::File::create(&own).unwrap();
         file.write_all(b"outcome: ").unwrap();
-        repair(&dir, &sandbox, &nothing).unwrap();
+        repaired(&dir, &sandbox, &nothing);
         file.write_all(b"passed").unwrap();
         assert_eq!(text(dir.join(OUTCOME)), "outcome: passed");
     }
@@ -388,20 +443,20 @@ mod tests {
         save(&sandbox.join(TASK), "a task list of the project");
         save(&sandbox.join(OUTCOMES[0]), "anything");
         for committed in [Some(true), None] {
-            assert!(repair(&dir, &sandbox, &|_| committed).unwrap().is_empty());
+            assert!(repaired(&dir, &sandbox, &|_| committed).is_empty());
             assert_eq!(text(sandbox.join(TASK)), "a task list of the project");
             assert_eq!(text(sandbox.join(OUTCOMES[0])), "anything");
         }
         // The task of a repository with a TASK.md has another name.
         let has_task = |name: &str| Some(name == TASK);
-        repair(&dir, &sandbox, &has_task).unwrap();
+        repaired(&dir, &sandbox, &has_task);
         assert_eq!(text(sandbox.join(TASK_ELSE)), "do it");
         for name in [TASK_ELSE, OUTCOMES[0]] {
             fs::remove_file(sandbox.join(name)).unwrap();
         }
         fs::create_dir(sandbox.join(TASK_ELSE)).unwrap();
         symlink("elsewhere", sandbox.join(OUTCOMES[0])).unwrap();
-        assert!(repair(&dir, &sandbox, &has_task).unwrap().is_empty());
+        assert!(repaired(&dir, &sandbox, &has_task).is_empty());
         assert!(sandbox.join(TASK_ELSE).is_dir());
         assert_eq!(
             fs::read_link(sandbox.join(OUTCOMES[0])).unwrap(),
@@ -415,13 +470,13 @@ mod tests {
         let (dir, sandbox) = places(top.path());
         fs::remove_dir(sandbox.join(".git")).unwrap();
         fs::remove_file(sandbox.join(TASK)).unwrap();
-        assert!(repair(&dir, &sandbox, &nothing).unwrap().is_empty());
+        assert!(repaired(&dir, &sandbox, &nothing).is_empty());
         assert!(!sandbox.join(TASK).exists());
         let real = top.path().join("real");
         fs::rename(&sandbox, &real).unwrap();
         fs::create_dir(real.join(".git")).unwrap();
         symlink(&real, &sandbox).unwrap();
-        repair(&dir, &sandbox, &nothing).unwrap_err();
+        assert!(repair(&dir, &sandbox, &nothing, &mut None).failed.is_some());
         assert!(!real.join(TASK).exists());
     }
 
@@ -431,13 +486,15 @@ mod tests {
         let (dir, sandbox) = places(top.path());
         for _ in 0..KEPT_MAX {
             save(&sandbox.join(TASK), "again");
-            repair(&dir, &sandbox, &nothing).unwrap();
+            repaired(&dir, &sandbox, &nothing);
         }
         save(&sandbox.join(TASK), "the last");
         save(&sandbox.join(OUTCOMES[0]), "passed");
-        let error = repair(&dir, &sandbox, &nothing).unwrap_err();
+        let Repaired { moved, failed } = repair(&dir, &sandbox, &nothing, &mut None);
+        assert_eq!(moved, [dir.join(OUTCOME)], "the others are put back");
+        let error = failed.unwrap();
         assert!(error.why.contains("100 replaced files"), "{error}");
         assert_eq!(text(sandbox.join(TASK)), "the last");
-        assert_eq!(text(dir.join(OUTCOME)), "passed", "the others are put back");
+        assert_eq!(text(dir.join(OUTCOME)), "passed");
     }
 }

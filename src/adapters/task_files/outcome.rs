@@ -7,28 +7,41 @@ use std::path::Path;
 
 use super::text::{at, from_above, read_some, written};
 use crate::adapters::beneath;
-use crate::domain::task_names::{OUTCOME, OUTCOMES};
+use crate::domain::task_names::{OUTCOME, OUTCOMES, is_link_target};
+use crate::ports::repo::Committed;
 use crate::ports::tasks::{OutcomeText, TaskError};
 
 /// Returns the first outcome that has a text, else the first of the entries that hold none because they are no file.
-/// `committed` tells the repository's own files: with bytes, HEAD has them under the name; without, it has the name.
+/// `committed` tells where a file is committed, with these bytes or under this name.
 /// Where that is unknown, the file counts as the agent's; its content is verified anyway.
 pub(super) fn read(
     dir: &Path,
     sandbox: &Path,
-    committed: &dyn Fn(&str, Option<&[u8]>) -> bool,
+    committed: &dyn Fn(&str, Option<&[u8]>) -> Committed,
 ) -> Result<OutcomeText, TaskError> {
     let mut odd = None;
     for name in OUTCOMES {
         let own = sandbox.join(name);
         let (root, file) = from_above(&own, 2);
         match read_some(root, file) {
-            Ok(Some(found)) if !committed(name, Some(found.text.as_bytes())) => return Ok(found),
-            Err(error) if is_made(&own, &error) && !committed(name, None) => {
+            // A program may just be writing it, or never will.
+            Ok(Some(found)) if found.text.trim().is_empty() => {}
+            Ok(Some(found)) => match committed(name, Some(found.text.as_bytes())) {
+                Committed::No => return Ok(found),
+                Committed::Before => {}
+                // Another branch may have brought it.
+                Committed::OnBranch => {
+                    let why = format!(
+                        "{name} is committed, so it is not read as an outcome; run `git rm --cached {name}` and commit that"
+                    );
+                    odd = odd.or_else(|| Some(no_text(&own, why)));
+                }
+            },
+            Err(error) if is_made(&own, &error) && committed(name, None) == Committed::No => {
                 let why = format!(
                     "at {name} in the sandbox: {error}; remove it and write a regular file there"
                 );
-                odd = odd.or(Some(no_text(&own, why)));
+                odd = odd.or_else(|| Some(no_text(&own, why)));
             }
             // An error of the system: the file in the task directory decides.
             Ok(_) | Err(_) => {}
@@ -58,23 +71,13 @@ fn no_text(path: &Path, why: String) -> OutcomeText {
     }
 }
 
-/// Returns true for an entry of the session that is no file, in a sandbox that is a directory.
+/// Returns true for an entry of the session that is no file, in a sandbox that is a directory. The supervisor's link may
+/// be that of an earlier incarnation, or of the city's former path, until the sandbox is made ready.
 fn is_made(own: &Path, error: &io::Error) -> bool {
     let kind = |path: Option<&Path>| path.and_then(|path| path.symlink_metadata().ok());
     let is_in_dir = kind(own.parent()).is_some_and(|sandbox| sandbox.is_dir());
-    beneath::is_odd(error) && is_in_dir && !is_own_link(own)
-}
-
-/// Returns true for a link that the supervisor made, `.../tasks/<rig>/<relic>/<slot>-<incarnation>/outcome`. It may be
-/// that of an earlier incarnation, or of the city's former path, until the sandbox is made ready.
-fn is_own_link(link: &Path) -> bool {
-    let Ok(target) = fs::read_link(link) else {
-        return false;
-    };
-    let tasks = target.ancestors().nth(4).and_then(Path::file_name);
-    target.is_absolute()
-        && target.file_name() == Some(OUTCOME.as_ref())
-        && tasks == Some("tasks".as_ref())
+    let is_link = fs::read_link(own).is_ok_and(|target| is_link_target(&target));
+    beneath::is_odd(error) && is_in_dir && !is_link
 }
 
 #[cfg(test)]
@@ -121,7 +124,7 @@ mod tests {
             let top = crate::testing::scratch();
             let (dir, sandbox) = places(top.path());
             let at = sandbox.join(OUTCOMES[0]);
-            let read = || read(&dir, &sandbox, &|_, _| false).unwrap();
+            let read = || read(&dir, &sandbox, &|_, _| Committed::No).unwrap();
             assert_eq!((read().odd, read().text.as_str()), (None, ""));
             fs::remove_file(&at).unwrap();
             make(&at, top.path());
@@ -134,7 +137,11 @@ mod tests {
             assert_eq!(found.text, "", "it is not read through");
             assert!(found.written.is_some(), "it is told once");
             // A project may have such an entry of its own.
-            let owned = super::read(&dir, &sandbox, &|_, bytes| bytes.is_none()).unwrap();
+            let owned = super::read(&dir, &sandbox, &|_, bytes| match bytes {
+                None => Committed::Before,
+                Some(_) => Committed::No,
+            })
+            .unwrap();
             assert_eq!(owned.odd, None, "{what}");
             // The other name, and the file itself, hold an outcome all the same.
             fs::write(dir.join(OUTCOME), SAID).unwrap();
@@ -148,7 +155,7 @@ mod tests {
         let (dir, sandbox) = places(top.path());
         let blanks = format!("{}{SAID}", " ".repeat(100_000));
         fs::write(dir.join(OUTCOME), blanks).unwrap();
-        let found = read(&dir, &sandbox, &|_, _| false).unwrap();
+        let found = read(&dir, &sandbox, &|_, _| Committed::No).unwrap();
         assert!(found.odd.is_some_and(|why| why.contains("larger than")));
     }
 }

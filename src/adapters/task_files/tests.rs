@@ -1,6 +1,7 @@
 //! Tests of task files in a real directory.
 
 mod heard;
+mod replaced;
 
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,7 @@ fn only_old_files_below_the_directory_are_pruned() {
     let city = crate::testing::scratch();
     let tasks = files(city.path());
     let logs = city.path().join("logs");
-    assert_eq!(tasks.prune(&logs, Timestamp::MAX, &[]), Ok(0));
+    assert_eq!(tasks.prune(&logs, expired(Timestamp::MAX), &[]), Ok(0));
     let (old, young) = (logs.join("horde/old"), logs.join("horde/young"));
     fs::create_dir_all(logs.join("horde")).unwrap();
     for file in [&old, &young] {
@@ -30,8 +31,15 @@ fn only_old_files_below_the_directory_are_pruned() {
     let past = std::time::SystemTime::now() - Duration::from_secs(7200);
     fs::File::open(&old).unwrap().set_modified(past).unwrap();
     let before = Timestamp::now() - Duration::from_secs(3600);
-    assert_eq!(tasks.prune(&logs, before, &[]), Ok(1));
+    assert_eq!(tasks.prune(&logs, expired(before), &[]), Ok(1));
     assert!(!old.exists() && young.exists());
+}
+
+fn expired(before: Timestamp) -> Expired {
+    Expired {
+        before,
+        replaced_before: None,
+    }
 }
 
 #[test]
@@ -55,7 +63,7 @@ fn directory_is_removed_with_its_last_file_unless_in_use() {
         age(&root.join("horde").join(relic));
     }
     let before = Timestamp::now() - Duration::from_secs(3600);
-    assert_eq!(tasks.prune(&root, before, &dirs[1..2]), Ok(4));
+    assert_eq!(tasks.prune(&root, expired(before), &dirs[1..2]), Ok(4));
     let there = dirs.each_ref().map(|dir| dir.exists());
     assert_eq!(there, [false, true, false]);
     assert!(!root.join("horde/gt-2").exists());
@@ -314,7 +322,8 @@ fn nothing_is_removed_or_renamed_behind_a_link() {
     };
     link("trash");
     assert!(tasks.empty_trash().is_err());
-    assert!(tasks.prune(&link("tasks"), Timestamp::MAX, &[]).is_err());
+    let all = expired(Timestamp::MAX);
+    assert!(tasks.prune(&link("tasks"), all, &[]).is_err());
     let intent = link("outbox").join("a.json");
     assert!(tasks.outbox().is_err());
     assert!(tasks.set_aside(&intent).is_err() && tasks.remove_intent(&intent).is_err());
@@ -403,7 +412,12 @@ fn outcome_file_from_the_repository_is_no_outcome() {
     assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "passed");
     let of = sandbox.clone();
     tasks.ask_of_commits(Box::new(move |sandbox, name, bytes| {
-        Some((sandbox, name, bytes) == (&of, ".horde-outcome", Some(b"passed")))
+        Some(
+            match (sandbox, name, bytes) == (&of, ".horde-outcome", Some(b"passed")) {
+                true => Committed::Before,
+                false => Committed::No,
+            },
+        )
     }));
     assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "");
     fs::write(&own, "its own").unwrap();

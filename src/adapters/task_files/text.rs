@@ -1,6 +1,8 @@
 //! Text files in directories that agents write to, too: anything may be in their place.
 
+use std::fs::Metadata;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -51,8 +53,7 @@ pub(super) fn read_some(root: &Path, name: &Path) -> io::Result<Option<OutcomeTe
     let Some(file) = beneath::open(root, name)? else {
         return Ok(None);
     };
-    let written = file.metadata()?.modified().ok();
-    let written = written.and_then(|at| Timestamp::try_from(at).ok());
+    let written = changed(&file.metadata()?);
     let mut bytes = Vec::new();
     file.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_MAX {
@@ -76,11 +77,14 @@ pub(super) fn from_above(path: &Path, levels: usize) -> (&Path, &Path) {
 
 /// Returns the time of the last change of the path.
 pub(super) fn written(path: &Path) -> Option<Timestamp> {
-    let changed = path
-        .symlink_metadata()
-        .and_then(|meta| meta.modified())
-        .ok()?;
-    Timestamp::try_from(changed).ok()
+    changed(&path.symlink_metadata().ok()?)
+}
+
+/// Returns when a file was last written, moved or changed in another way. The time of the last write alone tells no two
+/// writings apart: a program may set it to any, and a rename keeps it.
+pub(super) fn changed(file: &Metadata) -> Option<Timestamp> {
+    let nanosecond = file.ctime_nsec().try_into().ok()?;
+    Timestamp::new(file.ctime(), nanosecond).ok()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -19,6 +20,9 @@ pub(super) struct Watches {
     open: Open,
     place: Arc<Place>,
     state: Mutex<State>,
+    /// Held while the outcome of one of these sandboxes is read or its links are repaired: a reader between the steps of
+    /// a repair would find no outcome.
+    serial: Mutex<()>,
     /// The reason why some are missing, as it was logged. Apart from the state, which is locked while a disk may hang.
     said: Mutex<Option<String>>,
 }
@@ -51,8 +55,19 @@ impl Watches {
             open,
             place: Arc::new(place),
             state: Mutex::default(),
+            serial: Mutex::default(),
             said: Mutex::default(),
         }
+    }
+
+    /// Lets one thread at a time work on the links of these sandboxes.
+    pub(super) fn serial(&self) -> MutexGuard<'_, ()> {
+        self.serial.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the task directory for which a sandbox is watched.
+    pub(super) fn dir_of(&self, sandbox: &Path) -> Option<PathBuf> {
+        self.place.sandboxes().get(sandbox).cloned()
     }
 
     /// Watches directories (again).
@@ -75,8 +90,12 @@ impl Watches {
         let mut sandboxes = self.place.sandboxes();
         let own: Vec<_> = sandboxes.extract_if(.., |_, of| of == dir).collect();
         drop(sandboxes);
-        for (sandbox, _) in own {
-            self.unwatch(&sandbox);
+        for (sandbox, _) in &own {
+            self.unwatch(sandbox);
+        }
+        if !own.is_empty() && self.place.sandboxes().is_empty() {
+            // A user has a limited number of watchers.
+            self.state().watcher = None;
         }
     }
 
@@ -118,7 +137,6 @@ impl Watches {
 
     fn watch_missing(&self, state: &mut State) {
         let failed = self.try_missing(state).err();
-        let failed = failed.map(|error| error.to_string());
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = failed.as_ref().filter(|_| said.is_none()) {
             let hint = "raise the sysctl fs.inotify.max_user_instances or max_user_watches";
@@ -131,26 +149,32 @@ impl Watches {
         *said = failed;
     }
 
-    fn try_missing(&self, state: &mut State) -> notify::Result<()> {
+    /// Returns the first reason why a directory cannot be watched.
+    fn try_missing(&self, state: &mut State) -> Result<(), String> {
         let watcher = match &mut state.watcher {
             Some(watcher) => watcher,
             none => {
                 let place = Arc::clone(&self.place);
                 let heard: Heard = Box::new(move |event| place.on_event(event));
-                none.insert((self.open)(heard)?)
+                let opened = (self.open)(heard).map_err(|error| error.to_string())?;
+                none.insert(opened)
             }
         };
         let mut failed = None;
         for dir in std::mem::take(&mut state.missing) {
-            match watcher.watch(&dir, RecursiveMode::NonRecursive) {
-                // One that an agent has closed keeps no other from being watched.
-                Err(error) if !matches!(error.kind, ErrorKind::PathNotFound) => {
-                    failed = Some(error);
-                    state.missing.insert(dir);
-                }
+            let Err(error) = watcher.watch(&dir, RecursiveMode::NonRecursive) else {
+                continue;
+            };
+            match error.kind {
                 // A directory that is gone needs no watch.
-                Ok(()) | Err(_) => {}
+                ErrorKind::PathNotFound => continue,
+                // An agent has closed its sandbox, as often as it likes.
+                ErrorKind::Io(ref error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    tracing::debug!(dir = %dir.display(), "a directory that an agent closed cannot be watched; patrols look at it");
+                }
+                _ => failed = failed.or_else(|| Some(format!("{}: {error}", dir.display()))),
             }
+            state.missing.insert(dir);
         }
         failed.map_or(Ok(()), Err)
     }
@@ -246,7 +270,7 @@ mod tests {
         watches.watch_sandbox(Path::new("/tasks/2"), Path::new("/raiders/open"));
         assert_eq!(*watched.lock().unwrap(), [Path::new("/raiders/open")]);
         assert_eq!(watches.missing(), 1);
-        assert!(watches.said().is_some());
+        assert_eq!(watches.said(), None);
         watches.unwatch_sandbox_of(Path::new("/tasks/1"));
         watches.unwatch_sandbox_of(Path::new("/tasks/2"));
         assert_eq!((watches.missing(), watched.lock().unwrap().len()), (0, 0));

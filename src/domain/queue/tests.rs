@@ -1,6 +1,7 @@
 //! Every step in every state, and the members of an attempt.
 
 use super::*;
+use crate::domain::merge::HELD_MAX;
 use crate::testing::records::{self, oid, toast};
 
 const STATES: [MrState; 9] = [
@@ -280,4 +281,12 @@ fn replaced_head_and_end_of_a_review_are_recorded() {
         assert!(!note.contains("look"), "it asks nothing any more: {end:?}");
         assert!(!mr.awaits_person());
     }
+}
+
+/// `rules.md`, gates: 10 s, doubling to 10 min.
+#[test]
+fn delay_of_a_held_merge_request_doubles_up_to_its_maximum() {
+    let delays = [0, 1, 2, 3, 6, 7, 8, u32::MAX].map(|attempts| pause(attempts, HELD_MAX));
+    let seconds = [10, 10, 20, 40, 320, 600, 600, 600];
+    assert_eq!(delays, seconds.map(Duration::from_secs));
 }

@@ -18,8 +18,8 @@ use crate::domain::sandbox_fault::SandboxFault;
 use crate::domain::saved_work::SavedWork;
 use crate::domain::work_diff::{Diff, DiffSum};
 use crate::ports::repo::{
-    GateRun, GateSpec, LandRequest, Measurement, PendingWork, PinnedStashes, Provenance, Repo,
-    RepoError, SalvageRecord, SandboxSpec, TargetState,
+    Committed, GateRun, GateSpec, LandRequest, Measurement, PendingWork, PinnedStashes, Provenance,
+    Repo, RepoError, SalvageRecord, SandboxSpec, TargetState,
 };
 use crate::testing::records;
 
@@ -132,9 +132,9 @@ impl Repo for FakeRepo {
         })
     }
 
-    fn has_committed(&self, sandbox: &Path, _: &str, _: Option<&[u8]>) -> Result<bool, RepoError> {
-        self.enter("has_committed", &sandbox.display().to_string())
-            .map(|_| false)
+    fn committed(&self, sandbox: &Path, _: &str, _: Option<&[u8]>) -> Result<Committed, RepoError> {
+        self.enter("committed", &sandbox.display().to_string())
+            .map(|_| Committed::No)
     }
 
     fn leave_out(&self, _: &[String]) -> Result<(), RepoError> {

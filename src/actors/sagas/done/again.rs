@@ -36,8 +36,7 @@ pub(super) async fn of(
     let raider = hook.raider.clone();
     let record = world.store.run(move |txn| txn.raider(&raider)).await?;
     let reviewed = record.is_some_and(|record| {
-        record.hook.incarnation == hook.incarnation
-            && matches!(WorkPhase::of(&record), WorkPhase::InReview { .. })
+        record.hook.incarnation == hook.incarnation && WorkPhase::of(&record).is_in_review()
     });
     if !reviewed {
         return Ok(Again::Same(intent));
@@ -62,7 +61,7 @@ pub(super) fn check(txn: &mut dyn Txn, plan: &Plan) -> Result<(), StoreError> {
     };
     let record = txn.raider(&plan.raider)?;
     let waits = record.is_some_and(|record| {
-        let is_reviewed = matches!(WorkPhase::of(&record), WorkPhase::InReview { .. });
+        let is_reviewed = WorkPhase::of(&record).is_in_review();
         is_reviewed && record.mr.is_some_and(|mr| mr.head == *head)
     });
     if waits {

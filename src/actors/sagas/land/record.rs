@@ -17,7 +17,7 @@ use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId};
 use crate::domain::merge::{FailureType, GateVerdict, HELD_MAX, HoldReason, MergeRequest, MrState};
 use crate::domain::message::{self, Body, Escalation, MergeFailed, Merged};
 use crate::domain::problem::{Problem, ProblemKind};
-use crate::domain::queue::{Step, step_all};
+use crate::domain::queue::{Step, pause, step_all};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
@@ -273,13 +273,6 @@ pub(super) enum Tried {
     Begun,
     /// The attempt did not begin. It counts only until a person is called.
     Not,
-}
-
-/// Returns the delay after `attempts` attempts.
-pub(super) fn pause(attempts: u32, most: Duration) -> Duration {
-    const FIRST: Duration = Duration::from_secs(10);
-    let doublings = attempts.saturating_sub(1).min(10);
-    (FIRST * 2_u32.pow(doublings)).min(most)
 }
 
 /// Holds a merge request until its next attempt. Journalled only when the hold is new, whatever its note says; a person

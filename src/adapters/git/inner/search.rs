@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::admin::{self, At};
 use super::super::bytes::{self, RelPath};
+use super::super::entry_links;
 use super::super::files::compare::{Against, Compared, Item, Tree, compare, read, tree};
 use super::super::files::convert::{Judge, Lfs, lists};
 use super::super::files::hash_cache::HashCache;
@@ -96,7 +97,7 @@ impl<'a, 's> Search<'a, 's> {
         let own = dir.join(".git");
         match fs::symlink_metadata(&own) {
             Ok(meta) if meta.is_dir() => Some(own),
-            Ok(_) => admin::linked(&dir),
+            Ok(_) => entry_links::linked(&dir),
             Err(_) => dir.join("objects").is_dir().then_some(dir),
         }
     }

@@ -11,8 +11,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::super::admin::{self, At, failed, leads_back, linked, read_link_file, remove_if_there};
+use super::super::admin::{self, At, failed, remove_if_there};
 use super::super::bytes;
+use super::super::entry_links::{self, leads_back, linked, read_link_file};
 use super::super::repair::claimed;
 use super::super::rig::{GitRepo, locked};
 use crate::adapters::city_root;
@@ -61,7 +62,7 @@ fn publish(repo: &GitRepo, part: &Path, to: &Path) -> Result<(), RepoError> {
 /// Removes the remains of an earlier try. Anything else at that path stays and blocks the build.
 fn clear(repo: &GitRepo, part: &Path) -> Result<(), RepoError> {
     let _serial = locked(&repo.state.worktrees);
-    let mut admins = admin::of_sandbox(repo, part)?;
+    let mut admins = entry_links::of_sandbox(repo, part)?;
     let fail = |error: std::io::Error| failed("cannot remove", part, &error);
     mounts::none_in(part).map_err(fail)?;
     match fs::read_dir(part).map(Iterator::collect::<Result<Vec<_>, _>>) {
@@ -89,7 +90,7 @@ fn clear(repo: &GitRepo, part: &Path) -> Result<(), RepoError> {
 /// Returns true if its link leads into our repository, even to a missing entry.
 fn is_ours(repo: &GitRepo, part: &Path) -> bool {
     let real = |path: &Path| fs::canonicalize(path).ok();
-    let admin = read_link_file(&part.join(".git"));
+    let admin = read_link_file(&part.join(".git")).ok().flatten();
     let led = admin.and_then(|admin| real(part.join(admin).parent()?));
     led.is_some() && led == admin::home(repo)
 }

@@ -209,7 +209,7 @@ fn condition(
         None => {
             let absence = view.filter(|_| !hook.is_declared());
             let phase = snapshot.records.phase(&hook.raider);
-            let stays = session.filter(|_| matches!(phase, Some(WorkPhase::InReview { .. })));
+            let stays = session.filter(|_| phase.is_some_and(WorkPhase::is_in_review));
             let stays = stays.map(|_| {
                 let name = &hook.raider.name;
                 format!("its session stays for the review of its work: hd attach {name}")

@@ -1,0 +1,120 @@
+//! Files that took the place of a link in a sandbox.
+
+use super::*;
+
+/// It may be work of the agent, and the rename that kept it has left its time of writing.
+#[test]
+fn file_that_took_the_place_of_a_link_is_kept_as_long_as_salvage() {
+    let city = crate::testing::scratch();
+    let (tasks, dir) = (files(city.path()), city.path().join("tasks"));
+    let file = dir.join("TASK.replaced-1.md");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(&file, "my plan").unwrap();
+    let past = std::time::SystemTime::now() - Duration::from_secs(7200);
+    fs::File::open(&file).unwrap().set_modified(past).unwrap();
+    let hour = Duration::from_secs(3600);
+    for replaced_before in [None, Some(Timestamp::now() - hour)] {
+        let before = Timestamp::MAX;
+        let expired = Expired {
+            before,
+            replaced_before,
+        };
+        assert_eq!(tasks.prune(&dir, expired, &[]), Ok(0));
+    }
+    let all = Expired {
+        before: Timestamp::MIN,
+        replaced_before: Some(Timestamp::now() + hour),
+    };
+    assert_eq!(tasks.prune(&dir, all, &[]), Ok(1));
+}
+
+/// The end of a session, the watcher of its outcome and a patrol come together.
+#[test]
+fn outcome_is_read_as_it_was_declared_while_its_link_is_repaired() {
+    let city = crate::testing::scratch();
+    let tasks = files(city.path());
+    tasks.ask_of_commits(Box::new(|_, _, _| Some(Committed::No)));
+    let dir = city.path().join("tasks/rig/gt-1/Toast-1");
+    let sandbox = city.path().join("rig/raiders/Toast");
+    fs::create_dir_all(sandbox.join(".git")).unwrap();
+    tasks.write_task(&dir, "do it").unwrap();
+    for round in 0..100 {
+        let said = format!("passed {round}");
+        fs::write(sandbox.join("new"), &said).unwrap();
+        fs::rename(sandbox.join("new"), sandbox.join(".horde-outcome")).unwrap();
+        std::thread::scope(|scope| {
+            for nth in 0..3 {
+                let (tasks, dir, sandbox, said) = (&tasks, &dir, &sandbox, &said);
+                scope.spawn(move || {
+                    for _ in 0..3 {
+                        if nth > 0 {
+                            assert!(tasks.repair_links(dir, sandbox).failed.is_none());
+                        }
+                        assert_eq!(tasks.outcome(dir, sandbox).unwrap().text, *said);
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_to_string(dir.join("outcome")).unwrap(), said);
+    }
+}
+
+/// Work that waited for its turn comes for an incarnation that is over.
+#[test]
+fn sandbox_that_is_watched_for_another_task_directory_is_left_alone() {
+    let city = crate::testing::scratch();
+    let tasks = files(city.path());
+    tasks.ask_of_commits(Box::new(|_, _, _| Some(Committed::No)));
+    let dir = |number| {
+        city.path()
+            .join(format!("tasks/rig/gt-{number}/Toast-{number}"))
+    };
+    let sandbox = city.path().join("rig/raiders/Toast");
+    fs::create_dir_all(sandbox.join(".git")).unwrap();
+    tasks.write_task(&dir(1), "do it").unwrap();
+    tasks.write_task(&dir(2), "do the next").unwrap();
+    tasks.watch(&dir(2), &sandbox);
+    fs::write(sandbox.join(".horde-outcome"), "passed").unwrap();
+    assert!(tasks.repair_links(&dir(1), &sandbox).moved.is_empty());
+    assert_eq!(tasks.outcome(&dir(2), &sandbox).unwrap().text, "passed");
+    let moved = tasks.repair_links(&dir(2), &sandbox).moved;
+    assert_eq!(moved, [dir(2).join("outcome")]);
+}
+
+/// A program that was killed before it wrote its outcome, or a clean-up that made the file anew.
+#[test]
+fn empty_file_in_place_of_the_link_hides_no_outcome() {
+    let city = crate::testing::scratch();
+    let tasks = files(city.path());
+    let dir = city.path().join("tasks/rig/gt-1/Toast-1");
+    let sandbox = city.path().join("rig/raiders/Toast");
+    fs::create_dir_all(sandbox.join(".git")).unwrap();
+    tasks.write_task(&dir, "do it").unwrap();
+    fs::write(sandbox.join(".horde-outcome"), "").unwrap();
+    assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "");
+    tasks.write_outcome(&dir, "passed").unwrap();
+    assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "passed");
+    fs::write(sandbox.join(".orange-outcome"), "stuck").unwrap();
+    assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "stuck");
+}
+
+/// It would be silence otherwise: the session has declared its outcome, and nothing happens.
+#[test]
+fn outcome_that_the_session_has_committed_is_told_as_such() {
+    let city = crate::testing::scratch();
+    let tasks = files(city.path());
+    tasks.ask_of_commits(Box::new(|_, name, _| match name {
+        ".horde-outcome" => Some(Committed::OnBranch),
+        _ => Some(Committed::No),
+    }));
+    let dir = city.path().join("tasks/rig/gt-1/Toast-1");
+    let sandbox = city.path().join("rig/raiders/Toast");
+    fs::create_dir_all(&sandbox).unwrap();
+    tasks.write_task(&dir, "do it").unwrap();
+    fs::write(sandbox.join(".horde-outcome"), "passed").unwrap();
+    let why = tasks.outcome(&dir, &sandbox).unwrap().odd.unwrap();
+    assert!(why.contains("git rm --cached .horde-outcome"), "{why}");
+    // The other name, and the file itself, hold an outcome all the same.
+    fs::write(sandbox.join(".orange-outcome"), "stuck").unwrap();
+    assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "stuck");
+}
