@@ -255,7 +255,19 @@ impl TaskFiles for DiskTaskFiles {
         };
         let watches = self.of_rig(sandbox);
         let _alone = watches.serial();
-        outcome::read(dir, sandbox, &committed)
+        let last = self.moved().get(dir).copied();
+        outcome::read(dir, sandbox, &committed, last)
+    }
+
+    fn set_outcome_aside(
+        &self,
+        dir: &Path,
+        sandbox: &Path,
+        written: Option<Timestamp>,
+    ) -> Result<(), TaskError> {
+        let watches = self.of_rig(sandbox);
+        let _alone = watches.serial();
+        links::set_aside(dir, written).map_err(at(dir))
     }
 
     fn set_up(
@@ -445,7 +457,9 @@ fn is_expired(path: &Path, found: &rustix::fs::Stat, expired: Expired) -> bool {
         true => expired
             .replaced_before
             .is_some_and(|before| found.st_mtime.max(found.st_ctime) < before.as_second()),
-        false => found.st_mtime < expired.before.as_second(),
+        false => expired
+            .before
+            .is_some_and(|before| found.st_mtime < before.as_second()),
     }
 }
 

@@ -66,8 +66,8 @@ pub type TaskListener = Box<dyn Fn(TaskEvent) + Send + Sync>;
 /// The files that a pruning deletes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expired {
-    /// Files that were last written before that time.
-    pub before: Timestamp,
+    /// Files that were last written before that time; none go without one.
+    pub before: Option<Timestamp>,
     /// Files that took the place of a link in a sandbox before that time, which may be work; none go without one.
     pub replaced_before: Option<Timestamp>,
 }
@@ -181,6 +181,18 @@ pub trait TaskFiles: Send + Sync {
     /// # Errors
     /// [`TaskError`].
     fn outcome(&self, dir: &Path, sandbox: &Path) -> Result<OutcomeText, TaskError>;
+
+    /// Moves an outcome that counts no longer beside the outcome file, if that is as it was written at this time, and
+    /// leaves an empty one. An outcome that is in the sandbox stays.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    fn set_outcome_aside(
+        &self,
+        dir: &Path,
+        sandbox: &Path,
+        written: Option<Timestamp>,
+    ) -> Result<(), TaskError>;
 
     /// Runs the rig's set-up commands in a fresh sandbox, one after the other.
     ///

@@ -82,7 +82,7 @@ fn mount_over_the_rig_or_its_sandboxes_holds_the_rig() {
     let sandbox = city.sandbox();
     let facts = city.facts(&sandbox);
     let raiders = city.repo.raiders_dir();
-    for place in [raiders, raiders.parent().unwrap()] {
+    for place in [raiders, raiders.parent().unwrap(), city.repo.theirs()] {
         let mounted = Mounted::at(place, &city.root().join("persons"));
         let held = city.repo.ready().unwrap_err().to_string();
         assert!(held.contains("below another mount"), "{held}");
@@ -92,6 +92,33 @@ fn mount_over_the_rig_or_its_sandboxes_holds_the_rig() {
         city.repo.ready().unwrap();
         assert_eq!(city.facts(&sandbox), facts);
     }
+}
+
+/// Its place is an empty directory then, as one by which a person says that the repository is lost.
+#[test]
+fn custody_that_was_mounted_is_not_made_anew_without_its_mount() {
+    if !apart(custody_that_was_mounted_is_not_made_anew_without_its_mount) {
+        return;
+    }
+    let city = City::bare();
+    let (ours, disk) = (city.repo.repo_dir(), city.root().join("disk"));
+    let none = None::<&str>;
+    let bind = || {
+        mount(Some(&disk), ours, none, MsFlags::MS_BIND, none).expect("mounted");
+        Mounted(ours.to_owned())
+    };
+    fs::create_dir_all(ours).unwrap();
+    fs::create_dir(&disk).unwrap();
+    let mounted = bind();
+    city.repo.prepare().unwrap();
+    drop(mounted);
+    city.repo.ready().unwrap_err();
+    let why = city.repo.prepare().unwrap_err().to_string();
+    assert!(why.contains("is not mounted"), "{why}");
+    let mounted = bind();
+    city.repo.prepare().unwrap();
+    city.repo.ready().unwrap();
+    drop(mounted);
 }
 
 /// Wherever the mount is: among removed files, in the place of a directory of the commit, in an earlier worktree.

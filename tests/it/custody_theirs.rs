@@ -192,6 +192,23 @@ fn ours_decides_which_commits_exist() {
     assert_eq!((has("passed"), has("failed")), tracked);
 }
 
+/// The repository has an outcome file, for example one that an earlier raider has committed.
+#[test]
+fn outcome_that_the_branch_has_changed_is_told_from_the_repositorys() {
+    let city = City::with(|checkout| write(checkout, ".horde-outcome", "passed"));
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    let of = |text: &str| {
+        let bytes = Some(text.as_bytes());
+        city.repo.committed(&sandbox, ".horde-outcome", bytes)
+    };
+    assert_eq!(of("passed"), Ok(Committed::Before));
+    write(&sandbox, ".horde-outcome", "stuck");
+    assert_eq!(of("stuck"), Ok(Committed::No));
+    git(&sandbox, &["commit", "-qam", "stuck"]);
+    assert_eq!(of("stuck"), Ok(Committed::OnBranch));
+}
+
 /// `git replace --graft origin/main HEAD` made a nuke see nothing to lose.
 /// Case A30b of an adversary: a graft that makes unpushed work look pushed.
 #[test]

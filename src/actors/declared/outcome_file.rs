@@ -58,3 +58,23 @@ pub async fn read(world: &World, hook: &Hook) -> Result<OutcomeSeen, Refusal> {
         is_void,
     })
 }
+
+/// Moves the outcome file of a raider's incarnation aside, which counts no longer as it was written at this time.
+///
+/// # Errors
+/// It cannot be moved. It does not count all the same while its time is that one.
+pub async fn set_aside(
+    world: &World,
+    hook: &Hook,
+    written: Option<Timestamp>,
+) -> Result<(), Refusal> {
+    let dir = world
+        .city
+        .task_dir(&hook.raider, &hook.relic, hook.incarnation);
+    let sandbox = world.city.sandbox(&hook.raider);
+    let owner = effects::Owner::Rig(hook.raider.rig.clone());
+    let moved = effects::tasks(world, owner, move |tasks| {
+        tasks.set_outcome_aside(&dir, &sandbox, written)
+    });
+    Ok(moved.await?)
+}

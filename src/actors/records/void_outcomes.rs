@@ -1,5 +1,6 @@
 //! Outcome files that count no longer: a person rejected the work that they declared, and its session works on. The file
-//! is the agent's and stays as it is; only a later writing of it counts.
+//! is moved aside after the rejection is stored. Until then, and where that fails, only a later writing of it counts; a copy
+//! of the city has new times.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -169,18 +169,20 @@ async fn prune_logs(world: &World) -> Result<(), Refusal> {
     if let Some(age) = keep.session_logs {
         let before = before(world, age);
         effects::prune_logs(world, before).await?;
-        let replaced_before = keep.salvage.map(|age| self::before(world, age));
+    }
+    if keep.session_logs.or(keep.salvage).is_some() {
+        let before = |age: Option<Duration>| age.map(|age| before(world, age));
         let expired = Expired {
-            before,
-            replaced_before,
+            before: before(keep.session_logs),
+            replaced_before: before(keep.salvage),
         };
         prune_tasks(world, expired).await?;
     }
     if let Some(age) = keep.gate_logs {
-        let (dir, before) = (world.city.gate_logs_dir(), before(world, age));
+        let (dir, before) = (world.city.gate_logs_dir(), Some(before(world, age)));
         let expired = Expired {
             before,
-            replaced_before: Some(before),
+            replaced_before: before,
         };
         effects::tasks(world, effects::Owner::City, move |tasks| {
             tasks.prune(&dir, expired, &[])

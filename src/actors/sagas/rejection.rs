@@ -91,6 +91,11 @@ pub async fn reject(
     let rejected = rejected.await?;
     if let Some(hook) = &rejected.back_to {
         or_warn!(
+            outcome_file::set_aside(world, hook, written).await,
+            raider = %hook.raider,
+            "the rejected outcome could not be moved aside; it does not count while the file is unchanged"
+        );
+        or_warn!(
             briefs::refresh_task(world, hook).await,
             raider = %hook.raider,
             "the task file could not be written again; `hd rally` prints the note of the rejection"

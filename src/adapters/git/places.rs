@@ -36,7 +36,10 @@ pub(super) fn fault(repo: &GitRepo) -> Option<String> {
     let dirs = dirs(repo);
     let fault = dirs.iter().find_map(|dir| leads_nowhere(dir));
     fault
-        .or_else(|| dirs.iter().find_map(|dir| is_apart(repo, dir)))
+        .or_else(|| {
+            let mut own = dirs.iter().map(PathBuf::as_path).chain([repo.theirs()]);
+            own.find_map(|dir| is_apart(repo, dir))
+        })
         .or_else(|| is_elsewhere(repo, &dirs))
 }
 
@@ -53,11 +56,6 @@ fn leads_nowhere(dir: &Path) -> Option<String> {
 /// Compares the mount of a directory with that of the supervisor's own: sandboxes are removed, and the agents' repository
 /// is made, by a rename, and a crash could halve a copy.
 fn is_apart(repo: &GitRepo, dir: &Path) -> Option<String> {
-    let mount = |dir: &Path| {
-        let found = statx(CWD, dir, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
-        let is_known = found.stx_mask & StatxFlags::MNT_ID.bits() != 0;
-        is_known.then_some(found.stx_mnt_id)
-    };
     let state = repo.state_dir();
     let (own, other) = (mount(state)?, mount(dir)?);
     let (dir, state) = (dir.display(), state.display());
@@ -67,6 +65,13 @@ fn is_apart(repo: &GitRepo, dir: &Path) -> Option<String> {
             to the other: keep both on one. The whole city may be on any"
         )
     })
+}
+
+/// Returns the number of the mount that a directory is in.
+pub(super) fn mount(dir: &Path) -> Option<u64> {
+    let found = statx(CWD, dir, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+    let is_known = found.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    is_known.then_some(found.stx_mnt_id)
 }
 
 /// Compares the places with those that were noted.

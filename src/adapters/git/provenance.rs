@@ -58,11 +58,15 @@ pub(super) fn committed(
     if !is_there {
         return Ok(Committed::No);
     }
-    let base = Note::read(repo, sandbox).map(|note| note.base);
-    Ok(match base {
-        Some(base) if blob_of(repo, &base, name)?.is_none() => Committed::OnBranch,
-        Some(_) | None => Committed::Before,
-    })
+    let Some(note) = Note::read(repo, sandbox) else {
+        return Ok(Committed::Before);
+    };
+    // The session may have changed a file that the repository has.
+    let before = blob_of(repo, &note.base, name)?;
+    match before.is_some() && before == blob {
+        true => Ok(Committed::Before),
+        false => Ok(Committed::OnBranch),
+    }
 }
 
 /// Returns the object that a commit has under a name.

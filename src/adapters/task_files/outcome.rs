@@ -5,62 +5,83 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use super::links::{self, Moved};
 use super::text::{at, from_above, read_some, written};
 use crate::adapters::beneath;
 use crate::domain::task_names::{OUTCOME, OUTCOMES, is_link_target};
 use crate::ports::repo::Committed;
 use crate::ports::tasks::{OutcomeText, TaskError};
 
-/// Returns the first outcome that has a text, else the first of the entries that hold none because they are no file.
-/// `committed` tells where a file is committed, with these bytes or under this name.
-/// Where that is unknown, the file counts as the agent's; its content is verified anyway.
+/// Returns the outcome that was declared last, else the first of the entries that cannot be read because they are no file,
+/// or closed. `committed` tells where a file is committed, with these bytes or under this name. Where that is unknown, the
+/// file counts as the agent's; its content is verified anyway. `last` is what the supervisor itself has moved.
 pub(super) fn read(
     dir: &Path,
     sandbox: &Path,
     committed: &dyn Fn(&str, Option<&[u8]>) -> Committed,
+    last: Option<Moved>,
 ) -> Result<OutcomeText, TaskError> {
-    let mut odd = None;
-    for name in OUTCOMES {
-        let own = sandbox.join(name);
-        let (root, file) = from_above(&own, 2);
-        match read_some(root, file) {
-            // A program may just be writing it, or never will.
-            Ok(Some(found)) if found.text.trim().is_empty() => {}
-            Ok(Some(found)) => match committed(name, Some(found.text.as_bytes())) {
-                Committed::No => return Ok(found),
-                Committed::Before => {}
-                // Another branch may have brought it.
-                Committed::OnBranch => {
-                    let why = format!(
-                        "{name} is committed, so it is not read as an outcome; run `git rm --cached {name}` and commit that"
-                    );
-                    odd = odd.or_else(|| Some(no_text(&own, why)));
-                }
-            },
-            Err(error) if is_made(&own, &error) && committed(name, None) == Committed::No => {
-                let why = format!(
-                    "at {name} in the sandbox: {error}; remove it and write a regular file there"
-                );
-                odd = odd.or_else(|| Some(no_text(&own, why)));
-            }
-            // An error of the system: the file in the task directory decides.
-            Ok(_) | Err(_) => {}
-        }
-    }
     let path = dir.join(OUTCOME);
     // Below the tasks of the city: `<rig>/<relic>/<slot>-<incarnation>/outcome`.
     let (root, file) = from_above(&path, 4);
     let found = match read_some(root, file) {
         Ok(found) => found.unwrap_or_default(),
         // Something other than a file was put there.
-        Err(error) if beneath::is_odd(&error) => no_text(&path, error.to_string()),
+        Err(error) if is_refused(&error) => no_text(&path, error.to_string()),
         Err(error) => return Err(at(&path)(error)),
     };
-    let is_told = found.odd.is_some() || !found.text.trim().is_empty();
-    Ok(match odd {
-        Some(odd) if !is_told => odd,
-        _ => found,
-    })
+    let mut declared = vec![(links::declared(found.written, last), found)];
+    let mut odd = None;
+    for name in OUTCOMES {
+        let own = sandbox.join(name);
+        match in_sandbox(&own, name, committed) {
+            Ok(Some(found)) => declared.push((found.written, found)),
+            Ok(None) => {}
+            Err(why) => odd = odd.or_else(|| Some(no_text(&own, why))),
+        }
+    }
+    let with_text = |it: &&(_, OutcomeText)| !it.1.text.trim().is_empty();
+    let newest = declared.iter().filter(with_text).max_by_key(|it| it.0);
+    let newest = newest.map(|(_, found)| found.clone());
+    let (_, file) = declared.swap_remove(0);
+    Ok(newest.unwrap_or(match odd {
+        Some(odd) if file.odd.is_none() => odd,
+        _ => file,
+    }))
+}
+
+/// Returns the outcome that the session wrote in the place of a link.
+///
+/// # Errors
+/// The reason why an entry there is not read as an outcome, for the session.
+fn in_sandbox(
+    own: &Path,
+    name: &str,
+    committed: &dyn Fn(&str, Option<&[u8]>) -> Committed,
+) -> Result<Option<OutcomeText>, String> {
+    let (root, file) = from_above(own, 2);
+    match read_some(root, file) {
+        // A program may just be writing it, or never will.
+        Ok(Some(found)) if found.text.trim().is_empty() => Ok(None),
+        Ok(Some(found)) => match committed(name, Some(found.text.as_bytes())) {
+            Committed::No => Ok(Some(found)),
+            Committed::Before => Ok(None),
+            // Another branch may have brought it.
+            Committed::OnBranch => Err(format!(
+                "{name} is committed, so it is not read as an outcome; run `git rm --cached {name}` and commit that"
+            )),
+        },
+        Err(error) if is_made(own, &error) && committed(name, None) == Committed::No => Err(
+            format!("at {name} in the sandbox: {error}; remove it and write a regular file there"),
+        ),
+        // An error of the system: the file in the task directory decides.
+        Ok(None) | Err(_) => Ok(None),
+    }
+}
+
+/// Returns true for an entry that cannot be read because of what the session made of it.
+fn is_refused(error: &io::Error) -> bool {
+    beneath::is_odd(error) || error.kind() == io::ErrorKind::PermissionDenied
 }
 
 fn no_text(path: &Path, why: String) -> OutcomeText {
@@ -77,7 +98,7 @@ fn is_made(own: &Path, error: &io::Error) -> bool {
     let kind = |path: Option<&Path>| path.and_then(|path| path.symlink_metadata().ok());
     let is_in_dir = kind(own.parent()).is_some_and(|sandbox| sandbox.is_dir());
     let is_link = fs::read_link(own).is_ok_and(|target| is_link_target(&target));
-    beneath::is_odd(error) && is_in_dir && !is_link
+    is_refused(error) && is_in_dir && !is_link
 }
 
 #[cfg(test)]
@@ -124,7 +145,7 @@ mod tests {
             let top = crate::testing::scratch();
             let (dir, sandbox) = places(top.path());
             let at = sandbox.join(OUTCOMES[0]);
-            let read = || read(&dir, &sandbox, &|_, _| Committed::No).unwrap();
+            let read = || read(&dir, &sandbox, &|_, _| Committed::No, None).unwrap();
             assert_eq!((read().odd, read().text.as_str()), (None, ""));
             fs::remove_file(&at).unwrap();
             make(&at, top.path());
@@ -137,10 +158,15 @@ mod tests {
             assert_eq!(found.text, "", "it is not read through");
             assert!(found.written.is_some(), "it is told once");
             // A project may have such an entry of its own.
-            let owned = super::read(&dir, &sandbox, &|_, bytes| match bytes {
-                None => Committed::Before,
-                Some(_) => Committed::No,
-            })
+            let owned = super::read(
+                &dir,
+                &sandbox,
+                &|_, bytes| match bytes {
+                    None => Committed::Before,
+                    Some(_) => Committed::No,
+                },
+                None,
+            )
             .unwrap();
             assert_eq!(owned.odd, None, "{what}");
             // The other name, and the file itself, hold an outcome all the same.
@@ -155,7 +181,7 @@ mod tests {
         let (dir, sandbox) = places(top.path());
         let blanks = format!("{}{SAID}", " ".repeat(100_000));
         fs::write(dir.join(OUTCOME), blanks).unwrap();
-        let found = read(&dir, &sandbox, &|_, _| Committed::No).unwrap();
+        let found = read(&dir, &sandbox, &|_, _| Committed::No, None).unwrap();
         assert!(found.odd.is_some_and(|why| why.contains("larger than")));
     }
 }

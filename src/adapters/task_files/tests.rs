@@ -37,7 +37,7 @@ fn only_old_files_below_the_directory_are_pruned() {
 
 fn expired(before: Timestamp) -> Expired {
     Expired {
-        before,
+        before: Some(before),
         replaced_before: None,
     }
 }

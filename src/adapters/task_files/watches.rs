@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use notify::{ErrorKind, EventKind, RecursiveMode, Watcher};
+use rustix::io::Errno;
 
 use super::links;
 use crate::domain::task_names::OUTCOME;
@@ -93,9 +93,10 @@ impl Watches {
         for (sandbox, _) in &own {
             self.unwatch(sandbox);
         }
+        let mut state = self.state();
         if !own.is_empty() && self.place.sandboxes().is_empty() {
             // A user has a limited number of watchers.
-            self.state().watcher = None;
+            state.watcher = None;
         }
     }
 
@@ -168,15 +169,30 @@ impl Watches {
             match error.kind {
                 // A directory that is gone needs no watch.
                 ErrorKind::PathNotFound => continue,
-                // An agent has closed its sandbox, as often as it likes.
-                ErrorKind::Io(ref error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    tracing::debug!(dir = %dir.display(), "a directory that an agent closed cannot be watched; patrols look at it");
+                _ if is_scarce(&error) => {
+                    failed = failed.or_else(|| Some(format!("{}: {error}", dir.display())));
                 }
-                _ => failed = failed.or_else(|| Some(format!("{}: {error}", dir.display()))),
+                // An agent has closed its sandbox, or made something else of it, as often as it likes.
+                _ => {
+                    tracing::debug!(dir = %dir.display(), %error, "a directory cannot be watched; patrols look at it");
+                }
             }
             state.missing.insert(dir);
         }
         failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Returns true if the system has no watch left.
+fn is_scarce(error: &notify::Error) -> bool {
+    let scarce = [Errno::MFILE, Errno::NFILE, Errno::NOSPC, Errno::NOMEM];
+    match &error.kind {
+        ErrorKind::MaxFilesWatch => true,
+        ErrorKind::Io(error) => {
+            let code = error.raw_os_error().map(Errno::from_raw_os_error);
+            code.is_some_and(|code| scarce.contains(&code))
+        }
+        _ => false,
     }
 }
 

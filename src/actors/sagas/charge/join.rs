@@ -1,12 +1,14 @@
 //! A request for a relic that automatic charging took first.
 
+use std::fmt::Display;
+
 use super::super::super::world::World;
 use super::super::unpack;
 use super::Plan;
 use crate::actors::mail::{ChargeRequest, Charged};
 use crate::actors::refusal::{Refusal, RefusalKind};
+use crate::domain::cause::Cause;
 use crate::domain::event::{Event, EventType};
-use crate::domain::ids::{Incarnation, RaiderId};
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 
 impl Plan {
@@ -41,12 +43,15 @@ pub async fn join(world: &World, request: &ChargeRequest) -> Result<Option<Charg
     if !plan.serves(request) {
         return Ok(None);
     }
-    let error = until_over(world, saga.id).await?;
-    let (raider, incarnation) = (plan.raider.clone(), plan.incarnation);
-    let charged = move |txn: &mut dyn Txn| is_charged(txn, (&raider, incarnation), since);
-    if world.store.run(charged).await? {
+    until_over(world, saga.id).await?;
+    let own = plan.clone();
+    let end = move |txn: &mut dyn Txn| match is_charged(txn, &own, since)? {
+        true => Ok(Ok(())),
+        false => Ok(Err(error(txn, &own, since)?)),
+    };
+    let Err(error) = world.store.run(end).await? else {
         return Ok(Some(plan.charged(world)));
-    }
+    };
     let (relic, raider) = (&plan.relic, &plan.raider);
     let why = error.map_or_else(String::new, |error| format!(": {error}"));
     let message = format!("the automatic charge of {relic} to {raider} failed{why}");
@@ -54,37 +59,46 @@ pub async fn join(world: &World, request: &ChargeRequest) -> Result<Option<Charg
     Err(Refusal::new(RefusalKind::Failed, message).hint(hint))
 }
 
-/// Waits until the saga of a charge is closed. Returns why it was unwound, if that was seen.
-async fn until_over(world: &World, id: u64) -> Result<Option<String>, Refusal> {
+/// Waits until the saga of a charge is closed.
+async fn until_over(world: &World, id: u64) -> Result<(), Refusal> {
     let mut changes = world.store.changes().follow();
-    let mut error = None;
     loop {
         let seen = world.store.changes().count();
-        let Some(saga) = world.store.run(move |txn| txn.saga(id)).await? else {
-            return Ok(error);
-        };
-        error = unpack::<Plan>(&saga)?.error.or(error);
-        if changes.wait_for(|count| *count > seen).await.is_err() {
-            return Ok(error);
+        let is_open = world.store.run(move |txn| txn.saga(id)).await?.is_some();
+        if !is_open || changes.wait_for(|count| *count > seen).await.is_err() {
+            return Ok(());
         }
     }
 }
 
-/// Returns true if the charge of this incarnation is in the journal after that event: the transaction that closes its saga
+/// Returns true if the charge of the incarnation is in the journal after that event: the transaction that closes its saga
 /// writes it there. The state of the relic does not tell: a charge that failed may leave it blocked, closed, or with another
 /// raider by now, and the work of one that succeeded may be over. No event is pruned so soon.
-fn is_charged(
-    txn: &mut dyn Txn,
-    (raider, incarnation): (&RaiderId, Incarnation),
-    since: u64,
-) -> Result<bool, StoreError> {
-    let filter = EventFilter {
-        after: since,
-        kind: Some(EventType::RaiderCharged.as_str().to_owned()),
-        subject: Some(raider.to_string()),
-        ..EventFilter::default()
-    };
-    let charges = txn.events(&filter)?;
-    let own = |event: &Event| event.data["incarnation"] == incarnation.0;
+fn is_charged(txn: &mut dyn Txn, plan: &Plan, since: u64) -> Result<bool, StoreError> {
+    let charges = events(txn, EventType::RaiderCharged, &plan.raider, since)?;
+    let own = |event: &Event| event.data["incarnation"] == plan.incarnation.0;
     Ok(charges.iter().any(own))
+}
+
+/// Returns why the charge was undone, from the event of the transaction that has closed its saga.
+fn error(txn: &mut dyn Txn, plan: &Plan, since: u64) -> Result<Option<String>, StoreError> {
+    let updates = events(txn, EventType::RelicUpdated, &plan.relic, since)?;
+    let undone = updates
+        .iter()
+        .find(|event| event.cause == Cause::ChargeFailed.as_str());
+    Ok(undone.and_then(|event| Some(event.data["error"].as_str()?.to_owned())))
+}
+
+fn events(
+    txn: &mut dyn Txn,
+    kind: EventType,
+    subject: &dyn Display,
+    since: u64,
+) -> Result<Vec<Event>, StoreError> {
+    txn.events(&EventFilter {
+        after: since,
+        kind: Some(kind.as_str().to_owned()),
+        subject: Some(subject.to_string()),
+        ..EventFilter::default()
+    })
 }

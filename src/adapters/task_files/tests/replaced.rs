@@ -14,15 +14,14 @@ fn file_that_took_the_place_of_a_link_is_kept_as_long_as_salvage() {
     fs::File::open(&file).unwrap().set_modified(past).unwrap();
     let hour = Duration::from_secs(3600);
     for replaced_before in [None, Some(Timestamp::now() - hour)] {
-        let before = Timestamp::MAX;
         let expired = Expired {
-            before,
+            before: Some(Timestamp::MAX),
             replaced_before,
         };
         assert_eq!(tasks.prune(&dir, expired, &[]), Ok(0));
     }
     let all = Expired {
-        before: Timestamp::MIN,
+        before: None,
         replaced_before: Some(Timestamp::now() + hour),
     };
     assert_eq!(tasks.prune(&dir, all, &[]), Ok(1));
@@ -116,5 +115,47 @@ fn outcome_that_the_session_has_committed_is_told_as_such() {
     assert!(why.contains("git rm --cached .horde-outcome"), "{why}");
     // The other name, and the file itself, hold an outcome all the same.
     fs::write(sandbox.join(".orange-outcome"), "stuck").unwrap();
+    assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "stuck");
+}
+
+/// A file that the branch has staged stays in the sandbox.
+#[test]
+fn outcome_that_stays_in_the_sandbox_is_older_than_one_that_was_declared_later() {
+    let city = crate::testing::scratch();
+    let tasks = files(city.path());
+    let dir = city.path().join("tasks/rig/gt-1/Toast-1");
+    let sandbox = city.path().join("rig/raiders/Toast");
+    fs::create_dir_all(&sandbox).unwrap();
+    tasks.write_task(&dir, "do it").unwrap();
+    fs::write(sandbox.join(".horde-outcome"), "passed").unwrap();
+    let first = tasks.outcome(&dir, &sandbox).unwrap();
+    assert_eq!(first.text, "passed");
+    crate::testing::eventually("the clock of the file system goes on", || {
+        tasks.write_outcome(&dir, "stuck").unwrap();
+        (tasks.outcome(&dir, &sandbox).unwrap().text == "stuck").then_some(())
+    });
+}
+
+/// A copy of the city has new times: the file must not count again then.
+#[test]
+fn outcome_that_counts_no_longer_is_moved_aside() {
+    let city = crate::testing::scratch();
+    let tasks = files(city.path());
+    let dir = city.path().join("tasks/rig/gt-1/Toast-1");
+    let sandbox = city.path().join("rig/raiders/Toast");
+    fs::create_dir_all(&sandbox).unwrap();
+    tasks.write_task(&dir, "do it").unwrap();
+    tasks.write_outcome(&dir, "passed").unwrap();
+    let written = tasks.outcome(&dir, &sandbox).unwrap().written;
+    // Another one was written since.
+    let earlier = written.map(|at| at - Duration::from_secs(1));
+    tasks.set_outcome_aside(&dir, &sandbox, earlier).unwrap();
+    assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "passed");
+    tasks.set_outcome_aside(&dir, &sandbox, written).unwrap();
+    assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "");
+    let kept = fs::read_to_string(dir.join("outcome.replaced-1")).unwrap();
+    assert_eq!(kept, "passed");
+    tasks.set_outcome_aside(&dir, &sandbox, written).unwrap();
+    fs::write(dir.join("outcome"), "stuck").unwrap();
     assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "stuck");
 }

@@ -177,9 +177,15 @@ async fn rally_tells_that_an_outcome_was_refused() {
     assert_eq!(told["refused"], Value::Null, "{told}");
 }
 
-/// The file still says `passed` when a person has rejected what it declared.
+/// The outcome file is moved aside when a person has rejected what it declared; until then it still says `passed`.
 #[tokio::test(start_paused = true)]
-async fn rally_tells_that_an_outcome_is_void_after_a_rejection() {
+async fn rally_tells_of_no_valid_outcome_after_a_rejection() {
+    for (is_moved, state) in [(true, "empty"), (false, "passed")] {
+        after_a_rejection(is_moved, state).await;
+    }
+}
+
+async fn after_a_rejection(is_moved: bool, state: &str) {
     let scenario = Scenario::new().rig(|rig| {
         rig.forge.review_human = true;
         rig.witness.review_hold = SECOND * 3600;
@@ -195,13 +201,14 @@ async fn rally_tells_that_an_outcome_is_void_after_a_rejection() {
     city.pass(PATROL).await;
     let mr = city.mr(&charged.relic).await.unwrap();
     assert!(mr.awaits_person(), "{mr:?}");
+    if !is_moved {
+        city.parts.tasks.keep_outcomes();
+    }
     let reject = json!({ "mr": mr.id, "note": "the flag must be --json", "yes": true });
     ask(&city, "mq.reject", reject).await.unwrap();
     let told = rally(&city, &charged).await;
-    assert_eq!(
-        (&told["outcome"]["state"], &told["outcome"]["void"]),
-        (&json!("passed"), &json!(true))
-    );
+    assert_eq!(told["outcome"]["state"], state);
+    assert_eq!(told["outcome"]["void"], !is_moved);
     // The note of the rejection is told as before.
     let context = told["relic"]["context"].as_str().unwrap();
     assert!(context.contains("the flag must be --json"), "{context}");

@@ -1,0 +1,280 @@
+//! Links that are replaced and removed, in every order.
+
+use std::os::unix::fs::symlink;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::*;
+
+/// A sandbox with its links, and its task directory.
+fn places(top: &Path) -> (PathBuf, PathBuf) {
+    let dir = top.join("tasks/rig/gt-1/Toast-1");
+    let sandbox = top.join("rigs/raiders/Toast");
+    fs::create_dir_all(&dir).unwrap();
+    fs::create_dir_all(sandbox.join(".git")).unwrap();
+    fs::write(dir.join(TASK), "do it").unwrap();
+    fs::write(dir.join(OUTCOME), "").unwrap();
+    symlink(dir.join(TASK), sandbox.join(TASK)).unwrap();
+    for name in OUTCOMES {
+        symlink(dir.join(OUTCOME), sandbox.join(name)).unwrap();
+    }
+    (dir, sandbox)
+}
+
+/// Repairs the links without a failure. Returns the moved files.
+fn repaired(dir: &Path, sandbox: &Path, committed: &dyn Fn(&str) -> Option<bool>) -> Vec<PathBuf> {
+    let Repaired { moved, failed } = repair(dir, sandbox, committed, &mut None);
+    assert!(failed.is_none(), "{failed:?}");
+    moved
+}
+
+fn nothing(_: &str) -> Option<bool> {
+    Some(false)
+}
+
+/// Saves as an editor does that writes a new file and renames it.
+fn save(path: &Path, text: &str) {
+    let beside = path.with_file_name("saved.tmp");
+    fs::write(&beside, text).unwrap();
+    fs::rename(&beside, path).unwrap();
+}
+
+fn text(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+/// Weakness W6 of an earlier system: after an editor replaced the link, later tasks did not reach the sandbox.
+#[test]
+fn replaced_links_are_put_back_and_what_was_written_is_kept() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    assert!(repaired(&dir, &sandbox, &nothing).is_empty());
+    for round in 1..=2 {
+        save(&sandbox.join(TASK), &format!("my plan {round}"));
+        save(&sandbox.join(OUTCOMES[1]), &format!("passed {round}"));
+        let moved = dir.join(format!("TASK.replaced-{round}.md"));
+        let kept = repaired(&dir, &sandbox, &nothing);
+        assert_eq!(kept, [moved.clone(), dir.join(OUTCOME)]);
+        assert_eq!(text(&moved), format!("my plan {round}"));
+        assert_eq!(text(dir.join(OUTCOME)), format!("passed {round}"));
+        assert_eq!(text(sandbox.join(TASK)), "do it");
+    }
+    fs::write(dir.join(TASK), "the next step").unwrap();
+    assert_eq!(text(sandbox.join(TASK)), "the next step");
+    fs::write(sandbox.join(OUTCOMES[0]), "stuck").unwrap();
+    assert_eq!(text(dir.join(OUTCOME)), "stuck");
+}
+
+#[test]
+fn outcome_that_was_written_before_is_kept_and_an_empty_one_replaces_none() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    for name in OUTCOMES {
+        save(&sandbox.join(name), name);
+    }
+    repaired(&dir, &sandbox, &nothing);
+    let texts = || {
+        let names = ["outcome", "outcome.replaced-1", "outcome.replaced-2"];
+        names.map(|name| fs::read_to_string(dir.join(name)).ok())
+    };
+    let both = OUTCOMES.map(|name| Some(name.to_owned()));
+    assert!(texts().iter().filter(|text| text.is_some()).count() == 2);
+    assert!(
+        both.iter().all(|text| texts().contains(text)),
+        "{:?}",
+        texts()
+    );
+    let before = text(dir.join(OUTCOME));
+    save(&sandbox.join(OUTCOMES[0]), "");
+    repaired(&dir, &sandbox, &nothing);
+    assert_eq!(text(dir.join(OUTCOME)), before);
+    // A slow program writes on.
+    fs::write(sandbox.join(OUTCOMES[0]), "written at last").unwrap();
+    repaired(&dir, &sandbox, &nothing);
+    assert_eq!(text(dir.join(OUTCOME)), "written at last");
+    assert_eq!(text(sandbox.join(OUTCOMES[0])), "written at last");
+}
+
+/// The session gives any time to its files.
+#[test]
+fn outcome_that_came_last_counts_and_the_others_are_kept() {
+    let times = [UNIX_EPOCH, SystemTime::now() + Duration::from_secs(1 << 30)];
+    for (last, time) in [(0, times[0]), (1, times[0]), (0, times[1]), (1, times[1])] {
+        let top = crate::testing::scratch();
+        let (dir, sandbox) = places(top.path());
+        let [first, second] = [1 - last, last].map(|at| sandbox.join(OUTCOMES[at]));
+        let prepare = |text: &str, time| {
+            let file = fs::File::create(sandbox.join("prepared")).unwrap();
+            fs::write(sandbox.join("prepared"), text).unwrap();
+            file.set_modified(time).unwrap();
+        };
+        let come = |to: &Path| {
+            fs::rename(sandbox.join("prepared"), to).unwrap();
+            tick(&dir);
+        };
+        // As after a time without a supervisor.
+        prepare("passed", times[1]);
+        come(&first);
+        prepare("stuck", time);
+        come(&second);
+        let mut moved = None;
+        let mut repair = || {
+            let repaired = repair(&dir, &sandbox, &nothing, &mut moved);
+            assert!(repaired.failed.is_none());
+            repaired.moved
+        };
+        repair();
+        assert_eq!(text(dir.join(OUTCOME)), "stuck");
+        // The other link leads to the file that was written since.
+        prepare("passed", times[1]);
+        come(&first);
+        fs::write(&second, "stuck again").unwrap();
+        tick(&dir);
+        let kept = repair();
+        assert_eq!(text(dir.join(OUTCOME)), "stuck again");
+        assert_eq!(kept.iter().map(text).collect::<Vec<_>>(), ["passed"]);
+        assert_eq!(text(&first), "stuck again");
+        prepare("passed", time);
+        come(&first);
+        repair();
+        assert_eq!(text(dir.join(OUTCOME)), "passed");
+    }
+}
+
+/// Waits until a new file has a later time than the ones before.
+fn tick(dir: &Path) {
+    let written = || {
+        fs::write(dir.join("clock"), "").unwrap();
+        changed(&dir.join("clock").symlink_metadata().unwrap())
+    };
+    let before = written();
+    crate::testing::eventually("the clock of the file system goes on", || {
+        (written() > before).then_some(())
+    });
+}
+
+#[test]
+fn outcome_that_is_replaced_more_often_than_is_kept_counts() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    for round in 1..KEPT_MAX + 5 {
+        save(&sandbox.join(OUTCOMES[0]), &format!("passed {round}"));
+        repaired(&dir, &sandbox, &nothing);
+        assert_eq!(text(dir.join(OUTCOME)), format!("passed {round}"));
+        assert_eq!(
+            text(sandbox.join(OUTCOMES[0])),
+            format!("passed {round}"),
+            "it is a link again"
+        );
+    }
+    let kept = fs::read_dir(&dir).unwrap().map(|it| it.unwrap().path());
+    let kept: Vec<_> = kept.filter(|it| !it.ends_with(TASK)).map(text).collect();
+    assert!(kept.len() <= KEPT_MAX + 1, "{}", kept.len());
+    assert!(kept.contains(&format!("passed {}", KEPT_MAX + 3)));
+    assert!(!kept.contains(&"passed 1".to_owned()));
+}
+
+/// As after `git clean -fdx`.
+#[test]
+fn removed_links_are_made_again() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    for name in [TASK, OUTCOMES[0], OUTCOMES[1]] {
+        fs::remove_file(sandbox.join(name)).unwrap();
+    }
+    assert!(repaired(&dir, &sandbox, &nothing).is_empty());
+    for (name, target) in [(TASK, TASK), (OUTCOMES[0], OUTCOME), (OUTCOMES[1], OUTCOME)] {
+        assert_eq!(fs::read_link(sandbox.join(name)).unwrap(), dir.join(target));
+    }
+}
+
+/// A move of the city could not be followed, or the work of an earlier incarnation came late.
+#[test]
+fn link_to_another_task_directory_is_replaced() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    for (name, file) in [(TASK, TASK), (OUTCOMES[0], OUTCOME)] {
+        fs::remove_file(sandbox.join(name)).unwrap();
+        let other = Path::new("/former/.horde/tasks/rig/gt-1/Toast-0").join(file);
+        symlink(other, sandbox.join(name)).unwrap();
+    }
+    assert!(repaired(&dir, &sandbox, &nothing).is_empty());
+    for (name, file) in [(TASK, TASK), (OUTCOMES[0], OUTCOME)] {
+        assert_eq!(fs::read_link(sandbox.join(name)).unwrap(), dir.join(file));
+    }
+}
+
+#[test]
+fn writer_that_has_the_file_open_writes_on_into_the_kept_one() {
+    use std::io::Write as _;
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    let own = sandbox.join(OUTCOMES[0]);
+    fs::remove_file(&own).unwrap();
+    let mut file = fs::File::create(&own).unwrap();
+    file.write_all(b"outcome: ").unwrap();
+    repaired(&dir, &sandbox, &nothing);
+    file.write_all(b"passed").unwrap();
+    assert_eq!(text(dir.join(OUTCOME)), "outcome: passed");
+}
+
+#[test]
+fn files_of_the_repository_and_things_that_are_no_files_stay() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    save(&sandbox.join(TASK), "a task list of the project");
+    save(&sandbox.join(OUTCOMES[0]), "anything");
+    for committed in [Some(true), None] {
+        assert!(repaired(&dir, &sandbox, &|_| committed).is_empty());
+        assert_eq!(text(sandbox.join(TASK)), "a task list of the project");
+        assert_eq!(text(sandbox.join(OUTCOMES[0])), "anything");
+    }
+    // The task of a repository with a TASK.md has another name.
+    let has_task = |name: &str| Some(name == TASK);
+    repaired(&dir, &sandbox, &has_task);
+    assert_eq!(text(sandbox.join(TASK_ELSE)), "do it");
+    for name in [TASK_ELSE, OUTCOMES[0]] {
+        fs::remove_file(sandbox.join(name)).unwrap();
+    }
+    fs::create_dir(sandbox.join(TASK_ELSE)).unwrap();
+    symlink("elsewhere", sandbox.join(OUTCOMES[0])).unwrap();
+    assert!(repaired(&dir, &sandbox, &has_task).is_empty());
+    assert!(sandbox.join(TASK_ELSE).is_dir());
+    assert_eq!(
+        fs::read_link(sandbox.join(OUTCOMES[0])).unwrap(),
+        Path::new("elsewhere")
+    );
+}
+
+#[test]
+fn nothing_is_made_in_a_directory_that_is_no_sandbox_and_nothing_goes_through_a_link() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    fs::remove_dir(sandbox.join(".git")).unwrap();
+    fs::remove_file(sandbox.join(TASK)).unwrap();
+    assert!(repaired(&dir, &sandbox, &nothing).is_empty());
+    assert!(!sandbox.join(TASK).exists());
+    let real = top.path().join("real");
+    fs::rename(&sandbox, &real).unwrap();
+    fs::create_dir(real.join(".git")).unwrap();
+    symlink(&real, &sandbox).unwrap();
+    assert!(repair(&dir, &sandbox, &nothing, &mut None).failed.is_some());
+    assert!(!real.join(TASK).exists());
+}
+
+#[test]
+fn kept_files_are_bounded_and_the_next_one_stays() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    for _ in 0..KEPT_MAX {
+        save(&sandbox.join(TASK), "again");
+        repaired(&dir, &sandbox, &nothing);
+    }
+    save(&sandbox.join(TASK), "the last");
+    save(&sandbox.join(OUTCOMES[0]), "passed");
+    let Repaired { moved, failed } = repair(&dir, &sandbox, &nothing, &mut None);
+    assert_eq!(moved, [dir.join(OUTCOME)], "the others are put back");
+    let error = failed.unwrap();
+    assert!(error.why.contains("100 replaced files"), "{error}");
+    assert_eq!(text(sandbox.join(TASK)), "the last");
+    assert_eq!(text(dir.join(OUTCOME)), "passed");
+}
