@@ -412,3 +412,45 @@ fn the_address_that_raiders_commit_with_is_read_anew_when_the_rig_is_prepared() 
     city.repo.prepare().unwrap();
     assert_eq!(email().as_deref(), Some("eve@example.invalid"));
 }
+
+/// A kill of the supervisor before its first note about the sandbox.
+#[test]
+fn sandbox_whose_creation_was_killed_before_its_note_takes_commits_when_it_is_made_again() {
+    for left in [
+        &["gitdir"][..],
+        &["gitdir", "commondir"],
+        &["gitdir", "commondir", "HEAD", "index"],
+    ] {
+        let city = City::new();
+        let sandbox = city.sandbox();
+        let admin = city.repo.theirs().join("worktrees/Toast");
+        for entry in fs::read_dir(&admin).unwrap() {
+            let entry = entry.unwrap();
+            if !left.contains(&entry.file_name().to_str().unwrap()) {
+                let path = entry.path();
+                fs::remove_file(&path)
+                    .or_else(|_| fs::remove_dir_all(&path))
+                    .unwrap();
+            }
+        }
+        let notes = city.repo.repo_dir().join("horde");
+        fs::remove_file(notes.join("notes/Toast.json")).unwrap();
+        if left.len() < 3 {
+            for entry in fs::read_dir(&sandbox).unwrap() {
+                let entry = entry.unwrap();
+                if entry.file_name() != ".git" {
+                    let path = entry.path();
+                    fs::remove_file(&path)
+                        .or_else(|_| fs::remove_dir_all(&path))
+                        .unwrap();
+                }
+            }
+        }
+        city.repo.make_sandbox(&city.spec(1)).unwrap();
+        write(&sandbox, "work/one", "1\n");
+        git(&sandbox, &["add", "work/one"]);
+        git(&sandbox, &["commit", "-q", "-m", "one"]);
+        let facts = city.facts(&sandbox);
+        assert!(facts.is_committed() && facts.ahead == 1, "{facts:?}");
+    }
+}

@@ -151,6 +151,7 @@ fn drop_traces(repo: &GitRepo, permit: &NukePermit, note: Option<Note>) -> Resul
     // A repair of branches that runs meanwhile knows by the note that this one is not lost ([`super::revive`]).
     Note::remove(repo, permit.sandbox())?;
     for branch in noted.into_iter().chain(shown) {
+        standstill::pass();
         drop_branch(repo, &branch)?;
     }
     Ok(())

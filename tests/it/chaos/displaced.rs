@@ -234,9 +234,8 @@ fn work_under_way_changes_nothing_in_the_directory_that_replaces_the_city() {
     runs_as(&city, "a0", 1);
     let relic = city.work("one", &["commit one.txt", "hd done"]);
     until("its gate runs", || began.exists());
-    // A rename that has been decided on is not taken back.
-    let sandbox = root.join("horde/raiders/Toast");
-    until("its sandbox is removed", || !sandbox.exists());
+    // The change of a file that has been decided on is not taken back: the removal of its sandbox is over.
+    city.wait_event(1, "raider.nuked", "horde/raiders/Toast");
     processes::signal(city.pid(), Signal::SIGSTOP);
     until("git has ended", || named(&city, "git").is_empty());
     let away = replace(&city, Way::Moved).unwrap();

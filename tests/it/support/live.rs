@@ -278,6 +278,19 @@ impl City {
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
+    /// Returns the end of the output of each session.
+    fn session_tails(&self) -> String {
+        let sessions = fs::read_dir(self.root.join(".horde/sessions"));
+        let tails = sessions.into_iter().flatten().flatten().map(|session| {
+            let output = fs::read(session.path().join("log.0")).unwrap_or_default();
+            let output = String::from_utf8_lossy(&output);
+            let lines: Vec<_> = output.lines().map(shortened).collect();
+            let end = lines[lines.len().saturating_sub(12)..].join("\n");
+            format!("--- {}\n{end}\n", session.file_name().display())
+        });
+        tails.collect()
+    }
+
     /// Copies the log of a failed test to the directory in `HORDE_TEST_LOGS`.
     fn keep_log(&self) {
         let Some(dir) = std::env::var_os("HORDE_TEST_LOGS") else {
@@ -322,9 +335,10 @@ impl Drop for City {
     fn drop(&mut self) {
         if thread::panicking() {
             eprintln!(
-                "--- the end of the log of {}\n{}",
+                "--- the end of the log of {}\n{}\n--- the ends of the output of its sessions\n{}",
                 self.root.display(),
-                self.log_tail()
+                self.log_tail(),
+                self.session_tails()
             );
             self.keep_log();
         }
