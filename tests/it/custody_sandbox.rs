@@ -1,8 +1,12 @@
 //! The making of sandboxes.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::mem::MaybeUninit;
 use std::os::unix::fs::symlink;
 use std::thread;
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use horde_supervisor::ports::repo::{Repo, RepoError};
 
@@ -453,4 +457,32 @@ fn sandbox_whose_creation_was_killed_before_its_note_takes_commits_when_it_is_ma
         let facts = city.facts(&sandbox);
         assert!(facts.is_committed() && facts.ahead == 1, "{facts:?}");
     }
+}
+
+/// The supervisor was killed between the temporary file of the link `.git` and its rename: the file stayed, and `hd done`
+/// was refused for it until the raider was quarantined.
+#[test]
+fn nothing_but_its_files_appears_in_a_sandbox_that_is_made() {
+    let city = City::new();
+    let spec = city.spec(1);
+    fs::create_dir_all(&spec.path).unwrap();
+    let events = inotify::init(CreateFlags::NONBLOCK).unwrap();
+    let came = WatchFlags::CREATE | WatchFlags::MOVED_TO;
+    inotify::add_watch(&events, &spec.path, came).unwrap();
+    city.repo.make_sandbox(&spec).unwrap();
+    let mut room = [MaybeUninit::uninit(); 16 * 1024];
+    let mut events = inotify::Reader::new(&events, &mut room);
+    let mut names = BTreeSet::new();
+    while let Ok(event) = events.next() {
+        names.insert(event.file_name().unwrap().to_str().unwrap().to_owned());
+    }
+    let own = fs::read_dir(&spec.path).unwrap();
+    let own: BTreeSet<_> = own
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(
+        names.contains(".git") && names.contains("README"),
+        "{names:?}"
+    );
+    assert_eq!(names, own);
 }

@@ -169,8 +169,13 @@ pub(super) fn stamp(file: &Path) -> Option<String> {
 
 /// Writes a file atomically: writes a temporary file and renames it.
 pub(super) fn write_whole(path: &Path, content: &[u8]) -> Result<(), RepoError> {
+    write_whole_by(path.parent().unwrap_or(Path::new(".")), path, content)
+}
+
+/// As [`write_whole`], with the temporary file in this directory, on the same file system. A kill leaves it there: in a
+/// sandbox it would count as work that is not committed.
+pub(super) fn write_whole_by(dir: &Path, path: &Path, content: &[u8]) -> Result<(), RepoError> {
     let fail = |error: std::io::Error| failed("cannot write", path, &error);
-    let dir = path.parent().unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(dir).map_err(fail)?;
     std::io::Write::write_all(&mut file, content).map_err(fail)?;
     file.as_file().sync_all().map_err(fail)?;

@@ -100,7 +100,7 @@ fn heal(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), RepoErro
     let mut link = b"gitdir: ".to_vec();
     link.extend_from_slice(bytes::of(admin));
     link.push(b'\n');
-    admin::write_whole(&dot_git, &link)?;
+    admin::write_whole_by(admin, &dot_git, &link)?;
     let mut back = bytes::of(&dot_git).to_vec();
     back.push(b'\n');
     admin::write_whole(&admin.join("gitdir"), &back)?;
