@@ -367,6 +367,10 @@ fn look_at_sessions(held: &mut Handles, path: &Path, look: &mut Look) -> io::Res
 fn look_at_lock(held: &mut Handles, path: &Path, look: &mut Look) -> io::Result<()> {
     let ours = held.lock.metadata()?;
     if found(&near(&held.state).join(lock::FILE))?.is_some_and(|now| same(&now, &ours)) {
+        if lock::sign_again(&held.lock)? {
+            let says = "it did not hold the pid of this supervisor, which was written again";
+            look.mend(Part::Lock, path, says);
+        }
         return Ok(());
     }
     match lock::again(&held.state)? {

@@ -16,6 +16,8 @@ use crate::regular;
 
 /// The time that a lock may outlive a killed supervisor.
 const MOMENT: Duration = Duration::from_millis(500);
+/// The length of a file, in bytes, above which it is no lock.
+const LOCK_MAX: u64 = 64;
 /// The lock's file in the directory of the supervisor's state.
 pub(super) const FILE: &str = "supervisor.lock";
 
@@ -83,6 +85,17 @@ pub(super) fn again(state: impl AsFd) -> io::Result<Option<File>> {
     }
 }
 
+/// Writes the pid into the lock again if it has another content. Returns whether it had.
+pub(super) fn sign_again(lock: &File) -> io::Result<bool> {
+    let (pid, mut content) = (signature(), vec![0; LOCK_MAX as usize]);
+    let length = lock.read_at(&mut content, 0)?;
+    content.truncate(length);
+    if content == pid.as_bytes() {
+        return Ok(false);
+    }
+    sign(lock).map(|()| true)
+}
+
 /// Returns a path of an open directory that stays valid when the directory moves.
 pub(super) fn near(dir: impl AsFd) -> PathBuf {
     use std::os::fd::AsRawFd;
@@ -100,12 +113,24 @@ fn open(path: &Path) -> io::Result<File> {
         .mode(0o600)
         .custom_flags(flags.bits().cast_signed())
         .open(path)?;
-    regular::regular(&file.metadata()?)?;
-    Ok(file)
+    let found = file.metadata()?;
+    regular::regular(&found)?;
+    // The pid is written over its content: a file of somebody else must not lose it.
+    let other = match (found.nlink() > 1, found.len() > LOCK_MAX) {
+        (true, _) => "it is a hard link to another file",
+        (false, true) => "it is too long for a lock",
+        (false, false) => return Ok(file),
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidData, other))
+}
+
+/// Returns the content of a lock.
+fn signature() -> String {
+    format!("{}\n", std::process::id())
 }
 
 fn sign(file: &File) -> io::Result<()> {
-    let pid = format!("{}\n", std::process::id());
+    let pid = signature();
     // Overwrites in place: a full disk has no room for a new file.
     file.write_all_at(pid.as_bytes(), 0)?;
     file.set_len(pid.len() as u64)
@@ -194,5 +219,25 @@ mod tests {
         fs::remove_file(&lock).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, &lock, rustix::fs::Mode::RWXU).unwrap();
         assert!(matches!(take(dir.path()), Err(DaemonError::Failed(_))));
+    }
+
+    #[test]
+    fn file_that_is_linked_elsewhere_or_too_long_is_no_lock_and_keeps_its_content() {
+        let dir = crate::testing::scratch();
+        let (lock, other) = (dir.path().join(FILE), dir.path().join("other"));
+        fs::write(&other, "precious").unwrap();
+        fs::hard_link(&other, &lock).unwrap();
+        let why = |refused: Result<File, DaemonError>| refused.unwrap_err().to_string();
+        assert!(why(take(dir.path())).contains("hard link"));
+        assert!(again(File::open(dir.path()).unwrap()).is_err());
+        assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
+        fs::remove_file(&lock).unwrap();
+        let long = "precious ".repeat(10);
+        fs::write(&lock, &long).unwrap();
+        assert!(why(take(dir.path())).contains("too long"));
+        assert_eq!(fs::read_to_string(&lock).unwrap(), long);
+        fs::write(&lock, "garbled").unwrap();
+        drop(take(dir.path()).unwrap());
+        assert_eq!(fs::read_to_string(&lock).unwrap(), signature());
     }
 }

@@ -119,6 +119,34 @@ fn city_that_is_moved_is_said_and_held_at_its_new_place() {
     assert_eq!(looked(&ground), (vec![], vec![]));
 }
 
+/// Programs signal the pid that the lock names, as the rotation of logs does.
+#[test]
+fn garbled_lock_names_the_supervisor_again() {
+    let lab = Lab::new();
+    let ground = Ground::take(&lab.city).unwrap();
+    let path = lab.state().join(lock::FILE);
+    let own = format!("{}\n", std::process::id());
+    for garbled in ["1\n", "", "no pid", &"x".repeat(5000)] {
+        fs::write(&path, garbled).unwrap();
+        assert_eq!(looked(&ground), (vec![Part::Lock], vec![]), "{garbled:?}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), own);
+    }
+}
+
+#[test]
+fn file_of_a_person_in_the_place_of_the_lock_keeps_its_content() {
+    let lab = Lab::new();
+    let ground = Ground::take(&lab.city).unwrap();
+    let (path, other) = (lab.state().join(lock::FILE), lab.city.join("notes"));
+    fs::write(&other, "precious").unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::hard_link(&other, &path).unwrap();
+    assert_eq!(looked(&ground), (vec![], vec![Part::Lock]));
+    assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
+    fs::remove_file(&path).unwrap();
+    assert_eq!(looked(&ground), (vec![Part::Lock], vec![]));
+}
+
 #[test]
 fn lock_that_is_no_file_any_more_is_said_and_left_alone() {
     let lab = Lab::new();
