@@ -43,6 +43,9 @@ pub struct DiskTaskFiles {
     /// The watches on the sandboxes of each rig, by the directory of these: one rig whose disk hangs stops no other.
     of_rigs: Mutex<BTreeMap<PathBuf, Arc<Watches>>>,
     open: Arc<Open>,
+    /// Locks of sandboxes, each held while its outcome is read or its links are repaired: a reader between the steps of a
+    /// repair would find no outcome. A sandbox whose disk hangs holds up no other.
+    turns: Mutex<BTreeMap<PathBuf, Arc<Mutex<()>>>>,
     /// The outcomes that were last moved, by task directory.
     moved: Mutex<BTreeMap<PathBuf, links::Moved>>,
     /// Entries that the last emptying of the trash left because they were written to.
@@ -96,6 +99,7 @@ impl DiskTaskFiles {
             watches,
             of_rigs: Mutex::default(),
             open,
+            turns: Mutex::default(),
             moved: Mutex::default(),
             written: Mutex::default(),
         })
@@ -120,6 +124,12 @@ impl DiskTaskFiles {
     pub fn ask_of_commits(&self, committed: AskOfCommits) {
         // A second call is ignored.
         let _first = self.committed.set(committed);
+    }
+
+    /// Returns the lock of a sandbox. Sandboxes have the names of slots, which are few.
+    fn turn(&self, sandbox: &Path) -> Arc<Mutex<()>> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(turns.entry(sandbox.to_owned()).or_default())
     }
 
     fn moved(&self) -> MutexGuard<'_, BTreeMap<PathBuf, links::Moved>> {
@@ -159,17 +169,21 @@ impl TaskFiles for DiskTaskFiles {
     }
 
     fn repair_links(&self, dir: &Path, sandbox: &Path) -> Repaired {
-        let committed = |name: &str| {
+        let committed = |name: &str, bytes: Option<&[u8]>| {
             let committed = self.committed.get();
-            let committed = committed.and_then(|committed| committed(sandbox, name, None));
+            let committed = committed.and_then(|committed| committed(sandbox, name, bytes));
             committed.map(|committed| committed != Committed::No)
         };
         let watches = self.of_rig(sandbox);
         watches.retry();
-        let _alone = watches.serial();
-        // Work that waited may come for an incarnation that is over.
-        if watches.dir_of(sandbox).is_some_and(|now| now != dir) {
-            return Repaired::default();
+        let turn = self.turn(sandbox);
+        let _alone = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        match watches.dir_of(sandbox) {
+            // Its rig was held when its session was adopted.
+            None => self.watch(dir, sandbox),
+            // Work that waited may come for an incarnation that is over.
+            Some(now) if now != dir => return Repaired::default(),
+            Some(_) => {}
         }
         let mut last = self.moved().get(dir).copied();
         let repaired = links::repair(dir, sandbox, &committed, &mut last);
@@ -253,8 +267,8 @@ impl TaskFiles for DiskTaskFiles {
             let committed = committed.and_then(|committed| committed(sandbox, name, bytes));
             committed.unwrap_or(Committed::No)
         };
-        let watches = self.of_rig(sandbox);
-        let _alone = watches.serial();
+        let turn = self.turn(sandbox);
+        let _alone = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let last = self.moved().get(dir).copied();
         outcome::read(dir, sandbox, &committed, last)
     }
@@ -265,9 +279,9 @@ impl TaskFiles for DiskTaskFiles {
         sandbox: &Path,
         written: Option<Timestamp>,
     ) -> Result<(), TaskError> {
-        let watches = self.of_rig(sandbox);
-        let _alone = watches.serial();
-        links::set_aside(dir, written).map_err(at(dir))
+        let turn = self.turn(sandbox);
+        let _alone = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        links::set_aside(dir, sandbox, written).map_err(at(dir))
     }
 
     fn set_up(
@@ -449,14 +463,14 @@ fn throw_away(
     }
 }
 
-/// Returns true for a file that a pruning deletes. A rename keeps the time of the last write: a file that was moved here
-/// is as old as its place.
+/// Returns true for a file that a pruning deletes. A rename keeps the time of the last write, which a session may set to
+/// any: a file that was moved here is as old as its last change.
 fn is_expired(path: &Path, found: &rustix::fs::Stat, expired: Expired) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match name.contains(REPLACED) {
         true => expired
             .replaced_before
-            .is_some_and(|before| found.st_mtime.max(found.st_ctime) < before.as_second()),
+            .is_some_and(|before| found.st_ctime < before.as_second()),
         false => expired
             .before
             .is_some_and(|before| found.st_mtime < before.as_second()),

@@ -18,6 +18,7 @@ mod control;
 mod custody_attack;
 mod custody_branches;
 mod custody_bytes;
+mod custody_committed;
 mod custody_damaged;
 mod custody_deep;
 mod custody_diff;

@@ -92,7 +92,7 @@ pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
         "old rows of token usage could not be deleted; the next hourly run retries"
     );
     or_warn!(
-        prune_logs(world).await,
+        prune_logs(world, looking).await,
         "old logs could not be deleted; the next hourly run retries"
     );
     if let Some(age) = keep.salvage
@@ -163,20 +163,29 @@ fn is_settled(age: Duration, looking: Duration) -> bool {
     looking >= INTERVAL || age < INTERVAL
 }
 
-/// Deletes logs from before that time.
-async fn prune_logs(world: &World) -> Result<(), Refusal> {
+/// Deletes logs from before that time, and what is kept beside them.
+async fn prune_logs(world: &World, looking: Duration) -> Result<(), Refusal> {
     let keep = &world.city.retention;
     if let Some(age) = keep.session_logs {
         let before = before(world, age);
         effects::prune_logs(world, before).await?;
-    }
-    if keep.session_logs.or(keep.salvage).is_some() {
-        let before = |age: Option<Duration>| age.map(|age| before(world, age));
         let expired = Expired {
-            before: before(keep.session_logs),
-            replaced_before: before(keep.salvage),
+            before: Some(before),
+            replaced_before: None,
         };
         prune_tasks(world, expired).await?;
+    }
+    if let Some(age) = keep.salvage.filter(|age| is_settled(*age, looking)) {
+        let expired = Expired {
+            before: None,
+            replaced_before: Some(before(world, age)),
+        };
+        let files = prune_tasks(world, expired).await?;
+        if files > 0 {
+            let event = NewEvent::new(EventType::SalvagePruned, "tasks", Cause::Expired);
+            let data = serde_json::json!({ "replaced_files": files });
+            world.store.journal(vec![event.with(data)]);
+        }
     }
     if let Some(age) = keep.gate_logs {
         let (dir, before) = (world.city.gate_logs_dir(), Some(before(world, age)));
@@ -193,17 +202,16 @@ async fn prune_logs(world: &World) -> Result<(), Refusal> {
 }
 
 /// Deletes the task files of incarnations that are over, as old as their logs; those that took the place of a link are
-/// kept as long as salvage. The files of a raider that is charged meanwhile are new.
-async fn prune_tasks(world: &World, expired: Expired) -> Result<(), Refusal> {
+/// kept as long as salvage. The files of a raider that is charged meanwhile are new. Returns the number of deleted files.
+async fn prune_tasks(world: &World, expired: Expired) -> Result<usize, Refusal> {
     let hooks = world.store.run(|txn| txn.hooks(None)).await?.into_iter();
     let city = &world.city;
     let used = hooks.map(|hook| city.task_dir(&hook.raider, &hook.relic, hook.incarnation));
     let (dir, used) = (city.tasks_dir(), used.collect::<Vec<_>>());
-    effects::tasks(world, effects::Owner::City, move |tasks| {
+    let deleted = effects::tasks(world, effects::Owner::City, move |tasks| {
         tasks.prune(&dir, expired, &used)
-    })
-    .await?;
-    Ok(())
+    });
+    Ok(deleted.await?)
 }
 
 /// Destroys salvage of that age, one after the other. Each is the last holder of its work, and the wall clock may be

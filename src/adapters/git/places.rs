@@ -67,11 +67,22 @@ fn is_apart(repo: &GitRepo, dir: &Path) -> Option<String> {
     })
 }
 
-/// Returns the number of the mount that a directory is in.
-pub(super) fn mount(dir: &Path) -> Option<u64> {
+/// The mount that a directory is in, and its device: a mount may have several, with no rename from one to the other
+/// (subvolumes of btrfs).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mount {
+    id: u64,
+    device: (u32, u32),
+}
+
+/// Returns the mount that a directory is in.
+pub(super) fn mount(dir: &Path) -> Option<Mount> {
     let found = statx(CWD, dir, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
     let is_known = found.stx_mask & StatxFlags::MNT_ID.bits() != 0;
-    is_known.then_some(found.stx_mnt_id)
+    is_known.then_some(Mount {
+        id: found.stx_mnt_id,
+        device: (found.stx_dev_major, found.stx_dev_minor),
+    })
 }
 
 /// Compares the places with those that were noted.

@@ -53,7 +53,11 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     let serial = locked(&repo.state.worktrees);
     discard::put_all_back(repo);
     init(repo, persons.as_ref())?;
-    share::init(repo)?;
+    {
+        // A repair of theirs may make it as well.
+        let _healing = locked(&repo.state.healing);
+        share::init(repo)?;
+    }
     // Before anything is written there.
     share_integrity::heal(repo);
     let moved = settings::take_over(repo, persons.as_ref())?;

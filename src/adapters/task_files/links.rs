@@ -1,6 +1,7 @@
 //! Repairs the links of a sandbox to its task directory: an editor that saves by renaming puts a file in the place of a
 //! link, and `git clean -fdx` removes it (`agent-lifecycle.md`, section 1; `contract.md`, 2.7).
 
+use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -10,7 +11,7 @@ use jiff::Timestamp;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
-use super::text::{at, changed, from_above};
+use super::text::{at, changed, from_above, read_bytes};
 use crate::adapters::beneath;
 use crate::domain::task_names::{OUTCOME, OUTCOMES, REPLACED, TASK, TASK_ELSE, is_link_target};
 use crate::ports::tasks::Repaired;
@@ -28,13 +29,16 @@ pub(super) fn is_outcome(name: &OsStr) -> bool {
     OUTCOMES.iter().any(|known| name == *known)
 }
 
-/// Puts the links back. `committed` tells whether HEAD has a name; such a file is the repository's, and stays, as it does
-/// when that is unknown. So does a file on another file system than the task directory: its outcome is read where it is.
-/// One repair of a sandbox runs at a time.
+/// Tells whether the repository has a file of that name, with these bytes or with any. None when that is unknown.
+pub(super) type IsCommitted<'a> = &'a dyn Fn(&str, Option<&[u8]>) -> Option<bool>;
+
+/// Puts the links back. A file that is `committed` is the repository's, and stays, as it does when that is unknown. So does
+/// a file on another file system than the task directory: its outcome is read where it is. One repair of a sandbox runs at a
+/// time.
 pub(super) fn repair(
     dir: &Path,
     sandbox: &Path,
-    committed: &dyn Fn(&str) -> Option<bool>,
+    committed: IsCommitted<'_>,
     last: &mut Option<Moved>,
 ) -> Repaired {
     let mut repaired = Repaired::default();
@@ -47,14 +51,16 @@ pub(super) fn repair(
     let names = [(task_name(sandbox, &task, committed), &task)]
         .into_iter()
         .chain(names);
-    let is_own = |name: &str| committed(name) == Some(false);
     let wrong = names.filter_map(|(name, target)| {
-        let found = found(&sandbox.join(name), target)?;
-        is_own(name).then(|| (found, sandbox.join(name), target))
+        let link = sandbox.join(name);
+        let found = found(&link, target)?;
+        let is_own = committed(name, None) == Some(false)
+            && (*target == task || is_declared(name, &link, found, committed));
+        is_own.then_some((found, link, target))
     });
     let mut wrong: Vec<_> = wrong.collect();
-    // The outcome that came last counts.
-    wrong.sort_by_key(|(found, ..)| *found);
+    // The outcome that came last counts: it is moved first, and every state until the end shows it as the last one.
+    wrong.sort_by_key(|(found, _, target)| (**target == outcome, Reverse(*found)));
     for (found, link, target) in wrong {
         match put_back(&link, target, found, last) {
             Ok(file) => repaired.moved.extend(file),
@@ -98,8 +104,6 @@ enum Found {
 /// Returns the entry in the place of a link; none for the link itself, and for what is left alone.
 fn found(link: &Path, target: &Path) -> Option<Found> {
     match link.symlink_metadata() {
-        // A program may just be writing it.
-        Ok(file) if file.is_file() && file.len() == 0 && target.ends_with(OUTCOME) => None,
         Ok(file) if file.is_file() => Some(Found::File(changed(&file))),
         Ok(other) if other.is_symlink() => {
             let leads_to = fs::read_link(link).ok()?;
@@ -110,15 +114,26 @@ fn found(link: &Path, target: &Path) -> Option<Found> {
     }
 }
 
+/// Returns false for a file that declares nothing: a blank one, which a program may just be writing, and one whose content
+/// the repository has or had.
+fn is_declared(name: &str, link: &Path, found: Found, committed: IsCommitted<'_>) -> bool {
+    if !matches!(found, Found::File(_)) {
+        return true;
+    }
+    let (root, file) = from_above(link, IN_SANDBOX);
+    match read_bytes(root, file) {
+        Ok(Some((bytes, _))) if bytes.trim_ascii().is_empty() => false,
+        Ok(Some((bytes, _))) => committed(name, Some(&bytes)) == Some(false),
+        // Its reader tells why it cannot be read.
+        Ok(None) | Err(_) => true,
+    }
+}
+
 /// Returns the name under which the sandbox has its task.
-fn task_name(
-    sandbox: &Path,
-    task: &Path,
-    committed: &dyn Fn(&str) -> Option<bool>,
-) -> &'static str {
+fn task_name(sandbox: &Path, task: &Path, committed: IsCommitted<'_>) -> &'static str {
     let leads_there = |name| fs::read_link(sandbox.join(name)).is_ok_and(|target| target == task);
     let else_there = sandbox.join(TASK_ELSE).symlink_metadata().is_ok();
-    if !leads_there(TASK) && (else_there || committed(TASK) == Some(true)) {
+    if !leads_there(TASK) && (else_there || committed(TASK, None) == Some(true)) {
         return TASK_ELSE;
     }
     TASK
@@ -141,6 +156,8 @@ fn put_back(
         Found::File(came) => match move_away(link, target, came, last) {
             // The session has removed it meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => None,
+            // The session has written the outcome file meanwhile. The next repair compares the two.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
             file => Some(file?),
         },
     };
@@ -162,8 +179,10 @@ fn move_away(
     if !target.ends_with(OUTCOME) {
         return to_free_name(link, IN_SANDBOX, target);
     }
-    let before = target.symlink_metadata();
-    if let Some(before) = before.ok().filter(|it| it.is_file() && it.len() > 0) {
+    let (from, to) = (from_above(link, IN_SANDBOX), from_above(target, IN_TASKS));
+    let before = target.symlink_metadata().ok().filter(fs::Metadata::is_file);
+    let is_empty = before.as_ref().is_some_and(|before| before.len() == 0);
+    if let Some(before) = before.filter(|_| !is_empty) {
         // The session wrote through its other link, or into the file itself, since.
         if declared(changed(&before), *last) > came {
             return to_free_name(link, IN_SANDBOX, target);
@@ -171,17 +190,42 @@ fn move_away(
         // What was declared before is kept, too.
         to_free_name(target, IN_TASKS, target)?;
     }
-    let (from, to) = (from_above(link, IN_SANDBOX), from_above(target, IN_TASKS));
-    beneath::rename_between(from, to, RenameFlags::empty())?;
+    // The session may write into the outcome file at any moment: nothing is replaced unseen.
+    let how = match is_empty {
+        true => RenameFlags::EXCHANGE,
+        false => RenameFlags::NOREPLACE,
+    };
+    match beneath::rename_between(from, to, how) {
+        Err(error) if is_no_option(&error) => {
+            beneath::rename_between(from, to, RenameFlags::empty())?;
+        }
+        renamed => renamed?,
+    }
     let changed = target.symlink_metadata().ok().as_ref().and_then(changed);
     *last = Some(Moved { came, changed });
+    let is_left = |left: fs::Metadata| left.is_file() && left.len() == 0;
+    if is_empty && link.symlink_metadata().is_ok_and(is_left) {
+        beneath::remove(from.0, from.1)?;
+    }
     Ok(target.to_owned())
 }
 
 /// Moves the outcome aside that was written at this time, and leaves an empty file. A session that writes at that moment
-/// has its file back.
-pub(super) fn set_aside(dir: &Path, written: Option<Timestamp>) -> io::Result<()> {
+/// has its file back. Moves it aside as well where it is in the sandbox still, unless that is on another file system: it
+/// keeps its time there.
+pub(super) fn set_aside(dir: &Path, sandbox: &Path, written: Option<Timestamp>) -> io::Result<()> {
     let path = dir.join(OUTCOME);
+    for link in OUTCOMES.map(|name| sandbox.join(name)) {
+        let found = link.symlink_metadata();
+        let is_it = |found: fs::Metadata| found.is_file() && changed(&found) == written;
+        if written.is_none() || !found.is_ok_and(is_it) {
+            continue;
+        }
+        match to_free_name(&link, IN_SANDBOX, &path) {
+            Err(error) if error.kind() == ErrorKind::CrossesDevices => {}
+            moved => drop(moved?),
+        }
+    }
     let found = match path.symlink_metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         found => found?,

@@ -3,18 +3,19 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::links::{self, Moved};
-use super::text::{at, from_above, read_some, written};
+use super::text::{at, from_above, read_bytes, read_some, written};
 use crate::adapters::beneath;
 use crate::domain::task_names::{OUTCOME, OUTCOMES, is_link_target};
 use crate::ports::repo::Committed;
 use crate::ports::tasks::{OutcomeText, TaskError};
 
-/// Returns the outcome that was declared last, else the first of the entries that cannot be read because they are no file,
-/// or closed. `committed` tells where a file is committed, with these bytes or under this name. Where that is unknown, the
-/// file counts as the agent's; its content is verified anyway. `last` is what the supervisor itself has moved.
+/// Returns the outcome that was declared last; else the first of the entries that are no file. A file that cannot be read,
+/// or is committed, is a declaration as well: no older one counts in its place. `committed` tells where a file is
+/// committed, with these bytes or under this name. Where that is unknown, the file counts as the agent's; its content is
+/// verified anyway. `last` is what the supervisor itself has moved.
 pub(super) fn read(
     dir: &Path,
     sandbox: &Path,
@@ -30,20 +31,26 @@ pub(super) fn read(
         Err(error) if is_refused(&error) => no_text(&path, error.to_string()),
         Err(error) => return Err(at(&path)(error)),
     };
-    let mut declared = vec![(links::declared(found.written, last), found)];
+    let mut declared = vec![(links::declared(found.written, last), path, found)];
     let mut odd = None;
     for name in OUTCOMES {
         let own = sandbox.join(name);
         match in_sandbox(&own, name, committed) {
-            Ok(Some(found)) => declared.push((found.written, found)),
+            Ok(Some(found)) => declared.push((found.written, own, found)),
             Ok(None) => {}
+            Err(why) if is_file(&own) => {
+                let found = no_text(&own, why);
+                declared.push((found.written, own, found));
+            }
             Err(why) => odd = odd.or_else(|| Some(no_text(&own, why))),
         }
     }
-    let with_text = |it: &&(_, OutcomeText)| !it.1.text.trim().is_empty();
-    let newest = declared.iter().filter(with_text).max_by_key(|it| it.0);
-    let newest = newest.map(|(_, found)| found.clone());
-    let (_, file) = declared.swap_remove(0);
+    let is_declaration = |(_, path, found): &&(_, PathBuf, OutcomeText)| {
+        !found.text.trim().is_empty() || found.odd.is_some() && is_file(path)
+    };
+    let newest = declared.iter().filter(is_declaration).max_by_key(|it| it.0);
+    let newest = newest.map(|(.., found)| found.clone());
+    let (.., file) = declared.swap_remove(0);
     Ok(newest.unwrap_or(match odd {
         Some(odd) if file.odd.is_none() => odd,
         _ => file,
@@ -60,15 +67,20 @@ fn in_sandbox(
     committed: &dyn Fn(&str, Option<&[u8]>) -> Committed,
 ) -> Result<Option<OutcomeText>, String> {
     let (root, file) = from_above(own, 2);
-    match read_some(root, file) {
+    match read_bytes(root, file) {
         // A program may just be writing it, or never will.
-        Ok(Some(found)) if found.text.trim().is_empty() => Ok(None),
-        Ok(Some(found)) => match committed(name, Some(found.text.as_bytes())) {
-            Committed::No => Ok(Some(found)),
+        Ok(Some((bytes, _))) if bytes.trim_ascii().is_empty() => Ok(None),
+        Ok(Some((bytes, written))) => match committed(name, Some(&bytes)) {
+            Committed::No => Ok(Some(OutcomeText {
+                text: String::from_utf8_lossy(&bytes).into_owned(),
+                written,
+                odd: None,
+            })),
             Committed::Before => Ok(None),
             // Another branch may have brought it.
             Committed::OnBranch => Err(format!(
-                "{name} is committed, so it is not read as an outcome; run `git rm --cached {name}` and commit that"
+                "{name} is committed, so it is not read as an outcome; run `git rm --cached {name}` and commit that, \
+                then write it anew"
             )),
         },
         Err(error) if is_made(own, &error) && committed(name, None) == Committed::No => Err(
@@ -77,6 +89,10 @@ fn in_sandbox(
         // An error of the system: the file in the task directory decides.
         Ok(None) | Err(_) => Ok(None),
     }
+}
+
+fn is_file(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_file())
 }
 
 /// Returns true for an entry that cannot be read because of what the session made of it.
@@ -104,7 +120,6 @@ fn is_made(own: &Path, error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
-    use std::path::PathBuf;
 
     use super::*;
 

@@ -47,9 +47,22 @@ pub(super) fn make_dir(dir: &Path) -> Result<(), TaskError> {
         .map_err(at(dir))
 }
 
-/// Reads a small regular file below a directory of ours, without a link on its path; none if it does not exist.
-/// Anything else is an error that [`beneath::is_odd`] recognises.
+/// As [`read_bytes`], the text; replaces invalid UTF-8.
 pub(super) fn read_some(root: &Path, name: &Path) -> io::Result<Option<OutcomeText>> {
+    let found = read_bytes(root, name)?;
+    Ok(found.map(|(bytes, written)| OutcomeText {
+        text: String::from_utf8_lossy(&bytes).into_owned(),
+        written,
+        odd: None,
+    }))
+}
+
+/// Reads a small regular file below a directory of ours, without a link on its path, and the time of its last change; none if
+/// it does not exist. Anything else is an error that [`beneath::is_odd`] recognises.
+pub(super) fn read_bytes(
+    root: &Path,
+    name: &Path,
+) -> io::Result<Option<(Vec<u8>, Option<Timestamp>)>> {
     let Some(file) = beneath::open(root, name)? else {
         return Ok(None);
     };
@@ -60,12 +73,7 @@ pub(super) fn read_some(root: &Path, name: &Path) -> io::Result<Option<OutcomeTe
         let what = format!("it is larger than {FILE_MAX} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
     }
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Some(OutcomeText {
-        text,
-        written,
-        odd: None,
-    }))
+    Ok(Some((bytes, written)))
 }
 
 /// Splits a path at the directory this many levels above: an agent may put a link in place of any directory that it

@@ -20,9 +20,6 @@ pub(super) struct Watches {
     open: Open,
     place: Arc<Place>,
     state: Mutex<State>,
-    /// Held while the outcome of one of these sandboxes is read or its links are repaired: a reader between the steps of
-    /// a repair would find no outcome.
-    serial: Mutex<()>,
     /// The reason why some are missing, as it was logged. Apart from the state, which is locked while a disk may hang.
     said: Mutex<Option<String>>,
 }
@@ -55,14 +52,8 @@ impl Watches {
             open,
             place: Arc::new(place),
             state: Mutex::default(),
-            serial: Mutex::default(),
             said: Mutex::default(),
         }
-    }
-
-    /// Lets one thread at a time work on the links of these sandboxes.
-    pub(super) fn serial(&self) -> MutexGuard<'_, ()> {
-        self.serial.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the task directory for which a sandbox is watched.
@@ -90,11 +81,15 @@ impl Watches {
         let mut sandboxes = self.place.sandboxes();
         let own: Vec<_> = sandboxes.extract_if(.., |_, of| of == dir).collect();
         drop(sandboxes);
+        // These watches are of another rig, whose disk may hang.
+        if own.is_empty() {
+            return;
+        }
         for (sandbox, _) in &own {
             self.unwatch(sandbox);
         }
         let mut state = self.state();
-        if !own.is_empty() && self.place.sandboxes().is_empty() {
+        if self.place.sandboxes().is_empty() {
             // A user has a limited number of watchers.
             state.watcher = None;
         }

@@ -21,13 +21,13 @@ fn places(top: &Path) -> (PathBuf, PathBuf) {
 }
 
 /// Repairs the links without a failure. Returns the moved files.
-fn repaired(dir: &Path, sandbox: &Path, committed: &dyn Fn(&str) -> Option<bool>) -> Vec<PathBuf> {
+fn repaired(dir: &Path, sandbox: &Path, committed: IsCommitted<'_>) -> Vec<PathBuf> {
     let Repaired { moved, failed } = repair(dir, sandbox, committed, &mut None);
     assert!(failed.is_none(), "{failed:?}");
     moved
 }
 
-fn nothing(_: &str) -> Option<bool> {
+fn nothing(_: &str, _: Option<&[u8]>) -> Option<bool> {
     Some(false)
 }
 
@@ -224,12 +224,12 @@ fn files_of_the_repository_and_things_that_are_no_files_stay() {
     save(&sandbox.join(TASK), "a task list of the project");
     save(&sandbox.join(OUTCOMES[0]), "anything");
     for committed in [Some(true), None] {
-        assert!(repaired(&dir, &sandbox, &|_| committed).is_empty());
+        assert!(repaired(&dir, &sandbox, &|_, _| committed).is_empty());
         assert_eq!(text(sandbox.join(TASK)), "a task list of the project");
         assert_eq!(text(sandbox.join(OUTCOMES[0])), "anything");
     }
     // The task of a repository with a TASK.md has another name.
-    let has_task = |name: &str| Some(name == TASK);
+    let has_task = |name: &str, _: Option<&[u8]>| Some(name == TASK);
     repaired(&dir, &sandbox, &has_task);
     assert_eq!(text(sandbox.join(TASK_ELSE)), "do it");
     for name in [TASK_ELSE, OUTCOMES[0]] {
@@ -243,6 +243,40 @@ fn files_of_the_repository_and_things_that_are_no_files_stay() {
         fs::read_link(sandbox.join(OUTCOMES[0])).unwrap(),
         Path::new("elsewhere")
     );
+}
+
+/// `git rm --cached` leaves the file of the repository in the sandbox.
+#[test]
+fn blank_file_and_one_with_content_of_the_repository_declare_nothing() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    fs::write(dir.join(OUTCOME), "stuck").unwrap();
+    let of_repository = |_: &str, bytes: Option<&[u8]>| Some(bytes == Some(b"passed"));
+    for said in ["passed", "", " \n"] {
+        save(&sandbox.join(OUTCOMES[0]), said);
+        assert!(repaired(&dir, &sandbox, &of_repository).is_empty());
+        assert_eq!(text(sandbox.join(OUTCOMES[0])), said);
+        assert_eq!(text(dir.join(OUTCOME)), "stuck");
+    }
+    save(&sandbox.join(OUTCOMES[0]), "passed anew");
+    let moved = repaired(&dir, &sandbox, &of_repository);
+    assert_eq!(moved, [dir.join(OUTCOME)]);
+    assert_eq!(text(dir.join("outcome.replaced-1")), "stuck");
+}
+
+/// Each state between the moves shows the last outcome as the last one: the supervisor may be killed there.
+#[test]
+fn outcome_that_came_last_is_moved_first() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    save(&sandbox.join(OUTCOMES[0]), "passed");
+    tick(&dir);
+    save(&sandbox.join(OUTCOMES[1]), "stuck");
+    let moved = repaired(&dir, &sandbox, &nothing);
+    let aside = dir.join("outcome.replaced-1");
+    assert_eq!(moved, [dir.join(OUTCOME), aside.clone()]);
+    assert_eq!(text(dir.join(OUTCOME)), "stuck");
+    assert_eq!(text(aside), "passed");
 }
 
 #[test]

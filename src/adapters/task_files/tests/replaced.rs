@@ -159,3 +159,74 @@ fn outcome_that_counts_no_longer_is_moved_aside() {
     fs::write(dir.join("outcome"), "stuck").unwrap();
     assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "stuck");
 }
+
+/// The rejected outcome may be in the sandbox still, where git or the file system kept it from being moved.
+#[test]
+fn outcome_that_counts_no_longer_is_moved_aside_from_the_sandbox_as_well() {
+    let city = crate::testing::scratch();
+    let tasks = files(city.path());
+    let dir = city.path().join("tasks/rig/gt-1/Toast-1");
+    let sandbox = city.path().join("rig/raiders/Toast");
+    fs::create_dir_all(&sandbox).unwrap();
+    tasks.write_task(&dir, "do it").unwrap();
+    let own = sandbox.join(".horde-outcome");
+    fs::write(&own, "passed").unwrap();
+    let written = tasks.outcome(&dir, &sandbox).unwrap().written;
+    tasks.set_outcome_aside(&dir, &sandbox, written).unwrap();
+    assert!(!own.exists());
+    assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "");
+    let kept = fs::read_to_string(dir.join("outcome.replaced-1")).unwrap();
+    assert_eq!(kept, "passed");
+    assert!(dir.join("outcome").exists());
+}
+
+/// The last word of the session cannot be read; the one before must not count in its place.
+#[test]
+fn last_outcome_that_cannot_be_read_is_told_and_none_before_it_counts() {
+    let city = crate::testing::scratch();
+    let tasks = files(city.path());
+    tasks.ask_of_commits(Box::new(|_, name, _| match name {
+        ".horde-outcome" => Some(Committed::OnBranch),
+        _ => Some(Committed::No),
+    }));
+    let dir = city.path().join("tasks/rig/gt-1/Toast-1");
+    let sandbox = city.path().join("rig/raiders/Toast");
+    fs::create_dir_all(&sandbox).unwrap();
+    tasks.write_task(&dir, "do it").unwrap();
+    let too_large = " ".repeat(100_000);
+    for (name, text, says) in [
+        (".horde-outcome", "stuck", "is committed"),
+        (".orange-outcome", &too_large, "larger than"),
+    ] {
+        tasks.write_outcome(&dir, "passed").unwrap();
+        crate::testing::eventually("the clock of the file system goes on", || {
+            fs::write(sandbox.join(name), text).unwrap();
+            let found = tasks.outcome(&dir, &sandbox).unwrap();
+            found
+                .odd
+                .is_some_and(|why| why.contains(says))
+                .then_some(())
+        });
+        fs::remove_file(sandbox.join(name)).unwrap();
+        assert_eq!(tasks.outcome(&dir, &sandbox).unwrap().text, "passed");
+    }
+}
+
+/// The rig was held when the supervisor adopted the session of its raider.
+#[test]
+fn sandbox_that_was_not_watched_is_watched_from_its_first_repair_on() {
+    let city = crate::testing::scratch();
+    let tasks = files(city.path());
+    tasks.ask_of_commits(Box::new(|_, _, _| Some(Committed::No)));
+    let (told, events) = std::sync::mpsc::channel();
+    tasks.listen(Box::new(move |event| drop(told.send(event))));
+    let dir = city.path().join("tasks/rig/gt-1/Toast-1");
+    let sandbox = city.path().join("rig/raiders/Toast");
+    fs::create_dir_all(sandbox.join(".git")).unwrap();
+    fs::create_dir_all(&dir).unwrap();
+    assert!(tasks.repair_links(&dir, &sandbox).failed.is_none());
+    fs::write(dir.join("outcome"), "passed").unwrap();
+    let limit = Duration::from_secs(30);
+    let heard = events.recv_timeout(limit).unwrap();
+    assert_eq!(heard, TaskEvent::Outcome(dir));
+}

@@ -1,0 +1,145 @@
+//! Outcome files that came with a commit, and not from the session: after a merge, a rebase, and what git leaves in a sandbox.
+
+use std::fs;
+
+use horde_supervisor::domain::ids::Oid;
+use horde_supervisor::ports::repo::{Committed, Repo};
+
+use crate::support::city::City;
+use crate::support::git::{commit_all, git, rev, try_git, write};
+
+const NAME: &str = ".horde-outcome";
+
+/// Returns where a text is committed as the outcome of Toast's sandbox.
+fn of(city: &City, text: &str) -> Committed {
+    let sandbox = city.root().join(&city.spec(1).path);
+    let bytes = Some(text.as_bytes());
+    city.repo.committed(&sandbox, NAME, bytes).unwrap()
+}
+
+/// Pushes an outcome file to the target, as another raider did that committed its own.
+fn target_gets(city: &City, text: &str) {
+    write(&city.checkout(), NAME, text);
+    git(&city.checkout(), &["add", "-f", NAME]);
+    git(&city.checkout(), &["commit", "-qm", "outcome"]);
+    git(&city.checkout(), &["push", "-q", "origin", "main"]);
+    city.repo.fetch_target("main").unwrap();
+}
+
+/// The supervisor itself advises `git rm --cached`, which leaves the file of the repository in the sandbox.
+#[test]
+fn outcome_file_that_the_session_takes_out_of_git_is_no_word_of_the_session() {
+    let city = City::with(|checkout| write(checkout, NAME, "passed"));
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    git(&sandbox, &["rm", "-q", "--cached", NAME]);
+    assert_eq!(of(&city, "passed"), Committed::Before);
+    git(&sandbox, &["commit", "-qm", "not ours"]);
+    assert_eq!(of(&city, "passed"), Committed::Before);
+    assert_eq!(of(&city, "passed anew"), Committed::No);
+    // A text that the branch itself has committed since.
+    git(&sandbox, &["commit", "-q", "--allow-empty", "-m", "more"]);
+    write(&sandbox, NAME, "stuck");
+    git(&sandbox, &["add", "-f", NAME]);
+    git(&sandbox, &["commit", "-qm", "stuck"]);
+    assert_eq!(of(&city, "stuck"), Committed::OnBranch);
+    git(&sandbox, &["rm", "-q", "--cached", NAME]);
+    git(&sandbox, &["commit", "-qm", "taken out"]);
+    assert_eq!(of(&city, "stuck"), Committed::Before);
+}
+
+#[test]
+fn outcome_file_of_the_target_stays_the_repositorys_after_a_merge_and_a_rebase() {
+    for bring in [
+        &["merge", "-q", "--no-edit", "origin/main"][..],
+        &["rebase", "-q", "origin/main"],
+    ] {
+        let city = City::new();
+        let sandbox = city.sandbox();
+        write(&sandbox, "README", "by the agent\n");
+        commit_all(&sandbox, "work");
+        target_gets(&city, "passed");
+        git(&sandbox, &["fetch", "-q", "origin"]);
+        git(&sandbox, bring);
+        assert_eq!(fs::read_to_string(sandbox.join(NAME)).unwrap(), "passed");
+        assert_eq!(of(&city, "passed"), Committed::Before, "{bring:?}");
+        let any = city.repo.committed(&sandbox, NAME, None).unwrap();
+        assert_eq!(any, Committed::Before);
+        write(&sandbox, NAME, "stuck");
+        git(&sandbox, &["commit", "-qam", "stuck"]);
+        assert_eq!(of(&city, "stuck"), Committed::OnBranch);
+    }
+}
+
+/// While git writes files, index and HEAD are the old ones.
+#[test]
+fn outcome_file_that_a_merge_is_bringing_is_no_word_of_the_session() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, "README", "by the agent\n");
+    commit_all(&sandbox, "work");
+    write(&city.checkout(), "README", "by a person\n");
+    target_gets(&city, "passed");
+    git(&city.checkout(), &["commit", "-qam", "readme"]);
+    git(&city.checkout(), &["push", "-q", "origin", "main"]);
+    git(&sandbox, &["fetch", "-q", "origin"]);
+    let merge = try_git(&sandbox, &["merge", "-q", "--no-edit", "origin/main"]);
+    assert!(!merge.status.success(), "a conflict");
+    assert_eq!(of(&city, "passed"), Committed::Before);
+    assert_eq!(of(&city, "stuck"), Committed::No);
+    git(&sandbox, &["merge", "--abort"]);
+    let lock = git(
+        &sandbox,
+        &[
+            "rev-parse",
+            "--path-format=absolute",
+            "--git-path",
+            "index.lock",
+        ],
+    );
+    fs::write(&lock, "").unwrap();
+    assert_eq!(of(&city, "stuck"), Committed::Before);
+    let any = || city.repo.committed(&sandbox, NAME, None).unwrap();
+    assert_ne!(any(), Committed::No);
+    // A git that was killed leaves its lock for ever.
+    let past = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    fs::File::open(&lock).unwrap().set_modified(past).unwrap();
+    assert_eq!(of(&city, "stuck"), Committed::No);
+    assert_eq!(any(), Committed::No);
+}
+
+#[test]
+fn line_ends_and_bytes_that_are_no_text_do_not_hide_a_committed_outcome() {
+    let city = City::with(|checkout| {
+        write(checkout, ".gitattributes", format!("{NAME} eol=crlf\n"));
+        write(checkout, NAME, b"passed\n\xff\n");
+    });
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    let bytes = fs::read(sandbox.join(NAME)).unwrap();
+    assert_eq!(bytes, b"passed\r\n\xff\r\n");
+    let found = city.repo.committed(&sandbox, NAME, Some(&bytes)).unwrap();
+    assert_eq!(found, Committed::Before);
+}
+
+/// A rework starts on the branch of the raider before.
+#[test]
+fn outcome_file_of_the_branch_that_work_starts_on_is_the_repositorys() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&sandbox, NAME, "passed");
+    fs::remove_file(sandbox.join(NAME)).unwrap();
+    write(&sandbox, NAME, "passed");
+    git(&sandbox, &["add", "-f", NAME]);
+    git(&sandbox, &["commit", "-qm", "work with an outcome"]);
+    let head = Oid::new(rev(&sandbox, "HEAD")).unwrap();
+    city.repo
+        .push_branch(&city.spec(1).branch, &head, None)
+        .unwrap();
+    assert_eq!(of(&city, "passed"), Committed::OnBranch);
+    let mut next = city.spec_of("Nux", 2);
+    next.base = head;
+    city.repo.make_sandbox(&next).unwrap();
+    let has = |bytes: &[u8]| city.repo.committed(&next.path, NAME, Some(bytes));
+    assert_eq!(has(b"passed"), Ok(Committed::Before));
+}
