@@ -118,21 +118,19 @@ impl Ground {
                 ],
             );
         });
-        write(&tree, "plain.txt", "plain\n");
+        write(&tree, "plain.txt", format!("{:?}\n", childrens()));
         git(&tree, &["add", "--all"]);
         git(&tree, &["commit", "--quiet", "-m", "plain"]);
         step("push of the branch", &mut || {
             git(&tree, &["push", "--quiet", "origin", "plain"]);
         });
         step("merge-tree and push", &mut || {
-            git(
-                &tree,
-                &["merge-tree", "--write-tree", "origin/main", "plain"],
-            );
-            git(
-                &tree,
-                &["push", "--quiet", "--dry-run", "origin", "plain:main"],
-            );
+            let merge = ["merge-tree", "--write-tree", "origin/main", "plain"];
+            let merged = git(&tree, &merge);
+            let parents = ["-p", "origin/main", "-p", "plain", "-m", "merged"];
+            let commit = git(&tree, &[&["commit-tree", &merged][..], &parents].concat());
+            let landed = format!("{commit}:refs/heads/main");
+            git(&tree, &["push", "--quiet", "origin", &landed]);
         });
         step("removal", &mut || {
             let removed = Command::new("rm").arg("-rf").arg(&tree).status();

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -17,6 +18,7 @@ use horde_supervisor::ports::tasks::TaskFiles;
 use nix::libc;
 use nix::mount::{MsFlags, mount};
 use nix::unistd::{ForkResult, Pid};
+use rustix::fs::inotify;
 
 use crate::support::city::{City, permit, snapshot, toast};
 use crate::support::git::{git, write};
@@ -164,6 +166,39 @@ fn file_that_changes_while_it_is_saved_is_not_called_saved() {
     let to = city.root().join("restored");
     city.repo.restore(&record.unwrap(), &to).unwrap();
     assert_eq!(fs::read_to_string(to.join("new")).unwrap(), text);
+}
+
+/// Writes once when the file is first read. Returns whether the salvage has what was written.
+fn saves_what_is_written_after_the_first_look() -> bool {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let file = sandbox.join("new");
+    fs::write(&file, "before").unwrap();
+    // Reading it takes longer than the other thread needs.
+    fs::write(sandbox.join("zz"), vec![b'z'; 16 << 20]).unwrap();
+    let events = inotify::init(inotify::CreateFlags::CLOEXEC).unwrap();
+    inotify::add_watch(&events, &file, inotify::WatchFlags::CLOSE_NOWRITE).unwrap();
+    let record = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut room = [MaybeUninit::uninit(); 512];
+            inotify::Reader::new(&events, &mut room).next().unwrap();
+            fs::write(&file, "after").unwrap();
+        });
+        let saved = city.repo.salvage(&sandbox, &toast(), Incarnation(1));
+        saved.expect("a change is followed by another round")
+    });
+    let to = city.root().join("restored");
+    city.repo.restore(&record, &to).unwrap();
+    let saved = fs::read_to_string(to.join("new")).unwrap();
+    assert!(["before", "after"].contains(&&*saved), "{saved:?}");
+    saved == "after"
+}
+
+#[test]
+fn file_that_changes_once_while_it_is_saved_is_saved_as_it_is_then() {
+    until("a change between two looks", || {
+        saves_what_is_written_after_the_first_look()
+    });
 }
 
 /// The times of such a file never change: the checkout's files are remembered by their bytes.

@@ -3,6 +3,7 @@
 
 mod any;
 mod sprung;
+mod transports;
 mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};

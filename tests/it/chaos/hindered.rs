@@ -2,7 +2,7 @@
 //! kernel, silent connections.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -26,6 +26,7 @@ on_tmux_too!(
     daily: ;
     long: signals_that_were_ignored_or_blocked_at_the_start_are_heard,
     log_that_takes_nothing_holds_up_nothing,
+    supervisor_whose_log_takes_nothing_is_stopped_by_a_signal_and_by_a_command,
     idle_connections_do_not_block_other_clients,
     values_of_a_hundred_kilobytes_reach_the_agent,
     with_few_descriptors_a_stop_ends_everybody_or_names_those_that_are_left,
@@ -51,6 +52,8 @@ fn signals_that_were_ignored_or_blocked_at_the_start_are_heard() {
             Signal::SIGXFSZ,
             Signal::SIGPIPE,
             Signal::SIGHUP,
+            Signal::SIGTERM,
+            Signal::SIGINT,
         ] {
             // SAFETY: ignoring installs no handler.
             unsafe { signal(ignored, SigHandler::SigIgn)? };
@@ -74,19 +77,25 @@ fn signals_that_were_ignored_or_blocked_at_the_start_are_heard() {
     assert_eq!(city.ended().code(), Some(0));
 }
 
-/// The log is not read, and then cannot be read: everything goes on. That dropped lines are counted is
-/// tested beside the sink (`src/telemetry/sink.rs`).
-/// Case stderr-blocked of an adversary: a standard error without a reader.
-#[test]
-fn log_that_takes_nothing_holds_up_nothing() {
-    let mut city = City::made(&crowd(2));
-    let (mut reader, writer) = std::io::pipe().unwrap();
+/// Makes a pipe that takes nothing more.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, writer) = std::io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
     let full = (0_u32..)
         .find_map(|_| (&writer).write(&[b'x'; 4096]).err())
         .unwrap();
     assert_eq!(full.kind(), ErrorKind::WouldBlock);
     rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    (reader, writer)
+}
+
+/// The log is not read, and then cannot be read: everything goes on. That dropped lines are counted is
+/// tested beside the sink (`src/telemetry/sink.rs`).
+/// Case stderr-blocked of an adversary: a standard error without a reader.
+#[test]
+fn log_that_takes_nothing_holds_up_nothing() {
+    let mut city = City::made(&crowd(2));
+    let (mut reader, writer) = full_pipe();
     let mut supervisor = city.supervisor();
     supervisor.stderr(writer);
     city.start_as(supervisor);
@@ -106,6 +115,39 @@ fn log_that_takes_nothing_holds_up_nothing() {
     drop(reader);
     kill(runs_as(&city, "a0", 4));
     runs_as(&city, "a0", 5);
+    city.stop();
+}
+
+/// Nothing reads the log until the end, or there is none.
+/// Case stderr-blocked of an adversary: two signals had no effect until standard error was read.
+#[test]
+fn supervisor_whose_log_takes_nothing_is_stopped_by_a_signal_and_by_a_command() {
+    for by_signal in [true, false] {
+        let mut city = City::made(&crowd(2));
+        let (_reader, writer) = full_pipe();
+        let mut supervisor = city.supervisor();
+        supervisor.stderr(writer);
+        city.start_as(supervisor);
+        let agents = ["a0", "a1"].map(|agent| runs_as(&city, agent, 1));
+        match by_signal {
+            true => processes::signal(city.pid(), Signal::SIGTERM),
+            false => assert_eq!(city.hd(&["stop"]).code, 0),
+        }
+        assert_eq!(city.ended().code(), Some(0));
+        for agent in agents {
+            assert!(!processes::runs(agent));
+        }
+    }
+}
+
+#[test]
+fn supervisor_without_a_standard_error_works_and_ends() {
+    let mut city = City::made(&crowd(1));
+    let mut supervisor = city.supervisor();
+    begins(&mut supervisor, || nix::unistd::close(2));
+    city.start_as(supervisor);
+    kill(runs_as(&city, "a0", 1));
+    runs_as(&city, "a0", 2);
     city.stop();
 }
 

@@ -41,6 +41,7 @@ mod drums;
 mod earlier_attempts;
 mod escalations;
 mod finding_hd;
+mod git_programs;
 mod handoff;
 mod held_rig;
 mod history;

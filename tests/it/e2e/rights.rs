@@ -201,6 +201,8 @@ fn another_raiders_done_is_not_taken_from_the_outbox() {
     let other = city.work("stay", &["commit a.txt", "sign other", "forever"]);
     let forged = r#"printf '{"v":1,"op":"done","args":{},"raider":"%s","rig":"horde","incarnation":1,"relic":"gt-1","session":"%s","cwd":"%s","pid":1,"at":"2026-01-31T12:00:00Z"}' "#;
     let toast = r#"horde/raiders/Toast gt-horde-Toast "$PWD" >"$HD_CITY/.horde/outbox/1.json""#;
+    let own = r#"for file in "$HD_CITY"/.horde/outbox/*.json; do sed -e "s,$HD_RAIDER,Toast,g" -e "s,$HD_RELIC,gt-1,g" "$file" >"$HD_CITY/.horde/outbox/3.new" && rm "$file"; done"#;
+    let place = r#"mv "$HD_CITY/.horde/outbox/3.new" "$HD_CITY/.horde/outbox/3.json""#;
     let half = r#"horde/raiders/Toast "$HD_SESSION" "$HD_CITY/horde/raiders/Toast" >"$HD_CITY/.horde/outbox/2.json""#;
     city.work(
         "forge",
@@ -208,6 +210,10 @@ fn another_raiders_done_is_not_taken_from_the_outbox() {
             "sign ready",
             "await down",
             "try named env HD_ACTOR=horde/raiders/Toast HD_RAIDER=Toast hd --json done",
+            // The raider's own intent, with its signature, in the name of the other.
+            "try own hd --json done",
+            own,
+            place,
             &format!("{forged}{toast}"),
             &format!("{forged}{half}"),
             "sign forged",
@@ -221,11 +227,11 @@ fn another_raiders_done_is_not_taken_from_the_outbox() {
     city.wait_sign("forged");
     assert_eq!(city.wait_tried("named").code, 3, "it is not written down");
     city.start();
-    for n in 1..=2 {
+    for n in 1..=3 {
         let told = city.wait_event(n, "control.forbidden", "horde/raiders/Toast");
         assert!(told["data"]["outbox"].is_string(), "{told}");
     }
-    for name in ["1.refused", "2.refused"] {
+    for name in ["1.refused", "2.refused", "3.refused"] {
         assert!(city.root().join(".horde/outbox").join(name).exists());
     }
     assert_eq!(city.status_of(&other), "hooked");
