@@ -100,9 +100,20 @@ pub fn open(root: &Path, name: &Path) -> io::Result<Option<File>> {
         Ok(file) => regular(file).map(Some),
         Err(error) => match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(None),
+            io::ErrorKind::WouldBlock => open_leased(root, name).map(Some),
             _ => Err(error),
         },
     }
+}
+
+/// Opens a regular file on which another process has a lease (`fcntl`, `F_SETLEASE`). Waits until the holder gives it up, or
+/// the kernel ends it (`fs.lease-break-time`, 45 s by default): an agent that leases its files stops no look for longer.
+fn open_leased(root: &Path, name: &Path) -> io::Result<File> {
+    // Without access it opens nothing that could block, and breaks no lease.
+    let how = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let place = dir(root).and_then(|dir| Ok(openat2(&dir, name, how, Mode::empty(), INSIDE)?));
+    let place = regular(File::from(place.map_err(named)?))?;
+    File::open(format!("/proc/self/fd/{}", place.as_raw_fd()))
 }
 
 /// Opens a regular file for appending, and makes it if needed. First removes anything in its place that is not a

@@ -73,3 +73,31 @@ fn no_write_goes_through_a_replaced_file() {
     assert_eq!(fs::read(&secret).unwrap(), b"keep");
     assert!(!dir.path().join("new").exists());
 }
+
+/// An agent may lease any of its files. Without waiting, each look at it fails.
+#[test]
+fn file_with_a_lease_is_read_when_the_lease_has_ended() {
+    use nix::libc;
+    let dir = crate::testing::scratch_on_disk();
+    fs::write(dir.path().join("leased"), "text").unwrap();
+    let path = dir.path().join("leased");
+    let holder = File::options().read(true).write(true).open(path).unwrap();
+    let lease = |command: i32, how: i32| {
+        // SAFETY: the call changes the lease of an open file, and touches no memory.
+        unsafe { libc::fcntl(holder.as_raw_fd(), command, how) }
+    };
+    // A signal without an effect: the default one would end this program.
+    // `F_SETSIG` of `fcntl.h`.
+    assert_eq!(lease(10, libc::SIGWINCH), 0);
+    assert_eq!(lease(libc::F_SETLEASE, libc::F_WRLCK), 0);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read(dir.path(), Path::new("leased"), 10));
+        crate::testing::eventually("the reader asks for the file", || {
+            (lease(libc::F_GETLEASE, 0) != libc::F_WRLCK).then_some(())
+        });
+        assert!(!reader.is_finished(), "it waits");
+        assert_eq!(lease(libc::F_SETLEASE, libc::F_UNLCK), 0);
+        let text = reader.join().unwrap().unwrap();
+        assert_eq!(text.as_deref(), Some(&b"text"[..]));
+    });
+}

@@ -55,7 +55,7 @@ pub(super) fn repair(
         let link = sandbox.join(name);
         let found = found(&link, target)?;
         let is_own = committed(name, None) == Some(false)
-            && (*target == task || is_declared(name, &link, found, committed));
+            && (*target == task || is_declared((name, &link), target, found, committed));
         is_own.then_some((found, link, target))
     });
     let mut wrong: Vec<_> = wrong.collect();
@@ -114,16 +114,25 @@ fn found(link: &Path, target: &Path) -> Option<Found> {
     }
 }
 
-/// Returns false for a file that declares nothing: a blank one, which a program may just be writing, and one whose content
-/// the repository has or had.
-fn is_declared(name: &str, link: &Path, found: Found, committed: IsCommitted<'_>) -> bool {
+/// Returns false for a file that declares nothing: an empty one, which a program may just be writing, a blank one while the
+/// outcome file has a text, and one whose content the repository has or had.
+fn is_declared(
+    (name, link): (&str, &Path),
+    target: &Path,
+    found: Found,
+    committed: IsCommitted<'_>,
+) -> bool {
     if !matches!(found, Found::File(_)) {
         return true;
     }
-    let (root, file) = from_above(link, IN_SANDBOX);
-    match read_bytes(root, file) {
-        Ok(Some((bytes, _))) if bytes.trim_ascii().is_empty() => false,
-        Ok(Some((bytes, _))) => committed(name, Some(&bytes)) == Some(false),
+    let text = |(root, file)| read_bytes(root, file).map(|found| found.map(|(bytes, _)| bytes));
+    match text(from_above(link, IN_SANDBOX)) {
+        Ok(Some(bytes)) if bytes.is_empty() => false,
+        Ok(Some(bytes)) if bytes.trim_ascii().is_empty() => {
+            let standing = text(from_above(target, IN_TASKS));
+            standing.is_ok_and(|text| text.unwrap_or_default().trim_ascii().is_empty())
+        }
+        Ok(Some(bytes)) => committed(name, Some(&bytes)) == Some(false),
         // Its reader tells why it cannot be read.
         Ok(None) | Err(_) => true,
     }
