@@ -21,6 +21,14 @@ pub fn asked() -> Option<u64> {
     std::env::var("HORDE_SEED").ok()?.parse().ok()
 }
 
+/// Returns the cases that are tested: in the long tier all, otherwise about one in so many.
+pub fn sampled<T>(cases: impl IntoIterator<Item = T>, one_in: usize) -> impl Iterator<Item = T> {
+    let cases = cases.into_iter().enumerate();
+    cases
+        .filter(move |(place, _)| takes(*place, one_in))
+        .map(|(_, case)| case)
+}
+
 /// Returns whether a case is tested: in the long tier every case, otherwise each `one_in`-th, from an offset that
 /// changes with the seed. The seed is printed.
 #[must_use]

@@ -72,6 +72,7 @@ fn faults(city: &City) -> Vec<String> {
 /// The rig's git is asked by many requests at once, and hangs. Requests about it are refused, it counts as
 /// unseen, and the other rig, the agents, `hd status` and `hd stop` notice nothing.
 #[test]
+#[ignore = "long tier: chaos"]
 fn rig_whose_git_hangs_is_unseen_and_holds_up_nothing() {
     let plan = crowd(1).rig("stuck", "st");
     let mut city = City::made(&plan.set("daemon", "patrol_interval", r#""1s""#));

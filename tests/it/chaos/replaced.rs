@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use horde_supervisor::control::client::Client;
+use horde_supervisor::testing::tier::sampled;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::json;
@@ -72,7 +73,7 @@ fn replaced(dir: impl Fn(&City) -> PathBuf, kills: bool) {
     let decoy = decoy(&city, &dir);
     let before = contents(&decoy);
     let mut generation = 1;
-    for what in THINGS {
+    for what in sampled(THINGS, 3) {
         let agent = runs_as(&city, "a0", generation);
         let away = dir.with_extension(format!("away-{what}"));
         let ours = id(&dir);

@@ -37,10 +37,10 @@ use horde_supervisor::ports::repo::Repo;
 const SHARDS: usize = 4;
 
 /// The ratio of a sample: one pair in so many.
-const SAMPLE: usize = 16;
+const SAMPLE: usize = 9;
 
 /// The least number of cases of a sample.
-const SAMPLED: usize = 100;
+const SAMPLED: usize = 200;
 
 /// The number of rounds of the long tier, unless more are asked for.
 const ROUNDS: u64 = 2;
