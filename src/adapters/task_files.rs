@@ -2,6 +2,7 @@
 
 mod links;
 mod logins;
+mod moves;
 mod outcome;
 mod session_files;
 mod set_up;
@@ -46,8 +47,6 @@ pub struct DiskTaskFiles {
     /// Locks of sandboxes, each held while its outcome is read or its links are repaired: a reader between the steps of a
     /// repair would find no outcome. A sandbox whose disk hangs holds up no other.
     turns: Mutex<BTreeMap<PathBuf, Arc<Mutex<()>>>>,
-    /// The outcomes that were last moved, by task directory.
-    moved: Mutex<BTreeMap<PathBuf, links::Moved>>,
     /// Entries that the last emptying of the trash left because they were written to.
     written: Mutex<BTreeMap<PathBuf, PathBuf>>,
 }
@@ -100,7 +99,6 @@ impl DiskTaskFiles {
             of_rigs: Mutex::default(),
             open,
             turns: Mutex::default(),
-            moved: Mutex::default(),
             written: Mutex::default(),
         })
     }
@@ -132,8 +130,12 @@ impl DiskTaskFiles {
         Arc::clone(turns.entry(sandbox.to_owned()).or_default())
     }
 
-    fn moved(&self) -> MutexGuard<'_, BTreeMap<PathBuf, links::Moved>> {
-        self.moved.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns where a file of a sandbox is committed. None when that cannot be told now.
+    fn committed(&self, sandbox: &Path, name: &str, bytes: Option<&[u8]>) -> Option<Committed> {
+        let Some(committed) = self.committed.get() else {
+            return Some(Committed::No);
+        };
+        committed(sandbox, name, bytes).filter(|found| *found != Committed::Unsettled)
     }
 
     fn written(&self) -> MutexGuard<'_, BTreeMap<PathBuf, PathBuf>> {
@@ -169,10 +171,8 @@ impl TaskFiles for DiskTaskFiles {
     }
 
     fn repair_links(&self, dir: &Path, sandbox: &Path) -> Repaired {
-        let committed = |name: &str, bytes: Option<&[u8]>| {
-            let committed = self.committed.get();
-            let committed = committed.and_then(|committed| committed(sandbox, name, bytes));
-            committed.map(|committed| committed != Committed::No)
+        let is_own = |name: &str, bytes: Option<&[u8]>| {
+            self.committed(sandbox, name, bytes) == Some(Committed::No)
         };
         let watches = self.of_rig(sandbox);
         watches.retry();
@@ -185,12 +185,7 @@ impl TaskFiles for DiskTaskFiles {
             Some(now) if now != dir => return Repaired::default(),
             Some(_) => {}
         }
-        let mut last = self.moved().get(dir).copied();
-        let repaired = links::repair(dir, sandbox, &committed, &mut last);
-        if let Some(last) = last {
-            self.moved().insert(dir.to_owned(), last);
-        }
-        repaired
+        links::repair(dir, sandbox, &is_own)
     }
 
     fn unwatched(&self) -> Option<String> {
@@ -200,7 +195,6 @@ impl TaskFiles for DiskTaskFiles {
     }
 
     fn unwatch(&self, dir: &Path) {
-        self.moved().remove(dir);
         self.watches.unwatch(dir);
         let of_rigs = self.of_rigs().values().cloned().collect::<Vec<_>>();
         for watches in of_rigs {
@@ -262,15 +256,10 @@ impl TaskFiles for DiskTaskFiles {
     }
 
     fn outcome(&self, dir: &Path, sandbox: &Path) -> Result<OutcomeText, TaskError> {
-        let committed = |name: &str, bytes: Option<&[u8]>| {
-            let committed = self.committed.get();
-            let committed = committed.and_then(|committed| committed(sandbox, name, bytes));
-            committed.unwrap_or(Committed::No)
-        };
+        let committed = |name: &str, bytes: Option<&[u8]>| self.committed(sandbox, name, bytes);
         let turn = self.turn(sandbox);
         let _alone = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = self.moved().get(dir).copied();
-        outcome::read(dir, sandbox, &committed, last)
+        outcome::read(dir, sandbox, &committed)
     }
 
     fn set_outcome_aside(
@@ -281,7 +270,10 @@ impl TaskFiles for DiskTaskFiles {
     ) -> Result<(), TaskError> {
         let turn = self.turn(sandbox);
         let _alone = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        links::set_aside(dir, sandbox, written).map_err(at(dir))
+        let is_own = |name: &str, bytes: Option<&[u8]>| {
+            self.committed(sandbox, name, bytes) == Some(Committed::No)
+        };
+        links::set_aside(dir, sandbox, written, &is_own).map_err(at(dir))
     }
 
     fn set_up(

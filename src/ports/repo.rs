@@ -36,12 +36,16 @@ pub use self::stashes::PinnedStashes;
 /// The commits that have a file of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Committed {
-    /// None.
+    /// None: git does not have these bytes, or nothing of that name.
     No,
-    /// The one that the branch started from, too: the file is the repository's.
+    /// Commits of another branch as well, or a merge is bringing it: the file is the repository's.
     Before,
-    /// Only those of the branch, or the index.
+    /// Commits of the branch alone, or the index.
     OnBranch,
+    /// HEAD does not have it, but git has these bytes: git or the session may have written the file.
+    Known,
+    /// git is changing the sandbox's files.
+    Unsettled,
 }
 
 /// Git operations of one rig.

@@ -36,10 +36,12 @@ pub enum TaskEvent {
 pub struct OutcomeText {
     /// Its text.
     pub text: String,
-    /// When it was last written; tells two writings apart even when their text is the same.
+    /// When the session declared it; tells two writings apart even when their text is the same.
     pub written: Option<Timestamp>,
-    /// The reason why its text cannot be read, where it is not a regular file.
+    /// The reason why its text cannot be read, or is not read as an outcome.
     pub odd: Option<String>,
+    /// Set while a file in the place of a link cannot be told from one of git, which is at work.
+    pub unsettled: bool,
 }
 
 /// A part of a file.
@@ -182,8 +184,8 @@ pub trait TaskFiles: Send + Sync {
     /// [`TaskError`].
     fn outcome(&self, dir: &Path, sandbox: &Path) -> Result<OutcomeText, TaskError>;
 
-    /// Moves an outcome that counts no longer beside the outcome file, if that is as it was written at this time, and
-    /// leaves an empty one. An outcome that is in the sandbox stays.
+    /// Moves outcomes that count no longer, because they were declared until this time, beside the outcome file, and leaves
+    /// an empty one.
     ///
     /// # Errors
     /// [`TaskError`].
@@ -191,7 +193,7 @@ pub trait TaskFiles: Send + Sync {
         &self,
         dir: &Path,
         sandbox: &Path,
-        written: Option<Timestamp>,
+        until: Option<Timestamp>,
     ) -> Result<(), TaskError>;
 
     /// Runs the rig's set-up commands in a fresh sandbox, one after the other.

@@ -35,7 +35,7 @@ fn outcome_file_that_the_session_takes_out_of_git_is_no_word_of_the_session() {
     git(&sandbox, &["rm", "-q", "--cached", NAME]);
     assert_eq!(of(&city, "passed"), Committed::Before);
     git(&sandbox, &["commit", "-qm", "not ours"]);
-    assert_eq!(of(&city, "passed"), Committed::Before);
+    assert_eq!(of(&city, "passed"), Committed::Known);
     assert_eq!(of(&city, "passed anew"), Committed::No);
     // A text that the branch itself has committed since.
     git(&sandbox, &["commit", "-q", "--allow-empty", "-m", "more"]);
@@ -45,7 +45,7 @@ fn outcome_file_that_the_session_takes_out_of_git_is_no_word_of_the_session() {
     assert_eq!(of(&city, "stuck"), Committed::OnBranch);
     git(&sandbox, &["rm", "-q", "--cached", NAME]);
     git(&sandbox, &["commit", "-qm", "taken out"]);
-    assert_eq!(of(&city, "stuck"), Committed::Before);
+    assert_eq!(of(&city, "stuck"), Committed::Known);
 }
 
 #[test]
@@ -69,6 +69,60 @@ fn outcome_file_of_the_target_stays_the_repositorys_after_a_merge_and_a_rebase()
         git(&sandbox, &["commit", "-qam", "stuck"]);
         assert_eq!(of(&city, "stuck"), Committed::OnBranch);
     }
+}
+
+/// HEAD, index and the history of the branch forget it, and the file stays.
+#[test]
+fn outcome_file_that_git_has_brought_and_forgotten_is_not_taken_for_the_sessions() {
+    let forget: [&[&[&str]]; 4] = [
+        &[
+            &["merge", "-q", "--no-edit", "origin/side"],
+            &["reset", "-q", "HEAD~1"],
+        ],
+        &[&["cherry-pick", "-n", "origin/side"], &["reset", "-q"]],
+        &[
+            &["checkout", "-q", "origin/side", "--", NAME],
+            &["reset", "-q"],
+        ],
+        &[
+            &["merge", "-q", "--no-edit", "origin/side"],
+            &["checkout", "-q", "--orphan", "new"],
+            &["rm", "-rq", "--cached", "."],
+        ],
+    ];
+    for commands in forget {
+        let city = City::new();
+        let sandbox = city.sandbox();
+        write(&sandbox, "README", "by the agent\n");
+        commit_all(&sandbox, "work");
+        let checkout = city.checkout();
+        git(&checkout, &["checkout", "-q", "-b", "side"]);
+        write(&checkout, NAME, "passed");
+        git(&checkout, &["add", "-f", NAME]);
+        git(&checkout, &["commit", "-qm", "outcome"]);
+        git(&checkout, &["push", "-q", "origin", "side"]);
+        git(&sandbox, &["fetch", "-q", "origin"]);
+        for command in commands {
+            git(&sandbox, command);
+        }
+        assert_eq!(fs::read_to_string(sandbox.join(NAME)).unwrap(), "passed");
+        assert_eq!(of(&city, "passed"), Committed::Known, "{commands:?}");
+        assert_eq!(of(&city, "passed anew"), Committed::No, "{commands:?}");
+    }
+}
+
+/// The advice to take it out of git would remove it from the target with the landing.
+#[test]
+fn outcome_file_that_the_agent_fetched_before_the_supervisor_is_the_repositorys() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    write(&city.checkout(), NAME, "passed");
+    git(&city.checkout(), &["add", "-f", NAME]);
+    git(&city.checkout(), &["commit", "-qm", "outcome"]);
+    git(&city.checkout(), &["push", "-q", "origin", "main"]);
+    git(&sandbox, &["fetch", "-q", "origin", "main"]);
+    git(&sandbox, &["rebase", "-q", "FETCH_HEAD"]);
+    assert_eq!(of(&city, "passed"), Committed::Before);
 }
 
 /// While git writes files, index and HEAD are the old ones.
@@ -98,9 +152,9 @@ fn outcome_file_that_a_merge_is_bringing_is_no_word_of_the_session() {
         ],
     );
     fs::write(&lock, "").unwrap();
-    assert_eq!(of(&city, "stuck"), Committed::Before);
+    assert_eq!(of(&city, "stuck"), Committed::Unsettled);
     let any = || city.repo.committed(&sandbox, NAME, None).unwrap();
-    assert_ne!(any(), Committed::No);
+    assert_eq!(any(), Committed::Unsettled);
     // A git that was killed leaves its lock for ever.
     let past = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
     fs::File::open(&lock).unwrap().set_modified(past).unwrap();

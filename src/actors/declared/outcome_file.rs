@@ -1,5 +1,7 @@
 //! The outcome file of an incarnation, and whether it counts.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use crate::actors::effects;
@@ -9,7 +11,12 @@ use crate::actors::sandbox_links;
 use crate::actors::world::World;
 use crate::domain::outcome::{self, OutcomeFile};
 use crate::domain::relic::Hook;
-use crate::ports::tasks::TaskError;
+use crate::ports::tasks::{OutcomeText, TaskError};
+
+/// The number of times that an outcome is read again while git works in its sandbox.
+const SETTLES: usize = 4;
+/// The pause before that.
+const SETTLE_EVERY: Duration = Duration::from_millis(500);
 
 /// An outcome file, as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +34,39 @@ pub struct OutcomeSeen {
 /// # Errors
 /// The file cannot be read, or the store, which tells whether the file counts.
 pub async fn read(world: &World, hook: &Hook) -> Result<OutcomeSeen, Refusal> {
+    let mut file = text(world, hook).await?;
+    for _ in 0..SETTLES {
+        if !file.unsettled {
+            break;
+        }
+        // git works in the sandbox for a moment, which no event ends.
+        tokio::time::sleep(SETTLE_EVERY).await;
+        file = text(world, hook).await?;
+    }
+    let (own, written) = (hook.clone(), file.written);
+    let is_void = world
+        .store
+        .run(move |txn| void_outcomes::is_void(txn, &own, written))
+        .await?;
+    if is_void && !file.text.trim().is_empty() {
+        // It was to be moved when it was rejected.
+        let moved = set_aside(world, hook, written).await;
+        if let Err(error) = moved {
+            tracing::debug!(raider = %hook.raider, %error, "a rejected outcome still cannot be moved aside");
+        }
+    }
+    let said = match file.odd {
+        Some(why) => OutcomeFile::Unclear(why),
+        None => outcome::parse(&file.text, &hook.relic),
+    };
+    Ok(OutcomeSeen {
+        said,
+        written,
+        is_void,
+    })
+}
+
+async fn text(world: &World, hook: &Hook) -> Result<OutcomeText, Refusal> {
     let dir = world
         .city
         .task_dir(&hook.raider, &hook.relic, hook.incarnation);
@@ -42,27 +82,13 @@ pub async fn read(world: &World, hook: &Hook) -> Result<OutcomeSeen, Refusal> {
         sandbox_links::repair_with(tasks, &raider, &dir, &sandbox);
         tasks.outcome(&dir, &sandbox)
     });
-    let file = file.await?;
-    let (own, written) = (hook.clone(), file.written);
-    let is_void = world
-        .store
-        .run(move |txn| void_outcomes::is_void(txn, &own, written))
-        .await?;
-    let said = match file.odd {
-        Some(why) => OutcomeFile::Unclear(why),
-        None => outcome::parse(&file.text, &hook.relic),
-    };
-    Ok(OutcomeSeen {
-        said,
-        written,
-        is_void,
-    })
+    Ok(file.await?)
 }
 
-/// Moves the outcome file of a raider's incarnation aside, which counts no longer as it was written at this time.
+/// Moves the outcomes of a raider's incarnation aside that were declared until this time, and count no longer.
 ///
 /// # Errors
-/// It cannot be moved. It does not count all the same while its time is that one.
+/// It cannot be moved. It does not count all the same while it is unchanged.
 pub async fn set_aside(
     world: &World,
     hook: &Hook,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{NotBegun, Owner, WorkKind, budgeted};
 use crate::actors::claims::ClaimKey;
+use crate::actors::mail::WitnessMsg;
 use crate::actors::world::World;
 use crate::domain::ids::RigName;
 use crate::domain::nuke::NukePermit;
@@ -152,13 +153,16 @@ pub fn prepare_held(world: &World) -> Vec<(RigName, String)> {
         if let Some(claim) = world.claims.claim(ClaimKey::Prepare(rig.clone())) {
             let (rig, repo) = (rig.clone(), Arc::clone(repo));
             let displaced = Arc::clone(&world.displaced);
+            let directory = Arc::clone(&world.directory);
             let _task = tokio::task::spawn_blocking(move || {
                 if displaced().is_some() {
                     return;
                 }
                 match repo.prepare() {
                     Ok(()) => {
-                        tracing::info!(%rig, "the held rig was prepared; its work continues")
+                        tracing::info!(%rig, "the held rig was prepared; its work continues");
+                        // Its sandboxes are watched from their next look on.
+                        directory.tell_witness(&rig, WitnessMsg::Patrol);
                     }
                     Err(why) => tracing::debug!(
                         %rig,

@@ -14,7 +14,7 @@ use crate::ports::relics::{StoreError, Txn};
 #[derive(Debug, Serialize, Deserialize)]
 struct Void {
     incarnation: Incarnation,
-    /// When it was last written; tells two writings apart.
+    /// When the last one was declared: it, and all before it, count no longer.
     written: Option<Timestamp>,
 }
 
@@ -22,7 +22,7 @@ fn key(raider: &RaiderId) -> String {
     format!("outcome.void/{raider}")
 }
 
-/// Notes that the outcome file which was written at this time counts no longer.
+/// Notes that the outcomes which were declared until this time count no longer.
 ///
 /// # Errors
 /// The store's.
@@ -34,7 +34,7 @@ pub fn void(txn: &mut dyn Txn, hook: &Hook, written: Option<Timestamp>) -> Resul
     key_values::write(txn, &key(&hook.raider), &void)
 }
 
-/// Returns true when the outcome file, as it was written at this time, counts no longer.
+/// Returns true when the outcome that was declared at this time counts no longer.
 ///
 /// # Errors
 /// The store's.
@@ -44,5 +44,5 @@ pub fn is_void(
     written: Option<Timestamp>,
 ) -> Result<bool, StoreError> {
     let void = key_values::read::<Void>(txn, &key(&hook.raider))?;
-    Ok(void.is_some_and(|void| void.incarnation == hook.incarnation && void.written == written))
+    Ok(void.is_some_and(|void| void.incarnation == hook.incarnation && written <= void.written))
 }

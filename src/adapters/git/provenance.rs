@@ -11,10 +11,15 @@ use super::entry_links;
 use super::files::hash::{self, Format};
 use super::ground::ground;
 use super::measure::lens;
+use super::object_copy::missing;
+use super::other_work::in_progress;
 use super::repair::is_stale;
 use super::rig::GitRepo;
 use crate::domain::ids::{Oid, RaiderId, SlotName};
 use crate::ports::repo::{Committed, Provenance, RepoError};
+
+/// The number of branches that an agent has fetched which are asked for a commit: more do not fit into a command.
+const FETCHED_MAX: usize = 1000;
 
 /// Returns the evidence of the sandbox's incarnation; none if there is none.
 pub(super) fn provenance(repo: &GitRepo, sandbox: &Path) -> Result<Option<Provenance>, RepoError> {
@@ -35,52 +40,79 @@ pub(super) fn provenance(repo: &GitRepo, sandbox: &Path) -> Result<Option<Proven
     Ok(None)
 }
 
-/// Returns where these bytes are committed under that name: by HEAD, by a commit that the branch has left behind, or by the
-/// index. Without bytes, where anything is. Reads ours and the index only, without any configuration of an agent.
+/// Returns where these bytes are committed under that name, and whether git has them at all: a file that a merge, a
+/// checkout or a stash wrote stays in the sandbox after HEAD and index have forgotten it. Without bytes, returns where anything of
+/// that name is. Reads ours, the index and the objects of theirs only, without any configuration of an agent.
 pub(super) fn committed(
     repo: &GitRepo,
     sandbox: &Path,
     name: &str,
     bytes: Option<&[u8]>,
 ) -> Result<Committed, RepoError> {
-    let Some(head) = ground(repo, sandbox)?.head else {
-        return Ok(Committed::No);
-    };
-    repo.take(std::slice::from_ref(&head))?;
-    let now = blob_of(repo, &head, name)?;
-    let note = Note::read(repo, sandbox);
-    let Some(bytes) = bytes else {
-        return match now.is_some() {
-            true => by_commit(repo, note.as_ref(), &head, name),
-            false if is_written(sandbox) => Ok(Committed::Before),
-            false => Ok(match staged(repo, sandbox, name)? {
-                Some(blobs) if blobs.is_empty() => Committed::No,
-                Some(_) | None => Committed::OnBranch,
-            }),
-        };
-    };
-    let same = same_blobs(&head, sandbox, bytes)?;
-    if now.is_some_and(|now| same.contains(&now)) {
-        return by_commit(repo, note.as_ref(), &head, name);
+    if is_written(sandbox) {
+        return Ok(Committed::Unsettled);
     }
-    let mut known = staged(repo, sandbox, name)?.unwrap_or_default();
-    known.extend(left_behind(repo, note.as_ref(), &head, name)?);
-    let is_of_repository = is_written(sandbox) || known.iter().any(|blob| same.contains(blob));
-    Ok(match is_of_repository {
-        true => Committed::Before,
-        false => Committed::No,
+    let found = found(repo, sandbox, name, bytes)?;
+    // HEAD and index may be those from before a git that has worked meanwhile.
+    Ok(match is_written(sandbox) {
+        true => Committed::Unsettled,
+        false => found,
     })
 }
 
+fn found(
+    repo: &GitRepo,
+    sandbox: &Path,
+    name: &str,
+    bytes: Option<&[u8]>,
+) -> Result<Committed, RepoError> {
+    let head = ground(repo, sandbox)?.head;
+    let now = match &head {
+        Some(head) => {
+            repo.take(std::slice::from_ref(head))?;
+            blob_of(repo, head, name)?
+        }
+        // A new branch without a commit.
+        None => None,
+    };
+    let same = bytes
+        .map(|bytes| same_blobs(repo, sandbox, bytes))
+        .transpose()?;
+    let is_it = |blob: &Oid| same.as_ref().is_none_or(|same| same.contains(blob));
+    if let Some(head) = head.filter(|_| now.as_ref().is_some_and(is_it)) {
+        return by_commit(repo, sandbox, &head, name);
+    }
+    let staged = staged(repo, sandbox, name)?;
+    let is_staged = staged
+        .as_ref()
+        .is_none_or(|staged| staged.iter().any(is_it));
+    let is_brought =
+        || entry_links::linked(sandbox).is_some_and(|it| in_progress(&it).next().is_some());
+    match same {
+        None if !is_staged => Ok(Committed::No),
+        _ if is_staged && is_brought() => Ok(Committed::Before),
+        None => Ok(Committed::OnBranch),
+        Some(same) => {
+            let absent = missing(repo.lens(), &same)?;
+            Ok(match absent.len() < same.len() {
+                true => Committed::Known,
+                false => Committed::No,
+            })
+        }
+    }
+}
+
 /// Returns the objects of these bytes: as they are, and with the line ends that git stores.
-fn same_blobs(of: &Oid, sandbox: &Path, bytes: &[u8]) -> Result<Vec<Oid>, RepoError> {
-    let hash = |bytes: &[u8]| hash::bytes(Format::of(of), bytes);
-    let lines: Vec<_> = bytes.split(|byte| *byte == b'\n').collect();
-    let stored: Vec<_> = lines
-        .iter()
-        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
-        .collect();
-    let both = [hash(bytes), hash(&stored.join(&b'\n'))];
+fn same_blobs(repo: &GitRepo, sandbox: &Path, bytes: &[u8]) -> Result<Vec<Oid>, RepoError> {
+    let format = Format::named(repo.object_format()?);
+    let hash = |bytes: &[u8]| hash::bytes(format, bytes);
+    let lines = bytes.split(|byte| *byte == b'\n');
+    let stored = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let stored = stored.collect::<Vec<_>>().join(&b'\n');
+    let both = match stored == bytes {
+        true => vec![hash(bytes)],
+        false => vec![hash(bytes), hash(&stored)],
+    };
     let both: Result<Vec<_>, _> = both.into_iter().collect();
     both.at("cannot hash the content of", sandbox)
 }
@@ -88,66 +120,43 @@ fn same_blobs(of: &Oid, sandbox: &Path, bytes: &[u8]) -> Result<Vec<Oid>, RepoEr
 /// Tells whether a commit of this branch alone has brought the file, or has changed it.
 fn by_commit(
     repo: &GitRepo,
-    note: Option<&Note>,
+    sandbox: &Path,
     head: &Oid,
     name: &str,
 ) -> Result<Committed, RepoError> {
-    let Some(note) = note else {
+    let Some(note) = Note::read(repo, sandbox) else {
         return Ok(Committed::Before);
     };
-    // The branch's own commits: what it was rebased on, or has merged, is on another branch as well.
+    // The branch's own commits: what it was rebased on, or has merged, is on another branch as well. The agent may have
+    // fetched that since the supervisor did.
     let own = [
-        "--exclude=refs/remotes/*/".to_owned() + &note.branch,
-        "--exclude=refs/heads/".to_owned() + &note.branch,
+        format!("--exclude=refs/remotes/*/{}", note.branch),
+        format!("--exclude=refs/heads/{}", note.branch),
     ];
-    let found = repo
+    let fetched = repo.their_refs().list("refs/remotes/")?.into_iter();
+    let fetched = fetched.filter(|(name, _)| !name.ends_with(&note.branch));
+    let fetched = fetched.map(|(_, tip)| tip.to_string()).take(FETCHED_MAX);
+    let commits = repo
         .git()
         .env("GIT_LITERAL_PATHSPECS", "1")
         .args([
             "rev-list",
+            "--ignore-missing",
             "--max-count=1",
             head.as_str(),
-            "--not",
-            note.base.as_str(),
         ])
+        .args(["--not", note.base.as_str()])
+        .args(fetched)
         .args(&own)
         .arg("--glob=refs/remotes/*")
         .args(&own)
         .args(["--glob=refs/heads/*", "--", name])
         .run()?
         .text();
-    Ok(match found.trim().is_empty() {
+    Ok(match commits.trim().is_empty() {
         true => Committed::Before,
         false => Committed::OnBranch,
     })
-}
-
-/// Returns the objects that the branch had under that name: at its start, and in its commits since. `git rm --cached` leaves
-/// such a file in the sandbox.
-fn left_behind(
-    repo: &GitRepo,
-    note: Option<&Note>,
-    head: &Oid,
-    name: &str,
-) -> Result<Vec<Oid>, RepoError> {
-    let Some(note) = note else {
-        return Ok(Vec::new());
-    };
-    let changes = repo
-        .git()
-        .env("GIT_LITERAL_PATHSPECS", "1")
-        .args(["log", "--format=", "--raw", "--no-abbrev", "--full-history"])
-        .args(["--no-renames", "--no-show-signature", head.as_str()])
-        .args(["--not", note.base.as_str(), "--", name])
-        .run()?
-        .text();
-    // `:<old mode> <mode> <old oid> <oid> <letter>\t<path>`
-    let sides = changes
-        .lines()
-        .flat_map(|line| line.split(' ').skip(2).take(2));
-    let mut blobs: Vec<_> = sides.filter_map(|oid| Oid::new(oid).ok()).collect();
-    blobs.extend(blob_of(repo, &note.base, name)?);
-    Ok(blobs)
 }
 
 /// Returns the object that a commit has under a name.

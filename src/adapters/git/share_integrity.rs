@@ -59,9 +59,11 @@ fn mend(repo: &GitRepo) -> Result<(), RepoError> {
                 dir.display(),
                 aside.display()
             ));
-            return anew(repo);
+            return anew(repo, "was replaced");
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => return anew(repo),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return anew(repo, "was removed or moved");
+        }
         Err(error) => return Err(failed("cannot inspect", dir, &error)),
     }
     open_up(repo, Path::new(""))?;
@@ -137,13 +139,14 @@ fn mend_files(repo: &GitRepo) -> Result<(), RepoError> {
     Ok(())
 }
 
-/// Makes a missing repository again.
-fn anew(repo: &GitRepo) -> Result<(), RepoError> {
+/// Makes a missing repository again. `what` happened to it is for the message.
+fn anew(repo: &GitRepo, what: &str) -> Result<(), RepoError> {
     // Fails if a disk is not mounted: the repair waits for it.
     sandbox::list(repo)?;
     again(repo)?;
     repo.mended(format!(
-        "the repository of the agents, {}, was removed, and was recreated: commits that only it held are lost",
+        "the repository of the agents, {}, {what}, and was recreated: commits that only it held are missing; if it was \
+        moved, put it back",
         repo.theirs().display()
     ));
     Ok(())

@@ -5,12 +5,14 @@ use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
+use super::moves;
 use super::text::{at, changed, from_above, read_bytes};
 use crate::adapters::beneath;
 use crate::domain::task_names::{OUTCOME, OUTCOMES, REPLACED, TASK, TASK_ELSE, is_link_target};
@@ -29,18 +31,12 @@ pub(super) fn is_outcome(name: &OsStr) -> bool {
     OUTCOMES.iter().any(|known| name == *known)
 }
 
-/// Tells whether the repository has a file of that name, with these bytes or with any. None when that is unknown.
-pub(super) type IsCommitted<'a> = &'a dyn Fn(&str, Option<&[u8]>) -> Option<bool>;
+/// Tells whether git knows nothing of a file of that name, with these bytes or with any.
+pub(super) type IsOwn<'a> = &'a dyn Fn(&str, Option<&[u8]>) -> bool;
 
-/// Puts the links back. A file that is `committed` is the repository's, and stays, as it does when that is unknown. So does
-/// a file on another file system than the task directory: its outcome is read where it is. One repair of a sandbox runs at a
-/// time.
-pub(super) fn repair(
-    dir: &Path,
-    sandbox: &Path,
-    committed: IsCommitted<'_>,
-    last: &mut Option<Moved>,
-) -> Repaired {
+/// Puts the links back. A file that may be git's stays. So does one on another file system than the task directory: its
+/// outcome is read where it is. One repair of a sandbox runs at a time.
+pub(super) fn repair(dir: &Path, sandbox: &Path, is_own: IsOwn<'_>) -> Repaired {
     let mut repaired = Repaired::default();
     // A directory without it is no sandbox, or only half of one.
     if sandbox.join(".git").symlink_metadata().is_err() {
@@ -48,21 +44,21 @@ pub(super) fn repair(
     }
     let (task, outcome) = (dir.join(TASK), dir.join(OUTCOME));
     let names = OUTCOMES.map(|name| (name, &outcome));
-    let names = [(task_name(sandbox, &task, committed), &task)]
+    let names = [(task_name(sandbox, &task, is_own), &task)]
         .into_iter()
         .chain(names);
     let wrong = names.filter_map(|(name, target)| {
         let link = sandbox.join(name);
         let found = found(&link, target)?;
-        let is_own = committed(name, None) == Some(false)
-            && (*target == task || is_declared((name, &link), target, found, committed));
-        is_own.then_some((found, link, target))
+        let is_the_session_s = is_own(name, None)
+            && (*target == task || is_declared((name, &link), target, found, is_own));
+        is_the_session_s.then_some((found, link, target))
     });
     let mut wrong: Vec<_> = wrong.collect();
     // The outcome that came last counts: it is moved first, and every state until the end shows it as the last one.
     wrong.sort_by_key(|(found, _, target)| (**target == outcome, Reverse(*found)));
     for (found, link, target) in wrong {
-        match put_back(&link, target, found, last) {
+        match put_back(&link, target, found) {
             Ok(file) => repaired.moved.extend(file),
             Err(error) if error.kind() == ErrorKind::CrossesDevices => {}
             Err(error) => {
@@ -73,38 +69,20 @@ pub(super) fn repair(
     repaired
 }
 
-/// The outcome that was last moved to the outcome file.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Moved {
-    /// When it came to its place in the sandbox.
-    came: Option<Timestamp>,
-    /// The time of the outcome file after that move; it has another one once the session writes into it.
-    changed: Option<Timestamp>,
-}
-
-/// Returns when the session declared what is in the outcome file, which has this time: a move by the supervisor does not
-/// count.
-pub(super) fn declared(file: Option<Timestamp>, last: Option<Moved>) -> Option<Timestamp> {
-    match last.filter(|last| last.changed == file) {
-        Some(last) => last.came,
-        None => file,
-    }
-}
-
 /// The entry in the place of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Found {
     Nothing,
     /// A link to the task directory of another incarnation, or to the city's former place.
     OldLink,
-    /// A file that came there at this time, by a write or a rename.
-    File(Option<Timestamp>),
+    /// A file that came there at this time, by a write or a rename, with its inode.
+    File(Option<Timestamp>, u64),
 }
 
 /// Returns the entry in the place of a link; none for the link itself, and for what is left alone.
 fn found(link: &Path, target: &Path) -> Option<Found> {
     match link.symlink_metadata() {
-        Ok(file) if file.is_file() => Some(Found::File(changed(&file))),
+        Ok(file) if file.is_file() => Some(Found::File(changed(&file), file.ino())),
         Ok(other) if other.is_symlink() => {
             let leads_to = fs::read_link(link).ok()?;
             (leads_to != target && is_link_target(&leads_to)).then_some(Found::OldLink)
@@ -120,9 +98,9 @@ fn is_declared(
     (name, link): (&str, &Path),
     target: &Path,
     found: Found,
-    committed: IsCommitted<'_>,
+    is_own: IsOwn<'_>,
 ) -> bool {
-    if !matches!(found, Found::File(_)) {
+    if !matches!(found, Found::File(..)) {
         return true;
     }
     let text = |(root, file)| read_bytes(root, file).map(|found| found.map(|(bytes, _)| bytes));
@@ -132,29 +110,24 @@ fn is_declared(
             let standing = text(from_above(target, IN_TASKS));
             standing.is_ok_and(|text| text.unwrap_or_default().trim_ascii().is_empty())
         }
-        Ok(Some(bytes)) => committed(name, Some(&bytes)) == Some(false),
+        Ok(Some(bytes)) => is_own(name, Some(&bytes)),
         // Its reader tells why it cannot be read.
         Ok(None) | Err(_) => true,
     }
 }
 
 /// Returns the name under which the sandbox has its task.
-fn task_name(sandbox: &Path, task: &Path, committed: IsCommitted<'_>) -> &'static str {
+fn task_name(sandbox: &Path, task: &Path, is_own: IsOwn<'_>) -> &'static str {
     let leads_there = |name| fs::read_link(sandbox.join(name)).is_ok_and(|target| target == task);
     let else_there = sandbox.join(TASK_ELSE).symlink_metadata().is_ok();
-    if !leads_there(TASK) && (else_there || committed(TASK, None) == Some(true)) {
+    if !leads_there(TASK) && (else_there || !is_own(TASK, None)) {
         return TASK_ELSE;
     }
     TASK
 }
 
 /// Makes the link, after the file in its place was moved into the task directory. Returns where that is now.
-fn put_back(
-    link: &Path,
-    target: &Path,
-    found: Found,
-    last: &mut Option<Moved>,
-) -> io::Result<Option<PathBuf>> {
+fn put_back(link: &Path, target: &Path, found: Found) -> io::Result<Option<PathBuf>> {
     let (root, name) = from_above(link, IN_SANDBOX);
     let file = match found {
         Found::Nothing => None,
@@ -162,10 +135,10 @@ fn put_back(
             beneath::remove(root, name)?;
             None
         }
-        Found::File(came) => match move_away(link, target, came, last) {
+        Found::File(..) => match move_away(link, target, found) {
             // The session has removed it meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => None,
-            // The session has written the outcome file meanwhile. The next repair compares the two.
+            // The session has written the outcome file meanwhile, or another one. The next repair compares them.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
             file => Some(file?),
         },
@@ -179,26 +152,27 @@ fn put_back(
 
 /// Moves the file itself, and not its content: a writer that still has it open writes on into the moved file. An outcome
 /// takes the place of the outcome file in one step: after a crash it is in the one or the other place.
-fn move_away(
-    link: &Path,
-    target: &Path,
-    came: Option<Timestamp>,
-    last: &mut Option<Moved>,
-) -> io::Result<PathBuf> {
+fn move_away(link: &Path, target: &Path, judged: Found) -> io::Result<PathBuf> {
     if !target.ends_with(OUTCOME) {
         return to_free_name(link, IN_SANDBOX, target);
+    }
+    let file = link.symlink_metadata()?;
+    let came = changed(&file);
+    if judged != Found::File(came, file.ino()) {
+        return Err(ErrorKind::AlreadyExists.into());
     }
     let (from, to) = (from_above(link, IN_SANDBOX), from_above(target, IN_TASKS));
     let before = target.symlink_metadata().ok().filter(fs::Metadata::is_file);
     let is_empty = before.as_ref().is_some_and(|before| before.len() == 0);
     if let Some(before) = before.filter(|_| !is_empty) {
         // The session wrote through its other link, or into the file itself, since.
-        if declared(changed(&before), *last) > came {
+        if moves::declared(target, &before) > came {
             return to_free_name(link, IN_SANDBOX, target);
         }
         // What was declared before is kept, too.
         to_free_name(target, IN_TASKS, target)?;
     }
+    moves::note(target, &file)?;
     // The session may write into the outcome file at any moment: nothing is replaced unseen.
     let how = match is_empty {
         true => RenameFlags::EXCHANGE,
@@ -210,8 +184,6 @@ fn move_away(
         }
         renamed => renamed?,
     }
-    let changed = target.symlink_metadata().ok().as_ref().and_then(changed);
-    *last = Some(Moved { came, changed });
     let is_left = |left: fs::Metadata| left.is_file() && left.len() == 0;
     if is_empty && link.symlink_metadata().is_ok_and(is_left) {
         beneath::remove(from.0, from.1)?;
@@ -219,15 +191,22 @@ fn move_away(
     Ok(target.to_owned())
 }
 
-/// Moves the outcome aside that was written at this time, and leaves an empty file. A session that writes at that moment
-/// has its file back. Moves it aside as well where it is in the sandbox still, unless that is on another file system: it
-/// keeps its time there.
-pub(super) fn set_aside(dir: &Path, sandbox: &Path, written: Option<Timestamp>) -> io::Result<()> {
+/// Moves the outcomes aside that were declared until this time, and leaves an empty file. A session that writes at that
+/// moment has its file back. One in the sandbox that may be git's stays, as does one on another file system.
+pub(super) fn set_aside(
+    dir: &Path,
+    sandbox: &Path,
+    until: Option<Timestamp>,
+    is_own: IsOwn<'_>,
+) -> io::Result<()> {
     let path = dir.join(OUTCOME);
-    for link in OUTCOMES.map(|name| sandbox.join(name)) {
-        let found = link.symlink_metadata();
-        let is_it = |found: fs::Metadata| found.is_file() && changed(&found) == written;
-        if written.is_none() || !found.is_ok_and(is_it) {
+    for name in OUTCOMES {
+        let link = sandbox.join(name);
+        let Some(found @ Found::File(came, _)) = found(&link, &path) else {
+            continue;
+        };
+        let is_declared = || is_own(name, None) && is_declared((name, &link), &path, found, is_own);
+        if came > until || !is_declared() {
             continue;
         }
         match to_free_name(&link, IN_SANDBOX, &path) {
@@ -239,7 +218,7 @@ pub(super) fn set_aside(dir: &Path, sandbox: &Path, written: Option<Timestamp>) 
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         found => found?,
     };
-    if !found.is_file() || found.len() == 0 || changed(&found) != written {
+    if !found.is_file() || found.len() == 0 || moves::declared(&path, &found) > until {
         return Ok(());
     }
     let aside = to_free_name(&path, IN_TASKS, &path)?;

@@ -5,89 +5,110 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::links::{self, Moved};
-use super::text::{at, from_above, read_bytes, read_some, written};
+use super::moves;
+use super::text::{at, changed, from_above, read_bytes, read_some, written};
 use crate::adapters::beneath;
 use crate::domain::task_names::{OUTCOME, OUTCOMES, is_link_target};
 use crate::ports::repo::Committed;
 use crate::ports::tasks::{OutcomeText, TaskError};
 
+/// Tells where a file is committed, with these bytes or under this name. None when that cannot be told now.
+type AskOfFile<'a> = &'a dyn Fn(&str, Option<&[u8]>) -> Option<Committed>;
+
+/// A file in the place of a link.
+enum InPlace {
+    /// Nothing that the session declares, or the link itself.
+    Nothing,
+    Text(OutcomeText),
+    /// The reason why it is not read as an outcome, for the session.
+    Odd(String),
+    /// git is writing files of the sandbox, or cannot be asked.
+    Unsettled,
+}
+
 /// Returns the outcome that was declared last; else the first of the entries that are no file. A file that cannot be read,
-/// or is committed, is a declaration as well: no older one counts in its place. `committed` tells where a file is
-/// committed, with these bytes or under this name. Where that is unknown, the file counts as the agent's; its content is
-/// verified anyway. `last` is what the supervisor itself has moved.
+/// or may be git's, is a declaration as well: no older one counts in its place.
 pub(super) fn read(
     dir: &Path,
     sandbox: &Path,
-    committed: &dyn Fn(&str, Option<&[u8]>) -> Committed,
-    last: Option<Moved>,
+    committed: AskOfFile<'_>,
 ) -> Result<OutcomeText, TaskError> {
     let path = dir.join(OUTCOME);
     // Below the tasks of the city: `<rig>/<relic>/<slot>-<incarnation>/outcome`.
     let (root, file) = from_above(&path, 4);
-    let found = match read_some(root, file) {
+    let mut found = match read_some(root, file) {
         Ok(found) => found.unwrap_or_default(),
         // Something other than a file was put there.
         Err(error) if is_refused(&error) => no_text(&path, error.to_string()),
         Err(error) => return Err(at(&path)(error)),
     };
-    let mut declared = vec![(links::declared(found.written, last), path, found)];
-    let mut odd = None;
+    let file = path.symlink_metadata().ok();
+    let file = file.filter(|file| changed(file) == found.written);
+    if let Some(file) = file {
+        found.written = moves::declared(&path, &file);
+    }
+    let mut declared = vec![(path, found)];
+    let (mut odd, mut unsettled) = (None, false);
     for name in OUTCOMES {
         let own = sandbox.join(name);
         match in_sandbox(&own, name, committed) {
-            Ok(Some(found)) => declared.push((found.written, own, found)),
-            Ok(None) => {}
-            Err(why) if is_file(&own) => {
-                let found = no_text(&own, why);
-                declared.push((found.written, own, found));
-            }
-            Err(why) => odd = odd.or_else(|| Some(no_text(&own, why))),
+            InPlace::Nothing => {}
+            InPlace::Text(found) => declared.push((own, found)),
+            InPlace::Odd(why) if is_file(&own) => declared.push((own.clone(), no_text(&own, why))),
+            InPlace::Odd(why) => odd = odd.or_else(|| Some(no_text(&own, why))),
+            InPlace::Unsettled => unsettled = true,
         }
     }
-    let is_declaration = |(_, path, found): &&(_, PathBuf, OutcomeText)| {
+    let is_declaration = |(path, found): &&(PathBuf, OutcomeText)| {
         !found.text.trim().is_empty() || found.odd.is_some() && is_file(path)
     };
-    let newest = declared.iter().filter(is_declaration).max_by_key(|it| it.0);
-    let newest = newest.map(|(.., found)| found.clone());
-    let (.., file) = declared.swap_remove(0);
-    Ok(newest.unwrap_or(match odd {
+    let newest = declared
+        .iter()
+        .filter(is_declaration)
+        .max_by_key(|it| it.1.written);
+    let newest = newest.map(|(_, found)| found.clone());
+    let (_, file) = declared.swap_remove(0);
+    let mut found = newest.unwrap_or(match odd {
         Some(odd) if file.odd.is_none() => odd,
         _ => file,
-    }))
+    });
+    found.unsettled = unsettled;
+    Ok(found)
 }
 
 /// Returns the outcome that the session wrote in the place of a link.
-///
-/// # Errors
-/// The reason why an entry there is not read as an outcome, for the session.
-fn in_sandbox(
-    own: &Path,
-    name: &str,
-    committed: &dyn Fn(&str, Option<&[u8]>) -> Committed,
-) -> Result<Option<OutcomeText>, String> {
+fn in_sandbox(own: &Path, name: &str, committed: AskOfFile<'_>) -> InPlace {
     let (root, file) = from_above(own, 2);
     match read_bytes(root, file) {
         // A program may just be writing it, or never will.
-        Ok(Some((bytes, _))) if bytes.trim_ascii().is_empty() => Ok(None),
+        Ok(Some((bytes, _))) if bytes.trim_ascii().is_empty() => InPlace::Nothing,
         Ok(Some((bytes, written))) => match committed(name, Some(&bytes)) {
-            Committed::No => Ok(Some(OutcomeText {
+            Some(Committed::No) => InPlace::Text(OutcomeText {
                 text: String::from_utf8_lossy(&bytes).into_owned(),
                 written,
-                odd: None,
-            })),
-            Committed::Before => Ok(None),
+                ..OutcomeText::default()
+            }),
+            Some(Committed::Before) => InPlace::Nothing,
             // Another branch may have brought it.
-            Committed::OnBranch => Err(format!(
+            Some(Committed::OnBranch) => InPlace::Odd(format!(
                 "{name} is committed, so it is not read as an outcome; run `git rm --cached {name}` and commit that, \
-                then write it anew"
+                then write it anew with another text, or run `hd done`"
             )),
+            Some(Committed::Known) => InPlace::Odd(format!(
+                "git has a file with the text of {name}, and may have written it, so it is not read as an outcome; \
+                if it is yours, write it anew with another text, for example with a \"reason\", or run `hd done`"
+            )),
+            Some(Committed::Unsettled) | None => InPlace::Unsettled,
         },
-        Err(error) if is_made(own, &error) && committed(name, None) == Committed::No => Err(
-            format!("at {name} in the sandbox: {error}; remove it and write a regular file there"),
-        ),
+        Err(error) if is_made(own, &error) => match committed(name, None) {
+            Some(Committed::No) => InPlace::Odd(format!(
+                "at {name} in the sandbox: {error}; remove it and write a regular file there"
+            )),
+            Some(_) => InPlace::Nothing,
+            None => InPlace::Unsettled,
+        },
         // An error of the system: the file in the task directory decides.
-        Ok(None) | Err(_) => Ok(None),
+        Ok(None) | Err(_) => InPlace::Nothing,
     }
 }
 
@@ -105,6 +126,7 @@ fn no_text(path: &Path, why: String) -> OutcomeText {
         text: String::new(),
         written: written(path),
         odd: Some(why),
+        unsettled: false,
     }
 }
 
@@ -160,7 +182,7 @@ mod tests {
             let top = crate::testing::scratch();
             let (dir, sandbox) = places(top.path());
             let at = sandbox.join(OUTCOMES[0]);
-            let read = || read(&dir, &sandbox, &|_, _| Committed::No, None).unwrap();
+            let read = || read(&dir, &sandbox, &|_, _| Some(Committed::No)).unwrap();
             assert_eq!((read().odd, read().text.as_str()), (None, ""));
             fs::remove_file(&at).unwrap();
             make(&at, top.path());
@@ -173,15 +195,10 @@ mod tests {
             assert_eq!(found.text, "", "it is not read through");
             assert!(found.written.is_some(), "it is told once");
             // A project may have such an entry of its own.
-            let owned = super::read(
-                &dir,
-                &sandbox,
-                &|_, bytes| match bytes {
-                    None => Committed::Before,
-                    Some(_) => Committed::No,
-                },
-                None,
-            )
+            let owned = super::read(&dir, &sandbox, &|_, bytes| match bytes {
+                None => Some(Committed::Before),
+                Some(_) => Some(Committed::No),
+            })
             .unwrap();
             assert_eq!(owned.odd, None, "{what}");
             // The other name, and the file itself, hold an outcome all the same.
@@ -196,7 +213,7 @@ mod tests {
         let (dir, sandbox) = places(top.path());
         let blanks = format!("{}{SAID}", " ".repeat(100_000));
         fs::write(dir.join(OUTCOME), blanks).unwrap();
-        let found = read(&dir, &sandbox, &|_, _| Committed::No, None).unwrap();
+        let found = read(&dir, &sandbox, &|_, _| Some(Committed::No)).unwrap();
         assert!(found.odd.is_some_and(|why| why.contains("larger than")));
     }
 }

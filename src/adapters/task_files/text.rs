@@ -53,7 +53,7 @@ pub(super) fn read_some(root: &Path, name: &Path) -> io::Result<Option<OutcomeTe
     Ok(found.map(|(bytes, written)| OutcomeText {
         text: String::from_utf8_lossy(&bytes).into_owned(),
         written,
-        odd: None,
+        ..OutcomeText::default()
     }))
 }
 

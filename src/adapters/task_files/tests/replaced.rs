@@ -230,3 +230,56 @@ fn sandbox_that_was_not_watched_is_watched_from_its_first_repair_on() {
     let heard = events.recv_timeout(limit).unwrap();
     assert_eq!(heard, TaskEvent::Outcome(dir));
 }
+
+/// The session wrote several outcomes before the work was rejected; git has one of the files.
+#[test]
+fn all_outcomes_until_a_rejection_are_moved_aside_but_none_that_git_has() {
+    let city = crate::testing::scratch();
+    let tasks = files(city.path());
+    tasks.ask_of_commits(Box::new(|_, name, _| match name {
+        ".horde-outcome" => Some(Committed::OnBranch),
+        _ => Some(Committed::No),
+    }));
+    let dir = city.path().join("tasks/rig/gt-1/Toast-1");
+    let sandbox = city.path().join("rig/raiders/Toast");
+    fs::create_dir_all(&sandbox).unwrap();
+    tasks.write_task(&dir, "do it").unwrap();
+    tasks.write_outcome(&dir, "passed").unwrap();
+    let own = sandbox.join(".horde-outcome");
+    let until = crate::testing::eventually("the clock of the file system goes on", || {
+        fs::write(&own, "passed").unwrap();
+        let found = tasks.outcome(&dir, &sandbox).unwrap();
+        found.odd.is_some().then_some(found.written)
+    });
+    tasks.set_outcome_aside(&dir, &sandbox, until).unwrap();
+    assert_eq!(fs::read_to_string(dir.join("outcome")).unwrap(), "");
+    assert_eq!(fs::read_to_string(&own).unwrap(), "passed", "it is git's");
+}
+
+#[test]
+fn file_that_git_may_have_written_is_told_and_one_that_cannot_be_judged_waits() {
+    let city = crate::testing::scratch();
+    let tasks = files(city.path());
+    let found = Arc::new(Mutex::new(Some(Committed::Known)));
+    let asked = Arc::clone(&found);
+    tasks.ask_of_commits(Box::new(move |_, _, _| *asked.lock().unwrap()));
+    let dir = city.path().join("tasks/rig/gt-1/Toast-1");
+    let sandbox = city.path().join("rig/raiders/Toast");
+    fs::create_dir_all(sandbox.join(".git")).unwrap();
+    tasks.write_task(&dir, "do it").unwrap();
+    fs::write(sandbox.join(".horde-outcome"), "passed").unwrap();
+    let read = || {
+        assert!(tasks.repair_links(&dir, &sandbox).moved.is_empty());
+        tasks.outcome(&dir, &sandbox).unwrap()
+    };
+    let told = read();
+    assert!(
+        told.odd
+            .is_some_and(|why| why.contains("with another text"))
+    );
+    for unsettled in [Some(Committed::Unsettled), None] {
+        *found.lock().unwrap() = unsettled;
+        let waits = read();
+        assert_eq!((waits.odd, &*waits.text, waits.unsettled), (None, "", true));
+    }
+}
