@@ -161,32 +161,33 @@ fn move_away(link: &Path, target: &Path, judged: Found) -> io::Result<PathBuf> {
     if judged != Found::File(came, file.ino()) {
         return Err(ErrorKind::AlreadyExists.into());
     }
-    let (from, to) = (from_above(link, IN_SANDBOX), from_above(target, IN_TASKS));
+    // Nothing of the outcome file is moved for a move that cannot be.
+    let tasks = target.parent().unwrap_or(target).symlink_metadata()?;
+    if tasks.dev() != file.dev() {
+        return Err(ErrorKind::CrossesDevices.into());
+    }
     let before = target.symlink_metadata().ok().filter(fs::Metadata::is_file);
-    let is_empty = before.as_ref().is_some_and(|before| before.len() == 0);
-    if let Some(before) = before.filter(|_| !is_empty) {
-        // The session wrote through its other link, or into the file itself, since.
-        if moves::declared(target, &before) > came {
-            return to_free_name(link, IN_SANDBOX, target);
-        }
-        // What was declared before is kept, too.
-        to_free_name(target, IN_TASKS, target)?;
+    // The session wrote through its other link, or into the file itself, since.
+    let is_older =
+        |before: &fs::Metadata| before.len() > 0 && moves::declared(target, before) > came;
+    if before.as_ref().is_some_and(is_older) {
+        return to_free_name(link, IN_SANDBOX, target);
     }
     moves::note(target, &file)?;
-    // The session may write into the outcome file at any moment: nothing is replaced unseen.
-    let how = match is_empty {
-        true => RenameFlags::EXCHANGE,
-        false => RenameFlags::NOREPLACE,
-    };
-    match beneath::rename_between(from, to, how) {
+    if before.is_some() {
+        // The session may write into it at any moment: it is kept unless it is empty under a name that has no link.
+        let aside = to_free_name(target, IN_TASKS, target)?;
+        if aside.symlink_metadata()?.len() == 0 {
+            let (root, name) = from_above(&aside, IN_TASKS);
+            beneath::remove(root, name)?;
+        }
+    }
+    let (from, to) = (from_above(link, IN_SANDBOX), from_above(target, IN_TASKS));
+    match beneath::rename_between(from, to, RenameFlags::NOREPLACE) {
         Err(error) if is_no_option(&error) => {
             beneath::rename_between(from, to, RenameFlags::empty())?;
         }
         renamed => renamed?,
-    }
-    let is_left = |left: fs::Metadata| left.is_file() && left.len() == 0;
-    if is_empty && link.symlink_metadata().is_ok_and(is_left) {
-        beneath::remove(from.0, from.1)?;
     }
     Ok(target.to_owned())
 }
