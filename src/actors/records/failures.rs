@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::{RaiderId, RelicId, RigName};
+use crate::domain::ids::{HarnessName, RaiderId, RelicId, RigName};
 use crate::domain::message::{self, Body, Escalation};
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::{Relic, RelicStatus};
@@ -51,7 +53,27 @@ pub fn count(txn: &mut dyn Txn, id: &RelicId, rig: &RigName, why: &str) -> Resul
     txn.put_relic(&relic)
 }
 
-/// Opens the relic of a charge that is unwound, and journals the reason.
+/// The settings of a relic that a charge replaces.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Former {
+    assignee: Option<String>,
+    target: Option<String>,
+    harness: Option<HarnessName>,
+}
+
+impl Former {
+    /// Returns those of a relic that is not charged yet.
+    #[must_use]
+    pub fn of(relic: &Relic) -> Self {
+        Self {
+            assignee: relic.assignee.clone(),
+            target: relic.target.clone(),
+            harness: relic.harness.clone(),
+        }
+    }
+}
+
+/// Opens the relic of a charge that is unwound, with the settings that it had before, and journals the reason.
 ///
 /// # Errors
 /// The store's.
@@ -59,6 +81,7 @@ pub fn reopen(
     txn: &mut dyn Txn,
     raider: &RaiderId,
     relic: &mut Relic,
+    former: Option<&Former>,
     error: Option<&str>,
 ) -> Result<(), StoreError> {
     let ours = relic.is_of(raider);
@@ -66,6 +89,10 @@ pub fn reopen(
         relic.status = RelicStatus::Open;
         relic.assignee = None;
         relic.raider = None;
+        if let Some(former) = former.cloned() {
+            relic.assignee = former.assignee;
+            (relic.target, relic.harness) = (former.target, former.harness);
+        }
         txn.put_relic(relic)?;
     }
     let data = serde_json::json!({ "status": relic.status, "error": error });

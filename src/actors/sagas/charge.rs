@@ -28,6 +28,7 @@ use super::super::refusal::{Refusal, RefusalKind};
 use super::super::world::World;
 use super::{claimed, pack, step, unpack};
 use crate::actors::mail::raider_spec;
+use crate::actors::records::failures::Former;
 use crate::actors::records::{agent_hooks, auto_charge, identities, quarantine};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
@@ -87,6 +88,9 @@ pub(super) struct Plan {
     by: Option<String>,
     #[serde(default)]
     asked: Asked,
+    /// The settings that the relic had before; an older version did not record them.
+    #[serde(default)]
+    former: Option<Former>,
     /// Why the charge is unwound, if that counts as a failure of the relic.
     #[serde(default)]
     failure: Option<String>,
@@ -147,8 +151,7 @@ pub async fn begin(
     request: ChargeRequest,
 ) -> Result<(Saga, Claim), Refusal> {
     may_begin(world, rig)?;
-    let id = request.relic.clone();
-    let cause = request.origin.cause();
+    let (id, cause) = (request.relic.clone(), request.origin.cause());
     let relic = (world.store)
         .run(move |txn| check_relic(txn, &id, cause))
         .await?;
@@ -186,6 +189,7 @@ pub async fn begin(
             let (harness, choice) = candidates.choose(txn, &city, &rig.name)?;
             let plan = Plan {
                 branch: raider.branch(&relic.id, incarnation),
+                former: Some(Former::of(&relic)),
                 relic: relic.id,
                 incarnation,
                 base: base.head.clone(),

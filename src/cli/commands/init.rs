@@ -197,7 +197,7 @@ fn repository(dir: &Path) -> Option<PathBuf> {
 }
 
 /// Makes a name from a directory's: characters that names may not have become `-`.
-fn name_of(dir: &Path, otherwise: &str) -> String {
+pub(super) fn name_of(dir: &Path, otherwise: &str) -> String {
     let name = dir
         .file_name()
         .map(|name| name.to_string_lossy().into_owned());

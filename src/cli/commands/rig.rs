@@ -15,6 +15,7 @@ use crate::config::{self, EditError, NewRig};
 use crate::control::protocol::answers::Reloaded;
 use crate::control::protocol::{Op, args};
 use crate::domain::city::{Rig, RigSource};
+use crate::regular;
 
 pub(super) fn run(verb: RigVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
@@ -64,6 +65,14 @@ fn add(args: &RigAdd, context: &mut Context) -> Result<(), CliError> {
         .name
         .clone()
         .unwrap_or_else(|| init::rig_name(place, city));
+    let plain = init::name_of(place, "rig");
+    if args.name.is_none() && name != plain && !context.json {
+        let taken = city.join(&plain);
+        let taken = taken.display();
+        output::message(&format!(
+            "the rig is named {name}, because {taken} exists; `--name {plain}` takes that directory, for example of a rig that was removed"
+        ));
+    }
     let rig = NewRig {
         name: name.clone(),
         source,
@@ -145,6 +154,11 @@ fn edit(
         // Fails for a caller that may not reload, before anything is changed.
         context.ask_raw(&Op::Reload(args::Reload { dry_run: true }))?;
     }
+    // A rig that cannot be made ready would have every later reload refused.
+    let before = match action {
+        "added" => Some(regular::read_text(&file).doing(file.display())?),
+        _ => None,
+    };
     config::edit(&file, &config::Env::of_process(), change)
         .map_err(|error| failure(error, context))?;
     let effect =
@@ -155,6 +169,12 @@ fn edit(
             false => None,
         };
     let (raw, told) = effect.unzip();
+    let refused = told
+        .as_ref()
+        .is_some_and(|told: &Reloaded| !told.errors.is_empty());
+    if let Some(before) = before.filter(|_| refused) {
+        return Err(taken_back(&file, rig, &before, told.as_ref(), context));
+    }
     let result = json!({ "action": action, "rig": rig, "file": file, "reload": raw });
     context.print(&result, |_, style| {
         let done = format!("{action} the rig {rig} in {}", file.display());
@@ -165,6 +185,32 @@ fn edit(
         false => Err(CliError::usage(
             "city.toml is edited, but the supervisor does not apply it; the previous configuration stays in force",
         )),
+    }
+}
+
+/// Undoes an edit that the supervisor refused. Returns the reason.
+fn taken_back(
+    file: &Path,
+    rig: &str,
+    before: &str,
+    told: Option<&Reloaded>,
+    context: &mut Context,
+) -> CliError {
+    let why = told.and_then(|told| told.errors.first()).cloned();
+    let why = why.unwrap_or_default();
+    let undo = |_: &str| Ok(before.to_owned());
+    match config::edit(file, &config::Env::of_process(), undo) {
+        Ok(_) => {
+            // The refusal is shown until the next reload. Its answer says nothing new.
+            drop(reload(context));
+            CliError::usage(format!(
+                "nothing is changed: the supervisor refuses the rig {rig}: {why}"
+            ))
+        }
+        Err(_) => CliError::usage(format!(
+            "city.toml is edited, but the supervisor does not apply it: {why}"
+        ))
+        .hint(format!("`hd rig remove {rig}` takes the rig out of it")),
     }
 }
 

@@ -56,6 +56,38 @@ fn rig_is_added_works_and_is_removed_without_a_restart() {
     assert_eq!(city.hd(&["--yes", "rig", "remove", "second"]).code, 1);
 }
 
+/// Every later reload would be refused for it.
+#[test]
+fn rig_that_the_supervisor_refuses_is_taken_out_of_the_file_again() {
+    let city = City::new();
+    let before = toml(&city);
+    let url = format!("file://{}/nowhere.git", city.root().display());
+    let refused = city.hd_text(&["rig", "add", &url, "--name", "far"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    let says = |words: &str| assert!(refused.err.contains(words), "{refused:?}");
+    says("nothing is changed: the supervisor refuses the rig far");
+    says("cannot be reached");
+    assert_eq!(toml(&city), before);
+    let status = city.ask("status", json!({})).unwrap();
+    assert_eq!(status["last_reload_error"], json!(null));
+    assert_eq!(city.hd(&["reload"]).code, 0);
+}
+
+/// The directory of a removed rig stays, and so does its work.
+#[test]
+fn name_of_a_rig_whose_directory_is_taken_is_said() {
+    let city = City::new();
+    fs::create_dir(city.root().join("work")).unwrap();
+    repository(&city.root().join("work/tool"), None, |checkout| {
+        write(checkout, "README", "hello\n");
+    });
+    fs::create_dir(city.root().join("tool")).unwrap();
+    let added = city.hd_text(&["rig", "add", "work/tool"]);
+    assert_eq!(added.code, 0, "{added:?}");
+    assert!(added.err.contains("the rig is named tool-rig"), "{added:?}");
+    assert!(added.err.contains("`--name tool`"), "{added:?}");
+}
+
 /// A rig that is named by a URL has no checkout: its repository is fetched, and work lands at the remote.
 #[test]
 fn rig_is_added_by_its_url_and_its_work_lands_at_the_remote() {

@@ -43,7 +43,8 @@ pub(super) async fn unwind(world: &World, saga: &Saga, plan: &Plan) -> Result<()
             }
             hooks::drop_hook(txn, &plan.raider, plan.incarnation)?;
             let mut relic = txn.relic(&plan.relic)?;
-            failures::reopen(txn, &plan.raider, &mut relic, plan.error.as_deref())?;
+            let (former, error) = (plan.former.as_ref(), plan.error.as_deref());
+            failures::reopen(txn, &plan.raider, &mut relic, former, error)?;
             if let Some(why) = &plan.failure {
                 failures::count(txn, &plan.relic, &plan.raider.rig, why)?;
             }
