@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, chmod, fstat, mkdirat,
@@ -25,6 +26,9 @@ const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLIN
 const SAFELY: OFlags = OFlags::NONBLOCK
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
+/// The number of tries to open a leased file, and the pause before each.
+const LEASE_TRIES: u32 = 20;
+const LEASE_PAUSE: Duration = Duration::from_millis(50);
 /// The mode of new files.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
@@ -106,14 +110,18 @@ pub fn open(root: &Path, name: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Opens a regular file on which another process has a lease (`fcntl`, `F_SETLEASE`). Waits until the holder gives it up, or
-/// the kernel ends it (`fs.lease-break-time`, 45 s by default): an agent that leases its files stops no look for longer.
+/// Opens a regular file on which another process has a lease (`fcntl`, `F_SETLEASE`). The first try has the kernel end the lease
+/// within a limited time (`fs.lease-break-time`, 45 s by default); waits for a moment, as its holder may give it up, and leaves the
+/// rest to the next look.
 fn open_leased(root: &Path, name: &Path) -> io::Result<File> {
-    // Without access it opens nothing that could block, and breaks no lease.
-    let how = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let place = dir(root).and_then(|dir| Ok(openat2(&dir, name, how, Mode::empty(), INSIDE)?));
-    let place = regular(File::from(place.map_err(named)?))?;
-    File::open(format!("/proc/self/fd/{}", place.as_raw_fd()))
+    for _ in 0..LEASE_TRIES {
+        std::thread::sleep(LEASE_PAUSE);
+        match open_with(root, name, OFlags::RDONLY) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            opened => return opened.and_then(regular),
+        }
+    }
+    Err(io::ErrorKind::WouldBlock.into())
 }
 
 /// Opens a regular file for appending, and makes it if needed. First removes anything in its place that is not a

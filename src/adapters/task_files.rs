@@ -33,6 +33,9 @@ use crate::ports::tasks::{
     Expired, Leftovers, OutboxFile, OutcomeText, Part, Repaired, TaskError, TaskFiles, TaskListener,
 };
 
+/// The number of reads after which a file that git may be writing is told to its session: an agent can keep git's lock for ever.
+const UNSETTLED_MAX: u32 = 60;
+
 /// Task files of one city.
 pub struct DiskTaskFiles {
     outbox: PathBuf,
@@ -47,6 +50,8 @@ pub struct DiskTaskFiles {
     /// Locks of sandboxes, each held while its outcome is read or its links are repaired: a reader between the steps of a
     /// repair would find no outcome. A sandbox whose disk hangs holds up no other.
     turns: Mutex<BTreeMap<PathBuf, Arc<Mutex<()>>>>,
+    /// Numbers of reads in a row in which the outcome of a sandbox could not be told from a file of git.
+    unsettled: Mutex<BTreeMap<PathBuf, u32>>,
     /// Entries that the last emptying of the trash left because they were written to.
     written: Mutex<BTreeMap<PathBuf, PathBuf>>,
 }
@@ -99,6 +104,7 @@ impl DiskTaskFiles {
             of_rigs: Mutex::default(),
             open,
             turns: Mutex::default(),
+            unsettled: Mutex::default(),
             written: Mutex::default(),
         })
     }
@@ -259,21 +265,36 @@ impl TaskFiles for DiskTaskFiles {
         let committed = |name: &str, bytes: Option<&[u8]>| self.committed(sandbox, name, bytes);
         let turn = self.turn(sandbox);
         let _alone = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        outcome::read(dir, sandbox, &committed)
+        let unsettled = self
+            .unsettled
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let times = unsettled.get(sandbox).copied().unwrap_or_default();
+        drop(unsettled);
+        let found = outcome::read(dir, sandbox, &committed, times < UNSETTLED_MAX)?;
+        let mut unsettled = self
+            .unsettled
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match found.unsettled {
+            true => unsettled.insert(sandbox.to_owned(), times + 1),
+            false => unsettled.remove(sandbox),
+        };
+        Ok(found)
     }
 
     fn set_outcome_aside(
         &self,
         dir: &Path,
         sandbox: &Path,
-        written: Option<Timestamp>,
+        until: Option<Timestamp>,
     ) -> Result<(), TaskError> {
         let turn = self.turn(sandbox);
         let _alone = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let is_own = |name: &str, bytes: Option<&[u8]>| {
             self.committed(sandbox, name, bytes) == Some(Committed::No)
         };
-        links::set_aside(dir, sandbox, written, &is_own).map_err(at(dir))
+        links::set_aside(dir, sandbox, until, &is_own).map_err(at(dir))
     }
 
     fn set_up(

@@ -116,12 +116,21 @@ fn open(path: &Path) -> io::Result<File> {
     let found = file.metadata()?;
     regular::regular(&found)?;
     // The pid is written over its content: a file of somebody else must not lose it.
-    let other = match (found.nlink() > 1, found.len() > LOCK_MAX) {
+    let is_linked = found.nlink() > 1 && !is_pid(&file)?;
+    let other = match (is_linked, found.len() > LOCK_MAX) {
         (true, _) => "it is a hard link to another file",
         (false, true) => "it is too long for a lock",
         (false, false) => return Ok(file),
     };
     Err(io::Error::new(io::ErrorKind::InvalidData, other))
+}
+
+/// Returns true for a lock of a supervisor: a backup by hard links has it, too.
+fn is_pid(file: &File) -> io::Result<bool> {
+    let mut content = [0; LOCK_MAX as usize];
+    let length = file.read_at(&mut content, 0)?;
+    let digits = content[..length].trim_ascii();
+    Ok(!digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
 /// Returns the content of a lock.
@@ -229,6 +238,9 @@ mod tests {
         fs::hard_link(&other, &lock).unwrap();
         let why = |refused: Result<File, DaemonError>| refused.unwrap_err().to_string();
         assert!(why(take(dir.path())).contains("hard link"));
+        fs::write(&other, "12\n").unwrap();
+        drop(take(dir.path()).unwrap());
+        fs::write(&other, "precious").unwrap();
         assert!(again(File::open(dir.path()).unwrap()).is_err());
         assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
         fs::remove_file(&lock).unwrap();

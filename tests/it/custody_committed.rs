@@ -65,6 +65,14 @@ fn outcome_file_of_the_target_stays_the_repositorys_after_a_merge_and_a_rebase()
         assert_eq!(of(&city, "passed"), Committed::Before, "{bring:?}");
         let any = city.repo.committed(&sandbox, NAME, None).unwrap();
         assert_eq!(any, Committed::Before);
+        // The target moves on; the agent knows it before the supervisor.
+        write(&city.checkout(), "README", "later\n");
+        git(&city.checkout(), &["commit", "-qam", "later"]);
+        git(&city.checkout(), &["push", "-q", "origin", "main"]);
+        git(&sandbox, &["fetch", "-q", "origin"]);
+        assert_eq!(of(&city, "passed"), Committed::Before, "{bring:?}");
+        city.repo.fetch_target("main").unwrap();
+        assert_eq!(of(&city, "passed"), Committed::Before, "{bring:?}");
         write(&sandbox, NAME, "stuck");
         git(&sandbox, &["commit", "-qam", "stuck"]);
         assert_eq!(of(&city, "stuck"), Committed::OnBranch);

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::actors::effects;
 use crate::actors::records::void_outcomes;
-use crate::actors::refusal::Refusal;
+use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sandbox_links;
 use crate::actors::world::World;
 use crate::domain::outcome::{self, OutcomeFile};
@@ -42,6 +42,11 @@ pub async fn read(world: &World, hook: &Hook) -> Result<OutcomeSeen, Refusal> {
         // git works in the sandbox for a moment, which no event ends.
         tokio::time::sleep(SETTLE_EVERY).await;
         file = text(world, hook).await?;
+    }
+    if file.unsettled {
+        let message =
+            "git works in the sandbox, or cannot be asked, and a file there may be the outcome";
+        return Err(Refusal::new(RefusalKind::Unavailable, message));
     }
     let (own, written) = (hook.clone(), file.written);
     let is_void = world

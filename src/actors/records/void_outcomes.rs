@@ -44,5 +44,11 @@ pub fn is_void(
     written: Option<Timestamp>,
 ) -> Result<bool, StoreError> {
     let void = key_values::read::<Void>(txn, &key(&hook.raider))?;
-    Ok(void.is_some_and(|void| void.incarnation == hook.incarnation && written <= void.written))
+    let now = txn.now();
+    let is_until = |void: &Void| match void.written.is_some_and(|at| at > now) {
+        // The clock was set back since: every new outcome has an earlier time.
+        true => written == void.written,
+        false => written <= void.written,
+    };
+    Ok(void.is_some_and(|void| void.incarnation == hook.incarnation && is_until(&void)))
 }

@@ -12,7 +12,6 @@ use super::files::hash::{self, Format};
 use super::ground::ground;
 use super::measure::lens;
 use super::object_copy::missing;
-use super::other_work::in_progress;
 use super::repair::is_stale;
 use super::rig::GitRepo;
 use crate::domain::ids::{Oid, RaiderId, SlotName};
@@ -86,8 +85,7 @@ fn found(
     let is_staged = staged
         .as_ref()
         .is_none_or(|staged| staged.iter().any(is_it));
-    let is_brought =
-        || entry_links::linked(sandbox).is_some_and(|it| in_progress(&it).next().is_some());
+    let is_brought = || entry_links::linked(sandbox).is_some_and(|admin| is_bringing(&admin));
     match same {
         None if !is_staged => Ok(Committed::No),
         _ if is_staged && is_brought() => Ok(Committed::Before),
@@ -100,6 +98,19 @@ fn found(
             })
         }
     }
+}
+
+/// Returns true in the middle of an operation that brings files of other commits.
+fn is_bringing(admin: &Path) -> bool {
+    let marks = [
+        "MERGE_HEAD",
+        "CHERRY_PICK_HEAD",
+        "REVERT_HEAD",
+        "rebase-merge",
+        "rebase-apply",
+    ];
+    let mut marks = marks.iter().map(|mark| admin.join(mark));
+    marks.any(|mark| fs::symlink_metadata(mark).is_ok())
 }
 
 /// Returns the objects of these bytes: as they are, and with the line ends that git stores.
@@ -137,11 +148,12 @@ fn by_commit(
     let fetched = fetched.filter(|(name, _)| !name.ends_with(&note.branch));
     let fetched = fetched.map(|(_, tip)| tip.to_string()).take(FETCHED_MAX);
     let commits = repo
-        .git()
+        .lens()
         .env("GIT_LITERAL_PATHSPECS", "1")
         .args([
             "rev-list",
             "--ignore-missing",
+            "--simplify-merges",
             "--max-count=1",
             head.as_str(),
         ])

@@ -50,8 +50,8 @@ pub(super) fn repair(dir: &Path, sandbox: &Path, is_own: IsOwn<'_>) -> Repaired 
     let wrong = names.filter_map(|(name, target)| {
         let link = sandbox.join(name);
         let found = found(&link, target)?;
-        let is_the_session_s = is_own(name, None)
-            && (*target == task || is_declared((name, &link), target, found, is_own));
+        let is_the_session_s =
+            is_own(name, None) && (*target == task || is_declared(name, &link, found, is_own));
         is_the_session_s.then_some((found, link, target))
     });
     let mut wrong: Vec<_> = wrong.collect();
@@ -92,28 +92,23 @@ fn found(link: &Path, target: &Path) -> Option<Found> {
     }
 }
 
-/// Returns false for a file that declares nothing: an empty one, which a program may just be writing, a blank one while the
-/// outcome file has a text, and one whose content the repository has or had.
-fn is_declared(
-    (name, link): (&str, &Path),
-    target: &Path,
-    found: Found,
-    is_own: IsOwn<'_>,
-) -> bool {
+/// Returns false for a file that declares nothing: a blank one, which a program may just be writing, and one whose content
+/// the repository has or had.
+fn is_declared(name: &str, link: &Path, found: Found, is_own: IsOwn<'_>) -> bool {
     if !matches!(found, Found::File(..)) {
         return true;
     }
-    let text = |(root, file)| read_bytes(root, file).map(|found| found.map(|(bytes, _)| bytes));
-    match text(from_above(link, IN_SANDBOX)) {
-        Ok(Some(bytes)) if bytes.is_empty() => false,
-        Ok(Some(bytes)) if bytes.trim_ascii().is_empty() => {
-            let standing = text(from_above(target, IN_TASKS));
-            standing.is_ok_and(|text| text.unwrap_or_default().trim_ascii().is_empty())
-        }
+    match bytes_of(link, IN_SANDBOX) {
+        Ok(Some(bytes)) if bytes.trim_ascii().is_empty() => false,
         Ok(Some(bytes)) => is_own(name, Some(&bytes)),
         // Its reader tells why it cannot be read.
         Ok(None) | Err(_) => true,
     }
+}
+
+fn bytes_of(file: &Path, levels: usize) -> io::Result<Option<Vec<u8>>> {
+    let (root, name) = from_above(file, levels);
+    Ok(read_bytes(root, name)?.map(|(bytes, _)| bytes))
 }
 
 /// Returns the name under which the sandbox has its task.
@@ -150,8 +145,8 @@ fn put_back(link: &Path, target: &Path, found: Found) -> io::Result<Option<PathB
     }
 }
 
-/// Moves the file itself, and not its content: a writer that still has it open writes on into the moved file. An outcome
-/// takes the place of the outcome file in one step: after a crash it is in the one or the other place.
+/// Moves the file itself, and not its content: a writer that still has it open writes on into the moved file. After a crash an
+/// outcome is in the one or the other place, and the one before is kept aside.
 fn move_away(link: &Path, target: &Path, judged: Found) -> io::Result<PathBuf> {
     if !target.ends_with(OUTCOME) {
         return to_free_name(link, IN_SANDBOX, target);
@@ -161,33 +156,45 @@ fn move_away(link: &Path, target: &Path, judged: Found) -> io::Result<PathBuf> {
     if judged != Found::File(came, file.ino()) {
         return Err(ErrorKind::AlreadyExists.into());
     }
-    // Nothing of the outcome file is moved for a move that cannot be.
-    let tasks = target.parent().unwrap_or(target).symlink_metadata()?;
-    if tasks.dev() != file.dev() {
-        return Err(ErrorKind::CrossesDevices.into());
-    }
     let before = target.symlink_metadata().ok().filter(fs::Metadata::is_file);
     // The session wrote through its other link, or into the file itself, since.
-    let is_older =
-        |before: &fs::Metadata| before.len() > 0 && moves::declared(target, before) > came;
+    let is_older = |before: &fs::Metadata| {
+        let text = bytes_of(target, IN_TASKS);
+        let is_blank = text.is_ok_and(|text| text.unwrap_or_default().trim_ascii().is_empty());
+        !is_blank && moves::declared(target, before) > came
+    };
     if before.as_ref().is_some_and(is_older) {
         return to_free_name(link, IN_SANDBOX, target);
     }
     moves::note(target, &file)?;
-    if before.is_some() {
-        // The session may write into it at any moment: it is kept unless it is empty under a name that has no link.
-        let aside = to_free_name(target, IN_TASKS, target)?;
-        if aside.symlink_metadata()?.len() == 0 {
-            let (root, name) = from_above(&aside, IN_TASKS);
-            beneath::remove(root, name)?;
-        }
-    }
+    // The session may write into the outcome file at any moment: nothing is replaced unseen.
+    let aside = match before {
+        Some(_) => Some(to_free_name(target, IN_TASKS, target)?),
+        None => None,
+    };
     let (from, to) = (from_above(link, IN_SANDBOX), from_above(target, IN_TASKS));
-    match beneath::rename_between(from, to, RenameFlags::NOREPLACE) {
+    let moved = match beneath::rename_between(from, to, RenameFlags::NOREPLACE) {
         Err(error) if is_no_option(&error) => {
-            beneath::rename_between(from, to, RenameFlags::empty())?;
+            beneath::rename_between(from, to, RenameFlags::empty())
         }
-        renamed => renamed?,
+        moved => moved,
+    };
+    let Some(aside) = aside else {
+        return moved.map(|()| target.to_owned());
+    };
+    let kept = from_above(&aside, IN_TASKS);
+    if let Err(error) = moved {
+        // It stays in the sandbox; the one before counts until its time is compared again.
+        beneath::rename_between(kept, to, RenameFlags::NOREPLACE).or_else(|back| {
+            match back.kind() {
+                ErrorKind::AlreadyExists => Ok(()),
+                _ => Err(back),
+            }
+        })?;
+        return Err(error);
+    }
+    if aside.symlink_metadata()?.len() == 0 {
+        beneath::remove(kept.0, kept.1)?;
     }
     Ok(target.to_owned())
 }
@@ -206,7 +213,7 @@ pub(super) fn set_aside(
         let Some(found @ Found::File(came, _)) = found(&link, &path) else {
             continue;
         };
-        let is_declared = || is_own(name, None) && is_declared((name, &link), &path, found, is_own);
+        let is_declared = || is_own(name, None) && is_declared(name, &link, found, is_own);
         if came > until || !is_declared() {
             continue;
         }

@@ -27,11 +27,13 @@ enum InPlace {
 }
 
 /// Returns the outcome that was declared last; else the first of the entries that are no file. A file that cannot be read,
-/// or may be git's, is a declaration as well: no older one counts in its place.
+/// or may be git's, is a declaration as well: no older one counts in its place. One that cannot be judged now is told only where
+/// the caller no longer `waits`.
 pub(super) fn read(
     dir: &Path,
     sandbox: &Path,
     committed: AskOfFile<'_>,
+    waits: bool,
 ) -> Result<OutcomeText, TaskError> {
     let path = dir.join(OUTCOME);
     // Below the tasks of the city: `<rig>/<relic>/<slot>-<incarnation>/outcome`.
@@ -56,7 +58,13 @@ pub(super) fn read(
             InPlace::Text(found) => declared.push((own, found)),
             InPlace::Odd(why) if is_file(&own) => declared.push((own.clone(), no_text(&own, why))),
             InPlace::Odd(why) => odd = odd.or_else(|| Some(no_text(&own, why))),
-            InPlace::Unsettled => unsettled = true,
+            InPlace::Unsettled if waits => unsettled = true,
+            InPlace::Unsettled => {
+                let why = format!(
+                    "git has been at work in the sandbox for long, or cannot be asked, so {name} is not read as an outcome; run `hd done`"
+                );
+                declared.push((own.clone(), no_text(&own, why)));
+            }
         }
     }
     let is_declaration = |(path, found): &&(PathBuf, OutcomeText)| {
@@ -182,7 +190,7 @@ mod tests {
             let top = crate::testing::scratch();
             let (dir, sandbox) = places(top.path());
             let at = sandbox.join(OUTCOMES[0]);
-            let read = || read(&dir, &sandbox, &|_, _| Some(Committed::No)).unwrap();
+            let read = || read(&dir, &sandbox, &|_, _| Some(Committed::No), true).unwrap();
             assert_eq!((read().odd, read().text.as_str()), (None, ""));
             fs::remove_file(&at).unwrap();
             make(&at, top.path());
@@ -195,10 +203,15 @@ mod tests {
             assert_eq!(found.text, "", "it is not read through");
             assert!(found.written.is_some(), "it is told once");
             // A project may have such an entry of its own.
-            let owned = super::read(&dir, &sandbox, &|_, bytes| match bytes {
-                None => Some(Committed::Before),
-                Some(_) => Some(Committed::No),
-            })
+            let owned = super::read(
+                &dir,
+                &sandbox,
+                &|_, bytes| match bytes {
+                    None => Some(Committed::Before),
+                    Some(_) => Some(Committed::No),
+                },
+                true,
+            )
             .unwrap();
             assert_eq!(owned.odd, None, "{what}");
             // The other name, and the file itself, hold an outcome all the same.
@@ -213,7 +226,7 @@ mod tests {
         let (dir, sandbox) = places(top.path());
         let blanks = format!("{}{SAID}", " ".repeat(100_000));
         fs::write(dir.join(OUTCOME), blanks).unwrap();
-        let found = read(&dir, &sandbox, &|_, _| Some(Committed::No)).unwrap();
+        let found = read(&dir, &sandbox, &|_, _| Some(Committed::No), true).unwrap();
         assert!(found.odd.is_some_and(|why| why.contains("larger than")));
     }
 }

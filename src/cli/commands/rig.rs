@@ -15,7 +15,6 @@ use crate::config::{self, EditError, NewRig};
 use crate::control::protocol::answers::Reloaded;
 use crate::control::protocol::{Op, args};
 use crate::domain::city::{Rig, RigSource};
-use crate::regular;
 
 pub(super) fn run(verb: RigVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
@@ -154,13 +153,16 @@ fn edit(
         // Fails for a caller that may not reload, before anything is changed.
         context.ask_raw(&Op::Reload(args::Reload { dry_run: true }))?;
     }
-    // A rig that cannot be made ready would have every later reload refused.
-    let before = match action {
-        "added" => Some(regular::read_text(&file).doing(file.display())?),
-        _ => None,
+    let mut texts = None;
+    let noted = |before: &str| {
+        let after = change(before)?;
+        texts = Some((before.to_owned(), after.clone()));
+        Ok(after)
     };
-    config::edit(&file, &config::Env::of_process(), change)
+    config::edit(&file, &config::Env::of_process(), noted)
         .map_err(|error| failure(error, context))?;
+    // A rig that cannot be made ready would have every later reload refused.
+    let texts = texts.filter(|_| action == "added");
     let effect =
         match runs {
             true => Some(reload(context).map_err(|error| {
@@ -172,8 +174,8 @@ fn edit(
     let refused = told
         .as_ref()
         .is_some_and(|told: &Reloaded| !told.errors.is_empty());
-    if let Some(before) = before.filter(|_| refused) {
-        return Err(taken_back(&file, rig, &before, told.as_ref(), context));
+    if let (Some(texts), true, Some(told)) = (texts, refused, &told) {
+        return Err(taken_back(&file, rig, &texts, told, context));
     }
     let result = json!({ "action": action, "rig": rig, "file": file, "reload": raw });
     context.print(&result, |_, style| {
@@ -188,17 +190,21 @@ fn edit(
     }
 }
 
-/// Undoes an edit that the supervisor refused. Returns the reason.
+/// Undoes an edit that the supervisor refused, unless the file was changed since. Returns the reason.
 fn taken_back(
     file: &Path,
     rig: &str,
-    before: &str,
-    told: Option<&Reloaded>,
+    (before, after): &(String, String),
+    told: &Reloaded,
     context: &mut Context,
 ) -> CliError {
-    let why = told.and_then(|told| told.errors.first()).cloned();
-    let why = why.unwrap_or_default();
-    let undo = |_: &str| Ok(before.to_owned());
+    let mut errors = told.errors.iter();
+    let named = errors.find(|error| error.contains(rig));
+    let why = named.or(told.errors.first()).cloned().unwrap_or_default();
+    let undo = |now: &str| match now == after {
+        true => Ok(before.clone()),
+        false => Err("it was changed since".to_owned()),
+    };
     match config::edit(file, &config::Env::of_process(), undo) {
         Ok(_) => {
             // The refusal is shown until the next reload. Its answer says nothing new.

@@ -138,9 +138,9 @@ fn links_that_an_editor_replaced_are_put_back_and_what_was_written_is_kept() {
         "edit the task",
         &[
             "commit a.txt",
-            "echo 'my plan' >saved; mv saved TASK.md",
             "echo >saved; mv saved .horde-outcome",
-            "while [ ! -L .horde-outcome ]; do sleep 0.05; done",
+            "echo 'my plan' >saved; mv saved TASK.md",
+            "while [ ! -L TASK.md ]; do sleep 0.05; done",
             "sign back",
             "await go",
             "git clean --quiet -fdx",
@@ -153,7 +153,12 @@ fn links_that_an_editor_replaced_are_put_back_and_what_was_written_is_kept() {
         .root()
         .join(format!(".horde/tasks/horde/{relic}/Toast-1"));
     let read = |path: std::path::PathBuf| fs::read_to_string(path).unwrap();
-    assert_eq!(read(dir.join("outcome")), "\n");
+    assert_eq!(read(dir.join("outcome")), "");
+    assert_eq!(
+        read(sandbox.join(".horde-outcome")),
+        "\n",
+        "it declares nothing"
+    );
     assert!(read(sandbox.join("TASK.md")).contains("edit the task"));
     assert_eq!(read(dir.join("TASK.replaced-1.md")), "my plan\n");
     city.sign("go");

@@ -312,6 +312,24 @@ fn blank_file_and_one_with_content_of_the_repository_declare_nothing() {
     assert_eq!(text(dir.join("outcome.replaced-1")), "stuck");
 }
 
+/// Both links are gone, and a program has made a blank file after the other's outcome.
+#[test]
+fn blank_file_pushes_no_outcome_aside() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    save(&sandbox.join(OUTCOMES[1]), "passed");
+    tick(&dir);
+    save(&sandbox.join(OUTCOMES[0]), "\n");
+    assert_eq!(repaired(&dir, &sandbox, &all), [dir.join(OUTCOME)]);
+    assert_eq!(text(dir.join(OUTCOME)), "passed");
+    // Blanks in the outcome file are no outcome either, whatever their time is.
+    save(&sandbox.join(OUTCOMES[1]), "passed again");
+    tick(&dir);
+    fs::write(dir.join(OUTCOME), " \n").unwrap();
+    repaired(&dir, &sandbox, &all);
+    assert_eq!(text(dir.join(OUTCOME)), "passed again");
+}
+
 /// Each state between the moves shows the last outcome as the last one: the supervisor may be killed there.
 #[test]
 fn outcome_that_came_last_is_moved_first() {

@@ -282,4 +282,9 @@ fn file_that_git_may_have_written_is_told_and_one_that_cannot_be_judged_waits() 
         let waits = read();
         assert_eq!((waits.odd, &*waits.text, waits.unsettled), (None, "", true));
     }
+    // An agent that keeps git's lock for ever is told at last.
+    let told = (0..UNSETTLED_MAX)
+        .map(|_| read())
+        .find(|found| !found.unsettled);
+    assert!(told.unwrap().odd.is_some_and(|why| why.contains("hd done")));
 }
