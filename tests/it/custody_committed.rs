@@ -184,6 +184,21 @@ fn line_ends_and_bytes_that_are_no_text_do_not_hide_a_committed_outcome() {
     assert_eq!(found, Committed::Before);
 }
 
+#[test]
+fn keyword_that_git_fills_in_does_not_hide_a_committed_outcome() {
+    let city = City::with(|checkout| {
+        write(checkout, ".gitattributes", format!("{NAME} ident\n"));
+        write(checkout, NAME, "passed $Id$ and $Id: open\n");
+    });
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    let bytes = fs::read(sandbox.join(NAME)).unwrap();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    assert!(text.starts_with("passed $Id: "), "{text}");
+    let found = city.repo.committed(&sandbox, NAME, Some(&bytes)).unwrap();
+    assert_eq!(found, Committed::Before);
+}
+
 /// A rework starts on the branch of the raider before.
 #[test]
 fn outcome_file_of_the_branch_that_work_starts_on_is_the_repositorys() {

@@ -189,7 +189,6 @@ pub async fn begin(
             let (harness, choice) = candidates.choose(txn, &city, &rig.name)?;
             let plan = Plan {
                 branch: raider.branch(&relic.id, incarnation),
-                former: Some(Former::of(&relic)),
                 relic: relic.id,
                 incarnation,
                 base: base.head.clone(),
@@ -203,6 +202,7 @@ pub async fn begin(
                 cause,
                 by: request.origin.by().cloned(),
                 asked: asked.clone(),
+                former: None,
                 failure: None,
                 error: None,
                 raider: raider.clone(),
@@ -335,6 +335,7 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<Charged, Refusal> {
             let counts = !plan.cause.is_asked() && !failure.is_passing();
             plan.error = Some(failure.to_string());
             plan.failure = plan.error.clone().filter(|_| counts);
+            plan.former = unpack::<Plan>(&saga)?.former;
             step(world, &mut saga, "unwind", &plan).await?;
             unwind(world, &saga, &plan).await?;
             Err(failure)
@@ -412,14 +413,15 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
 
 /// Writes the hook in one transaction; checks the relic again, which may have been closed while the sandbox was made.
 async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal> {
-    let (id, hook, data) = (saga.id, plan.hook(world), pack(plan));
-    let (plan, city) = (plan.clone(), std::sync::Arc::clone(&world.city));
+    let (id, hook) = (saga.id, plan.hook(world));
+    let (mut plan, city) = (plan.clone(), std::sync::Arc::clone(&world.city));
     let (asked, cause) = (plan.asked.clone(), plan.cause);
-    let stored = data.clone();
-    world
+    let data = world
         .store
         .run(move |txn| {
             let mut relic = txn.relic(&hook.relic)?;
+            // A person may have edited it while the sandbox was made.
+            plan.former = Some(Former::of(&relic));
             let blocked = relic.status == RelicStatus::Blocked;
             if relic.status != RelicStatus::Open && !(blocked && cause == Cause::Operator) {
                 let why = format!("{} changed while it was being charged", relic.id);
@@ -459,7 +461,8 @@ async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal>
             let data = serde_json::json!({ "status": "hooked", "raider": hook.raider });
             let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::Charged);
             txn.record(&event.with(data))?;
-            txn.step_saga(id, "hook", &stored)
+            let data = pack(&plan);
+            txn.step_saga(id, "hook", &data).map(|()| data)
         })
         .await?;
     saga.step = "hook".to_owned();

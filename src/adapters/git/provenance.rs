@@ -113,18 +113,41 @@ fn is_bringing(admin: &Path) -> bool {
     marks.any(|mark| fs::symlink_metadata(mark).is_ok())
 }
 
-/// Returns the objects of these bytes: as they are, and with the line ends that git stores.
+/// Returns a text with its keywords as git stores them (`ident`): `$Id: <object> $` is `$Id$` there.
+fn without_ident(text: &[u8]) -> Vec<u8> {
+    const KEYWORD: &[u8] = b"$Id: ";
+    let (mut rest, mut stored) = (text, Vec::new());
+    while let Some(at) = rest.windows(KEYWORD.len()).position(|part| part == KEYWORD) {
+        let behind = &rest[at + KEYWORD.len()..];
+        let line = behind
+            .split(|byte| *byte == b'\n')
+            .next()
+            .unwrap_or_default();
+        let Some(end) = line.iter().position(|byte| *byte == b'$') else {
+            stored.extend(&rest[..at + KEYWORD.len()]);
+            rest = behind;
+            continue;
+        };
+        stored.extend(&rest[..at]);
+        stored.extend(b"$Id$");
+        rest = &behind[end + 1..];
+    }
+    stored.extend(rest);
+    stored
+}
+
+/// Returns the objects of these bytes: as they are, and with the line ends and keywords that git stores.
 fn same_blobs(repo: &GitRepo, sandbox: &Path, bytes: &[u8]) -> Result<Vec<Oid>, RepoError> {
     let format = Format::named(repo.object_format()?);
     let hash = |bytes: &[u8]| hash::bytes(format, bytes);
     let lines = bytes.split(|byte| *byte == b'\n');
     let stored = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let stored = stored.collect::<Vec<_>>().join(&b'\n');
-    let both = match stored == bytes {
-        true => vec![hash(bytes)],
-        false => vec![hash(bytes), hash(&stored)],
-    };
-    let both: Result<Vec<_>, _> = both.into_iter().collect();
+    let mut forms = vec![bytes.to_vec(), without_ident(&stored), stored];
+    forms.sort();
+    forms.dedup();
+    let both = forms.iter().map(|form| hash(form));
+    let both: Result<Vec<_>, _> = both.collect();
     both.at("cannot hash the content of", sandbox)
 }
 

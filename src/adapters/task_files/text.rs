@@ -30,6 +30,7 @@ const OURS: usize = 4;
 /// is replaced, and never written to.
 pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), TaskError> {
     let (root, name) = from_above(path, OURS);
+    no_link(root)?;
     if let Ok(found) = path.symlink_metadata()
         && !found.is_file()
     {
@@ -39,9 +40,22 @@ pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), TaskError> {
     beneath::replace_durably(root, name, text.as_bytes()).map_err(at(path))
 }
 
+/// Refuses a link in the place of the directory of all tasks: an agent may have put it there.
+fn no_link(root: &Path) -> Result<(), TaskError> {
+    match root.symlink_metadata() {
+        Ok(found) if found.is_symlink() => {
+            let why =
+                "it is a link, and tasks are written into the city's own directory only; remove it";
+            Err(at(root)(io::Error::other(why)))
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 /// Makes a directory for such files.
 pub(super) fn make_dir(dir: &Path) -> Result<(), TaskError> {
     let (root, name) = from_above(dir, OURS - 1);
+    no_link(root)?;
     city_root::make_dirs(root)
         .and_then(|()| beneath::make_dirs(root, name))
         .map_err(at(dir))
@@ -133,6 +147,20 @@ mod tests {
             });
             String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
         }
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link_in_the_place_of_the_tasks() {
+        let city = crate::testing::scratch();
+        let (tasks, elsewhere) = (city.path().join("tasks"), city.path().join("elsewhere"));
+        fs::create_dir_all(elsewhere.join("rig/gt-1/1")).unwrap();
+        symlink(&elsewhere, &tasks).unwrap();
+        let dir = tasks.join("rig/gt-1/1");
+        assert!(make_dir(&tasks.join("rig/gt-2/1")).is_err());
+        let refused = write_whole(&dir.join("TASK.md"), "ours").unwrap_err();
+        assert!(refused.why.contains("it is a link"), "{refused}");
+        assert!(!elsewhere.join("rig/gt-2").exists());
+        assert!(!elsewhere.join("rig/gt-1/1/TASK.md").exists());
     }
 
     #[test]
