@@ -122,9 +122,9 @@ impl Actor for DispatcherActor {
 impl Dispatcher {
     /// Handles the end of a patrol in the order of `rules.md`: wisps first, then what is due.
     fn collect(&mut self, me: &ActorRef<DispatcherMsg>) {
-        if let Some(looking) = self.expired.rest_due(&self.world) {
+        if let Some(run) = self.expired.rest_due(&self.world) {
             let world = Arc::clone(&self.world);
-            tokio::spawn(async move { retention::prune(&world, looking).await });
+            tokio::spawn(async move { retention::prune(&world, run).await });
         }
         let wisps = self.expired.wisps_due(&self.world);
         let (me, world) = (me.clone(), Arc::clone(&self.world));

@@ -19,6 +19,41 @@ use super::restart::Mono;
 /// Entries that were not queried for this long are dropped.
 const FORGET: Duration = Duration::from_secs(24 * 3600);
 
+/// The difference of two clocks between two looks from which on the wall clock has jumped.
+const JUMP: Duration = Duration::from_secs(10);
+
+/// The forward jumps of the wall clock that looks have noticed.
+#[derive(Debug, Clone, Default)]
+pub struct Jumps {
+    last: Option<(Timestamp, Mono)>,
+    seen: Vec<(Mono, Duration)>,
+}
+
+impl Jumps {
+    /// Notes a jump since the last look. Jumps that are older than `longest` are dropped.
+    pub fn look(&mut self, wall: Timestamp, mono: Mono, longest: Duration) {
+        if let Some((then, since)) = self.last.replace((wall, mono)) {
+            let by_wall = Duration::try_from(wall.duration_since(then)).unwrap_or_default();
+            let jump = by_wall.saturating_sub(mono.saturating_sub(since));
+            if jump >= JUMP {
+                self.seen.push((mono, jump));
+            }
+        }
+        self.seen
+            .retain(|(at, _)| mono.saturating_sub(*at) <= longest);
+    }
+
+    /// Returns the time before which objects are of that age. For as long as that age after a jump, the jump makes nothing
+    /// old: objects from before it have stamps of the clock before.
+    #[must_use]
+    pub fn before(&self, age: Duration, wall: Timestamp, mono: Mono) -> Timestamp {
+        let recent = self.seen.iter();
+        let recent = recent.filter(|(at, _)| mono.saturating_sub(*at) <= age);
+        let jumped = recent.fold(age, |sum, (_, jump)| sum.saturating_add(*jump));
+        wall.checked_sub(jumped).unwrap_or(Timestamp::MIN)
+    }
+}
+
 /// Ages of records, by key.
 #[derive(Debug, Clone, Default)]
 pub struct Ages(BTreeMap<String, TrackedAge>);
@@ -102,6 +137,31 @@ mod tests {
         assert_eq!(ages(&[(9_000, 9_010, 0), (9_020, 12_640, 30)]), [10, 30]);
         assert_eq!(ages(&[(9_000, 9_010, 0), (12_630, 12_640, 30)]), [10, 10]);
         assert_eq!(ages(&[(9_000, 9_010, 0), (9_030, 5_440, 30)]), [10, 0]);
+    }
+
+    #[test]
+    fn jump_makes_no_object_older_for_as_long_as_its_age() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let of = |second| Duration::from_secs(second);
+        let mut jumps = Jumps::default();
+        let mut before = |wall, mono, age| {
+            jumps.look(at(wall), of(mono), of(1_000));
+            let before = jumps.before(of(age), at(wall), of(mono));
+            before.as_second()
+        };
+        assert_eq!(before(5_000, 0, 100), 4_900);
+        // Time passes, and a clock that is set by little or back is no jump.
+        assert_eq!(before(5_035, 30, 100), 4_935);
+        assert_eq!(before(2_000, 60, 100), 1_900);
+        // The clock is set forward by 7,000 s: an object of the second before is not old.
+        assert_eq!(before(9_030, 90, 100), 1_930);
+        assert_eq!(before(9_060, 120, 1_000), 1_060);
+        // What is younger than the jump has true stamps, and is old in time.
+        assert_eq!(before(9_131, 191, 100), 9_031);
+        // Two jumps count together.
+        assert_eq!(before(9_431, 391, 1_000), 9_431 - 1_000 - 7_000 - 100);
+        assert_eq!(before(10_132, 1_092, 1_000), 10_132 - 1_000 - 100);
+        assert_eq!(jumps.seen.len(), 1);
     }
 
     #[test]

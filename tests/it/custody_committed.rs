@@ -199,6 +199,42 @@ fn keyword_that_git_fills_in_does_not_hide_a_committed_outcome() {
     assert_eq!(found, Committed::Before);
 }
 
+#[test]
+fn encoding_of_a_file_does_not_hide_a_committed_outcome() {
+    let attributes = format!("{NAME} text working-tree-encoding=UTF-16LE-BOM\n");
+    let city = City::with(|checkout| {
+        write(checkout, ".gitattributes", attributes);
+        write(checkout, NAME, wide("\u{feff}passed\n"));
+    });
+    city.repo.prepare().unwrap();
+    let sandbox = city.sandbox();
+    let found = || {
+        let bytes = fs::read(sandbox.join(NAME)).unwrap();
+        city.repo.committed(&sandbox, NAME, Some(&bytes)).unwrap()
+    };
+    assert_eq!(
+        fs::read(sandbox.join(NAME)).unwrap(),
+        wide("\u{feff}passed\n")
+    );
+    assert_eq!(found(), Committed::Before);
+    write(&sandbox, NAME, wide("\u{feff}stuck\n"));
+    assert_eq!(found(), Committed::No);
+    git(&sandbox, &["add", NAME]);
+    assert_eq!(found(), Committed::Known, "staged");
+    git(&sandbox, &["commit", "-qm", "stuck"]);
+    assert_eq!(found(), Committed::OnBranch);
+    // Only the intent to add it: it is in no tree.
+    git(&sandbox, &["rm", "-q", "--cached", NAME]);
+    git(&sandbox, &["commit", "-qm", "taken out"]);
+    write(&sandbox, NAME, wide("\u{feff}passed anew\n"));
+    git(&sandbox, &["add", "-N", "-f", NAME]);
+    assert_eq!(found(), Committed::No);
+}
+
+fn wide(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
 /// A rework starts on the branch of the raider before.
 #[test]
 fn outcome_file_of_the_branch_that_work_starts_on_is_the_repositorys() {

@@ -26,6 +26,7 @@ use super::refusal::Refusal;
 use super::sagas::prune;
 use super::usage;
 use super::world::World;
+use crate::domain::age::Jumps;
 use crate::domain::cause::Cause;
 use crate::domain::city::RetentionPolicy;
 use crate::domain::event::{EventType, NewEvent};
@@ -46,6 +47,30 @@ pub(super) struct LastRuns {
     rest: Option<(Duration, RetentionPolicy)>,
     /// When the rest ran first.
     began: Option<Duration>,
+    jumps: Jumps,
+}
+
+/// The clocks of a run of `[retention]`.
+#[derive(Debug, Clone)]
+pub(super) struct Run {
+    /// For how long the supervisor has been running these.
+    looking: Duration,
+    wall: Timestamp,
+    mono: Duration,
+    jumps: Jumps,
+}
+
+impl Run {
+    /// Returns true when objects of that age may be deleted: in the first hour after the start, in which the clock may be
+    /// corrected, objects kept for longer stay.
+    fn is_settled(&self, age: Duration) -> bool {
+        self.looking >= INTERVAL || age < INTERVAL
+    }
+
+    /// Returns the time before which objects have reached that age. No jump of the wall clock makes them older.
+    fn before(&self, age: Duration) -> Timestamp {
+        self.jumps.before(age, self.wall, self.mono)
+    }
 }
 
 impl LastRuns {
@@ -59,27 +84,45 @@ impl LastRuns {
         due
     }
 
-    /// Returns, if the rest is due now, for how long it has been running.
-    pub(super) fn rest_due(&mut self, world: &World) -> Option<Duration> {
-        let (now, policy) = (world.clock.mono(), &world.city.retention);
+    /// Returns the clocks of the rest, if that is due now. Looks at the wall clock each time.
+    pub(super) fn rest_due(&mut self, world: &World) -> Option<Run> {
+        let (now, wall) = (world.clock.mono(), world.clock.now());
+        let policy = &world.city.retention;
+        self.jumps.look(wall, now, longest(policy));
         let early =
             |(last, of): &(Duration, RetentionPolicy)| now - *last < INTERVAL && of == policy;
         if self.rest.as_ref().is_some_and(early) {
             return None;
         }
         self.rest = Some((now, policy.clone()));
-        Some(now - *self.began.get_or_insert(now))
+        Some(Run {
+            looking: now - *self.began.get_or_insert(now),
+            wall,
+            mono: now,
+            jumps: self.jumps.clone(),
+        })
     }
 }
 
+/// Returns the longest age at which something is deleted.
+fn longest(policy: &RetentionPolicy) -> Duration {
+    let ages = [
+        policy.events,
+        policy.session_logs,
+        policy.gate_logs,
+        policy.salvage,
+    ];
+    ages.into_iter().flatten().max().unwrap_or_default()
+}
+
 /// Deletes what `[retention]` no longer keeps. Failures are retried by the next run.
-pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
+pub(super) async fn prune(world: &Arc<World>, run: Run) {
     let Some(_one_at_a_time) = world.claims.claim(ClaimKey::Retention) else {
         return;
     };
     let keep = &world.city.retention;
     if let Some(age) = keep.events
-        && let Err(error) = journal::prune(world, before(world, age)).await
+        && let Err(error) = journal::prune(world, run.before(age)).await
     {
         tracing::warn!(%error, "pruning of the journal failed; the next hourly run retries");
     }
@@ -92,11 +135,11 @@ pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
         "old rows of token usage could not be deleted; the next hourly run retries"
     );
     or_warn!(
-        prune_logs(world, looking).await,
+        prune_logs(world, &run).await,
         "old logs could not be deleted; the next hourly run retries"
     );
     if let Some(age) = keep.salvage
-        && let Err(error) = prune_salvage(world, age, looking).await
+        && let Err(error) = prune_salvage(world, age, &run).await
     {
         tracing::warn!(
             %error,
@@ -106,9 +149,9 @@ pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
     for rig in &world.city.rigs {
         // Side by side: a rig that hangs keeps only its own from being done.
         if let Some(claim) = world.claims.claim(ClaimKey::Upkeep(rig.name.clone())) {
-            let (world, rig) = (Arc::clone(world), rig.name.clone());
+            let (world, rig, run) = (Arc::clone(world), rig.name.clone(), run.clone());
             tokio::spawn(async move {
-                maintain(&world, &rig, looking).await;
+                maintain(&world, &rig, &run).await;
                 drop(claim);
             });
         }
@@ -116,7 +159,7 @@ pub(super) async fn prune(world: &Arc<World>, looking: Duration) {
 }
 
 /// Repacks a rig's repository, and removes what was kept there for long enough.
-async fn maintain(world: &World, rig: &RigName, looking: Duration) {
+async fn maintain(world: &World, rig: &RigName, run: &Run) {
     let kind = WorkKind::Upkeep;
     match effects::repo_for(world, rig, kind, |repo| repo.maintain()).await {
         Ok(false) => {}
@@ -130,8 +173,8 @@ async fn maintain(world: &World, rig: &RigName, looking: Duration) {
         }
     }
     let age = world.city.retention.salvage;
-    if let Some(age) = age.filter(|age| is_settled(*age, looking))
-        && let Err(error) = expire(world, rig, before(world, age)).await
+    if let Some(age) = age.filter(|age| run.is_settled(*age))
+        && let Err(error) = expire(world, rig, run.before(age)).await
     {
         tracing::warn!(
             %rig,
@@ -157,17 +200,11 @@ async fn expire(world: &World, rig: &RigName, before: Timestamp) -> Result<(), R
     Ok(())
 }
 
-/// Returns true when objects of that age may be deleted: in the first hour after the start, in which the clock may be
-/// corrected, objects kept for longer stay.
-fn is_settled(age: Duration, looking: Duration) -> bool {
-    looking >= INTERVAL || age < INTERVAL
-}
-
 /// Deletes logs from before that time, and what is kept beside them.
-async fn prune_logs(world: &World, looking: Duration) -> Result<(), Refusal> {
+async fn prune_logs(world: &World, run: &Run) -> Result<(), Refusal> {
     let keep = &world.city.retention;
     if let Some(age) = keep.session_logs {
-        let before = before(world, age);
+        let before = run.before(age);
         effects::prune_logs(world, before).await?;
         let expired = Expired {
             before: Some(before),
@@ -175,10 +212,10 @@ async fn prune_logs(world: &World, looking: Duration) -> Result<(), Refusal> {
         };
         prune_tasks(world, expired).await?;
     }
-    if let Some(age) = keep.salvage.filter(|age| is_settled(*age, looking)) {
+    if let Some(age) = keep.salvage.filter(|age| run.is_settled(*age)) {
         let expired = Expired {
             before: None,
-            replaced_before: Some(before(world, age)),
+            replaced_before: Some(run.before(age)),
         };
         let files = prune_tasks(world, expired).await?;
         if files > 0 {
@@ -188,7 +225,7 @@ async fn prune_logs(world: &World, looking: Duration) -> Result<(), Refusal> {
         }
     }
     if let Some(age) = keep.gate_logs {
-        let (dir, before) = (world.city.gate_logs_dir(), Some(before(world, age)));
+        let (dir, before) = (world.city.gate_logs_dir(), Some(run.before(age)));
         let expired = Expired {
             before,
             replaced_before: before,
@@ -217,9 +254,9 @@ async fn prune_tasks(world: &World, expired: Expired) -> Result<usize, Refusal> 
 /// Destroys salvage of that age, one after the other. Each is the last holder of its work, and the wall clock may be
 /// wrong: it must be that old by the present clock and by the time since it was first seen; and in the first hour after
 /// the start, in which the clock may be corrected, salvage kept for longer stays.
-async fn prune_salvage(world: &World, age: Duration, looking: Duration) -> Result<(), StoreError> {
-    let before = before(world, age);
-    let settled = is_settled(age, looking);
+async fn prune_salvage(world: &World, age: Duration, run: &Run) -> Result<(), StoreError> {
+    let before = run.before(age);
+    let settled = run.is_settled(age);
     for entry in world.store.run(|txn| txn.salvages()).await? {
         let old = prune::age(world, &entry.id, entry.created) >= age && entry.created <= before;
         if !old || !settled || world.is_stopping() {
@@ -233,9 +270,4 @@ async fn prune_salvage(world: &World, age: Duration, looking: Duration) -> Resul
         );
     }
     Ok(())
-}
-
-/// Returns the time before which objects have reached that age.
-fn before(world: &World, age: Duration) -> Timestamp {
-    world.clock.now().checked_sub(age).unwrap_or(Timestamp::MIN)
 }

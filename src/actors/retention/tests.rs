@@ -5,6 +5,8 @@ mod journal;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sagas::prune;
 use crate::domain::cause::Cause;
@@ -16,8 +18,10 @@ use crate::domain::message::{Body, Handoff};
 use crate::domain::other_work::OtherWork;
 use crate::domain::relic::{RelicKind, RelicStatus};
 use crate::domain::saga::SagaKind;
+use crate::ports::clock::Clock as _;
 use crate::ports::relics::{NewRelic, SalvageEntry, StoreError, Txn};
 use crate::ports::repo::RepoError;
+use crate::ports::tasks::Expired;
 use crate::testing::jumpy_clock::JumpyClock;
 use crate::testing::records;
 use crate::testing::world::{Scenario, TestCity, rig};
@@ -266,6 +270,41 @@ async fn a_jump_of_the_wall_clock_destroys_no_salvage() {
     assert_eq!(salvages(&city).await.len(), 2);
     city.pass(6 * HOUR).await;
     assert_eq!(salvages(&city).await, []);
+}
+
+/// Files that took the place of a link, logs and events are kept as long as if the clock had not been set.
+#[tokio::test(start_paused = true)]
+async fn jump_of_the_wall_clock_deletes_no_file_early() {
+    const YEAR: i64 = 365 * 24 * 3600;
+    let kept = || {
+        city_with(|keep| {
+            keep.salvage = Some(9 * DAY);
+            keep.session_logs = Some(2 * DAY);
+        })
+    };
+    let (city, clock) = jumpy(kept().start().await, kept()).await;
+    city.pass(2 * HOUR).await;
+    let made = clock.now();
+    clock.jump(YEAR);
+    let deleted = || {
+        let pruned = city.parts.tasks.pruned();
+        let newest = |time: fn(&Expired) -> Option<Timestamp>| {
+            pruned
+                .iter()
+                .filter_map(|(_, expired, _)| time(expired))
+                .max()
+        };
+        let [logs, replaced] = [newest(|it| it.before), newest(|it| it.replaced_before)];
+        [logs, replaced].map(|newest| newest.is_some_and(|newest| newest > made))
+    };
+    city.pass(2 * DAY - 2 * HOUR).await;
+    assert_eq!(deleted(), [false, false]);
+    city.pass(4 * HOUR).await;
+    assert_eq!(deleted(), [true, false]);
+    city.pass(7 * DAY - 6 * HOUR).await;
+    assert_eq!(deleted(), [true, false]);
+    city.pass(6 * HOUR).await;
+    assert_eq!(deleted(), [true, true]);
 }
 
 /// A wrong clock at the machine's start is soon corrected.

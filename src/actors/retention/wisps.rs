@@ -1,7 +1,8 @@
 //! Wisp GC (`health-patrol.md`): deletes closed wisps older than `wisp_ttl`, with all their rows.
 
+use jiff::Timestamp;
+
 use super::super::world::World;
-use super::before;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::ports::relics::{StoreError, Txn};
@@ -19,7 +20,8 @@ pub async fn collect(world: &World) -> Result<(), StoreError> {
     let Some(gc) = world.city.daemon.wisp_gc else {
         return Ok(());
     };
-    let closed_before = before(world, gc.ttl);
+    let closed_before = world.clock.now().checked_sub(gc.ttl);
+    let closed_before = closed_before.unwrap_or(Timestamp::MIN);
     while !world.is_stopping() {
         let city = world.city.name.clone();
         let part = move |txn: &mut dyn Txn| {

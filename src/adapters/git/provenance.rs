@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use super::admin::{self, At, Note};
 use super::entry_links;
 use super::files::hash::{self, Format};
+use super::files::index::Staged;
+use super::files::walk;
 use super::ground::ground;
 use super::measure::lens;
 use super::object_copy::missing;
@@ -77,19 +79,30 @@ fn found(
     let same = bytes
         .map(|bytes| same_blobs(repo, sandbox, bytes))
         .transpose()?;
-    let is_it = |blob: &Oid| same.as_ref().is_none_or(|same| same.contains(blob));
+    let staged = staged(repo, sandbox, name)?;
+    let file = walk::stamp_in(sandbox, name)
+        .filter(|file| bytes.is_none_or(|bytes| file.size == bytes.len() as u64));
+    let as_written = staged.iter().flatten().find(|staged| {
+        let is_refreshed = |file| staged.is_refreshed(file);
+        !staged.promised && file.as_ref().is_some_and(is_refreshed)
+    });
+    // A filter or an encoding gives a file other bytes than its object has, and the index knows the file that git wrote.
+    let is_it = |blob: &Oid| {
+        let is_same = same.as_ref().is_none_or(|same| same.contains(blob));
+        is_same || as_written.is_some_and(|staged| staged.id == *blob)
+    };
     if let Some(head) = head.filter(|_| now.as_ref().is_some_and(is_it)) {
         return by_commit(repo, sandbox, &head, name);
     }
-    let staged = staged(repo, sandbox, name)?;
     let is_staged = staged
         .as_ref()
-        .is_none_or(|staged| staged.iter().any(is_it));
+        .is_none_or(|staged| staged.iter().any(|staged| is_it(&staged.id)));
     let is_brought = || entry_links::linked(sandbox).is_some_and(|admin| is_bringing(&admin));
     match same {
         None if !is_staged => Ok(Committed::No),
         _ if is_staged && is_brought() => Ok(Committed::Before),
         None => Ok(Committed::OnBranch),
+        Some(_) if as_written.is_some() => Ok(Committed::Known),
         Some(same) => {
             let absent = missing(repo.lens(), &same)?;
             Ok(match absent.len() < same.len() {
@@ -146,9 +159,8 @@ fn same_blobs(repo: &GitRepo, sandbox: &Path, bytes: &[u8]) -> Result<Vec<Oid>, 
     let mut forms = vec![bytes.to_vec(), without_ident(&stored), stored];
     forms.sort();
     forms.dedup();
-    let both = forms.iter().map(|form| hash(form));
-    let both: Result<Vec<_>, _> = both.collect();
-    both.at("cannot hash the content of", sandbox)
+    let objects: Result<Vec<_>, _> = forms.iter().map(|form| hash(form)).collect();
+    objects.at("cannot hash the content of", sandbox)
 }
 
 /// Tells whether a commit of this branch alone has brought the file, or has changed it.
@@ -207,17 +219,16 @@ fn blob_of(repo: &GitRepo, commit: &Oid, name: &str) -> Result<Option<Oid>, Repo
     Ok(blob.and_then(|blob| Oid::new(blob).ok()))
 }
 
-/// Returns the objects that the index has under a name: the agent is about to commit them, or a merge that it is to finish
+/// Returns the entries that the index has under a name: the agent is about to commit them, or a merge that it is to finish
 /// brings them. None where the index cannot be read.
-fn staged(repo: &GitRepo, sandbox: &Path, name: &str) -> Result<Option<Vec<Oid>>, RepoError> {
+fn staged(repo: &GitRepo, sandbox: &Path, name: &str) -> Result<Option<Vec<Staged>>, RepoError> {
     let Some(admin) = entry_links::linked(sandbox) else {
         return Ok(None);
     };
     let index = lens(repo)?.1.index(&admin, &repo.recent)?;
     let entries = index.entries.iter();
     let found = entries.filter(|staged| staged.path == name.as_bytes());
-    let found = found.map(|staged| staged.id.clone()).collect();
-    Ok(index.odd.is_none().then_some(found))
+    Ok(index.odd.is_none().then(|| found.cloned().collect()))
 }
 
 /// Returns true while git changes the files of a sandbox: index and HEAD are the old ones until it has ended.

@@ -13,7 +13,7 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 use super::moves;
-use super::text::{at, changed, from_above, read_bytes};
+use super::text::{IN_SANDBOX, IN_TASKS, at, changed, from_above, read_bytes};
 use crate::adapters::beneath;
 use crate::domain::task_names::{OUTCOME, OUTCOMES, REPLACED, TASK, TASK_ELSE, is_link_target};
 use crate::ports::tasks::Repaired;
@@ -21,10 +21,6 @@ use crate::ports::tasks::Repaired;
 /// The number of replaced files of a kind that are kept. The next `TASK.md` stays in the sandbox, and the next outcome
 /// replaces the oldest one.
 const KEPT_MAX: usize = 100;
-/// The number of levels above an entry of a sandbox that agents must not write to.
-const IN_SANDBOX: usize = 2;
-/// The same above a file of a task: rig, relic and incarnation.
-const IN_TASKS: usize = 4;
 
 /// Returns true for a name that leads to the outcome file.
 pub(super) fn is_outcome(name: &OsStr) -> bool {

@@ -9,7 +9,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::text::{changed, from_above};
+use super::text::{IN_TASKS, changed, from_above};
 use crate::adapters::beneath;
 
 /// The file of the notes, beside the outcome file.
@@ -18,8 +18,6 @@ const FILE: &str = "outcome.moved";
 const NOTES_MAX: usize = 4;
 /// The largest file of notes that is read.
 const LENGTH_MAX: u64 = 16 * 1024;
-/// The number of levels above a file of a task that agents must not write to: rig, relic and incarnation.
-const LEVELS: usize = 4;
 
 /// A file that was moved. A session that writes into it changes its size or its time of writing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +48,7 @@ impl Moved {
 
 fn read(outcome: &Path) -> Vec<Moved> {
     let path = outcome.with_file_name(FILE);
-    let (root, name) = from_above(&path, LEVELS);
+    let (root, name) = from_above(&path, IN_TASKS);
     let found = beneath::read(root, name, LENGTH_MAX).ok().flatten();
     // An agent can write to it, and hides only its own outcomes by that.
     found
@@ -60,13 +58,17 @@ fn read(outcome: &Path) -> Vec<Moved> {
 
 /// Notes a file of the sandbox that is about to become the outcome file, durably.
 pub(super) fn note(outcome: &Path, file: &Metadata) -> io::Result<()> {
-    let mut notes = read(outcome);
-    notes.retain(|note| note.inode != file.ino());
-    notes.push(Moved::of(file));
+    let (mut notes, moved) = (read(outcome), Moved::of(file));
+    // A move that fails each time (between two mounts of one disk) is tried by each repair.
+    if notes.contains(&moved) {
+        return Ok(());
+    }
+    notes.retain(|note| note.inode != moved.inode);
+    notes.push(moved);
     let old = notes.len().saturating_sub(NOTES_MAX);
     let text = serde_json::to_vec(&notes[old..])?;
     let path = outcome.with_file_name(FILE);
-    let (root, name) = from_above(&path, LEVELS);
+    let (root, name) = from_above(&path, IN_TASKS);
     beneath::replace_durably(root, name, &text)
 }
 
@@ -76,5 +78,31 @@ pub(super) fn declared(outcome: &Path, file: &Metadata) -> Option<Timestamp> {
     match notes.into_iter().find(|note| note.is(file)) {
         Some(note) => note.came,
         None => changed(file),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn move_that_is_tried_again_is_noted_once() {
+        let top = crate::testing::scratch();
+        let dir = top.path().join("tasks/rig/gt-1/Toast-1");
+        fs::create_dir_all(&dir).unwrap();
+        let (outcome, file) = (dir.join("outcome"), top.path().join("file"));
+        let noted = || {
+            note(&outcome, &file.metadata().unwrap()).unwrap();
+            (dir.join(FILE).metadata().unwrap().ino(), read(&outcome))
+        };
+        fs::write(&file, "passed").unwrap();
+        let first = noted();
+        assert_eq!(noted(), first);
+        fs::write(&file, "passed anew").unwrap();
+        let second = noted();
+        assert_ne!(second, first);
+        assert_eq!(second.1.len(), 1, "one note of a file");
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::moves;
-use super::text::{at, changed, from_above, read_bytes, read_some, written};
+use super::text::{IN_SANDBOX, IN_TASKS, at, changed, from_above, read_bytes, read_some, written};
 use crate::adapters::beneath;
 use crate::domain::task_names::{OUTCOME, OUTCOMES, is_link_target};
 use crate::ports::repo::Committed;
@@ -36,8 +36,7 @@ pub(super) fn read(
     waits: bool,
 ) -> Result<OutcomeText, TaskError> {
     let path = dir.join(OUTCOME);
-    // Below the tasks of the city: `<rig>/<relic>/<slot>-<incarnation>/outcome`.
-    let (root, file) = from_above(&path, 4);
+    let (root, file) = from_above(&path, IN_TASKS);
     let mut found = match read_some(root, file) {
         Ok(found) => found.unwrap_or_default(),
         // Something other than a file was put there.
@@ -86,7 +85,7 @@ pub(super) fn read(
 
 /// Returns the outcome that the session wrote in the place of a link.
 fn in_sandbox(own: &Path, name: &str, committed: AskOfFile<'_>) -> InPlace {
-    let (root, file) = from_above(own, 2);
+    let (root, file) = from_above(own, IN_SANDBOX);
     match read_bytes(root, file) {
         // A program may just be writing it, or never will.
         Ok(Some((bytes, _))) if bytes.trim_ascii().is_empty() => InPlace::Nothing,

@@ -23,13 +23,16 @@ pub(super) fn at(path: &Path) -> impl Fn(io::Error) -> TaskError + '_ {
     }
 }
 
-/// The number of levels above a task's file that agents must not write to (rig, relic, incarnation).
-const OURS: usize = 4;
+/// The number of levels from the directory of all tasks to a file of one: rig, relic and incarnation. Agents can write to
+/// each, but not to the first.
+pub(super) const IN_TASKS: usize = 4;
+/// The number of levels from the directory of a rig's sandboxes to an entry of one.
+pub(super) const IN_SANDBOX: usize = 2;
 
 /// Writes a file atomically: after a crash, and for a reader, it is the old one or the new one. Anything in its place
 /// is replaced, and never written to.
 pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), TaskError> {
-    let (root, name) = from_above(path, OURS);
+    let (root, name) = from_above(path, IN_TASKS);
     no_link(root)?;
     if let Ok(found) = path.symlink_metadata()
         && !found.is_file()
@@ -54,7 +57,7 @@ fn no_link(root: &Path) -> Result<(), TaskError> {
 
 /// Makes a directory for such files.
 pub(super) fn make_dir(dir: &Path) -> Result<(), TaskError> {
-    let (root, name) = from_above(dir, OURS - 1);
+    let (root, name) = from_above(dir, IN_TASKS - 1);
     no_link(root)?;
     city_root::make_dirs(root)
         .and_then(|()| beneath::make_dirs(root, name))

@@ -2,6 +2,7 @@
 //! which are only searched for repositories: for build output, only names are read.
 
 use std::io;
+use std::path::Path;
 
 use rustix::fs::Statx;
 
@@ -325,11 +326,16 @@ pub(in super::super) fn stamp(found: &Statx) -> Stamp {
     }
 }
 
+/// Returns the stamp of an entry of a directory, which is not followed. None if there is none.
+pub(in super::super) fn stamp_in(dir: &Path, name: &str) -> Option<Stamp> {
+    let found = Root::open(dir).and_then(|root| root.stat(name.as_bytes()));
+    found.ok().flatten().as_ref().map(stamp)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
-    use std::path::Path;
 
     use super::*;
 
