@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::libc;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, chmod, fstat, mkdirat,
     openat, openat2, renameat_with, symlinkat, unlinkat,
@@ -122,6 +123,22 @@ fn open_leased(root: &Path, name: &Path) -> io::Result<File> {
         }
     }
     Err(io::ErrorKind::WouldBlock.into())
+}
+
+/// Returns true if nothing but this descriptor has the file open: the kernel grants a lease for writing only then (`fcntl`,
+/// `F_SETLEASE`). Returns false where that cannot be told.
+#[must_use]
+pub fn is_only_open_here(file: &File) -> bool {
+    // `F_SETSIG` of `fcntl.h`.
+    const SET_SIGNAL: libc::c_int = 10;
+    let number = file.as_raw_fd();
+    // SAFETY: `file` keeps the descriptor open, and each of these commands takes a number.
+    let set = |command, value: libc::c_int| unsafe { libc::fcntl(number, command, value) } == 0;
+    // A process that opens the file while the lease is held sends a signal: one that is ignored by default, and not `SIGIO`, which
+    // ends this process.
+    set(SET_SIGNAL, libc::SIGURG)
+        && set(libc::F_SETLEASE, libc::F_WRLCK)
+        && set(libc::F_SETLEASE, libc::F_UNLCK)
 }
 
 /// Opens a regular file for appending, and makes it if needed. First removes anything in its place that is not a

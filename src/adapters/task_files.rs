@@ -50,7 +50,7 @@ pub struct DiskTaskFiles {
     /// Locks of sandboxes, each held while its outcome is read or its links are repaired: a reader between the steps of a
     /// repair would find no outcome. A sandbox whose disk hangs holds up no other.
     turns: Mutex<BTreeMap<PathBuf, Arc<Mutex<()>>>>,
-    /// Numbers of reads in a row in which the outcome of a sandbox could not be told from a file of git.
+    /// Numbers of reads in a row in which the outcome of a task directory's session could not be told from a file of git.
     unsettled: Mutex<BTreeMap<PathBuf, u32>>,
     /// Entries that the last emptying of the trash left because they were written to.
     written: Mutex<BTreeMap<PathBuf, PathBuf>>,
@@ -136,6 +136,11 @@ impl DiskTaskFiles {
         Arc::clone(turns.entry(sandbox.to_owned()).or_default())
     }
 
+    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<PathBuf, u32>> {
+        let unsettled = self.unsettled.lock();
+        unsettled.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns where a file of a sandbox is committed. None when that cannot be told now.
     fn committed(&self, sandbox: &Path, name: &str, bytes: Option<&[u8]>) -> Option<Committed> {
         let Some(committed) = self.committed.get() else {
@@ -201,6 +206,7 @@ impl TaskFiles for DiskTaskFiles {
     }
 
     fn unwatch(&self, dir: &Path) {
+        self.unsettled().remove(dir);
         self.watches.unwatch(dir);
         let of_rigs = self.of_rigs().values().cloned().collect::<Vec<_>>();
         for watches in of_rigs {
@@ -265,20 +271,11 @@ impl TaskFiles for DiskTaskFiles {
         let committed = |name: &str, bytes: Option<&[u8]>| self.committed(sandbox, name, bytes);
         let turn = self.turn(sandbox);
         let _alone = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let unsettled = self
-            .unsettled
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let times = unsettled.get(sandbox).copied().unwrap_or_default();
-        drop(unsettled);
+        let times = self.unsettled().get(dir).copied().unwrap_or_default();
         let found = outcome::read(dir, sandbox, &committed, times < UNSETTLED_MAX)?;
-        let mut unsettled = self
-            .unsettled
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
         match found.unsettled {
-            true => unsettled.insert(sandbox.to_owned(), times + 1),
-            false => unsettled.remove(sandbox),
+            true => self.unsettled().insert(dir.to_owned(), times + 1),
+            false => self.unsettled().remove(dir),
         };
         Ok(found)
     }
@@ -480,14 +477,11 @@ fn throw_away(
 /// any: a file that was moved here is as old as its last change.
 fn is_expired(path: &Path, found: &rustix::fs::Stat, expired: Expired) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    match name.contains(REPLACED) {
-        true => expired
-            .replaced_before
-            .is_some_and(|before| found.st_ctime < before.as_second()),
-        false => expired
-            .before
-            .is_some_and(|before| found.st_mtime < before.as_second()),
-    }
+    let (before, time) = match name.contains(REPLACED) {
+        true => (expired.replaced_before, found.st_ctime),
+        false => (expired.before, found.st_mtime),
+    };
+    before.is_some_and(|before| time < before.as_second())
 }
 
 #[cfg(test)]

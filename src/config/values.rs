@@ -62,7 +62,12 @@ pub fn optional<T>(parse: impl Fn(&Node) -> Parsed<T>) -> impl Fn(&Node) -> Pars
 
 /// Reads a regular expression for a screen.
 pub fn pattern(node: &Node) -> Parsed<Pattern> {
-    Pattern::new(&text(node)?).or_else(|error| complain(node, error))
+    let text = text(node)?;
+    // A test checks those of the defaults.
+    if node.place.is_default() {
+        return Ok(Pattern::checked(&text));
+    }
+    Pattern::new(&text).or_else(|error| complain(node, error))
 }
 
 /// Reads a checked name of the domain.

@@ -86,6 +86,10 @@ pub(super) fn again(state: impl AsFd) -> io::Result<Option<File>> {
 }
 
 /// Writes the pid into the lock again if it has another content. Returns whether it had.
+///
+/// # Errors
+/// The system refuses, or the lock got another name and a content that is no pid: a file must not lose what was written to it
+/// by that name.
 pub(super) fn sign_again(lock: &File) -> io::Result<bool> {
     let (pid, mut content) = (signature(), vec![0; LOCK_MAX as usize]);
     let length = lock.read_at(&mut content, 0)?;
@@ -93,6 +97,7 @@ pub(super) fn sign_again(lock: &File) -> io::Result<bool> {
     if content == pid.as_bytes() {
         return Ok(false);
     }
+    refuse_linked(lock)?;
     sign(lock).map(|()| true)
 }
 
@@ -113,16 +118,29 @@ fn open(path: &Path) -> io::Result<File> {
         .mode(0o600)
         .custom_flags(flags.bits().cast_signed())
         .open(path)?;
-    let found = file.metadata()?;
-    regular::regular(&found)?;
-    // The pid is written over its content: a file of somebody else must not lose it.
-    let is_linked = found.nlink() > 1 && !is_pid(&file)?;
-    let other = match (is_linked, found.len() > LOCK_MAX) {
-        (true, _) => "it is a hard link to another file",
-        (false, true) => "it is too long for a lock",
-        (false, false) => return Ok(file),
-    };
-    Err(io::Error::new(io::ErrorKind::InvalidData, other))
+    regular::regular(&file.metadata()?)?;
+    refuse_other(&file)?;
+    Ok(file)
+}
+
+/// Refuses a file whose content is not that of a lock: the pid is written over it.
+fn refuse_other(file: &File) -> io::Result<()> {
+    refuse_linked(file)?;
+    match file.metadata()?.len() > LOCK_MAX {
+        true => Err(other("it is too long for a lock")),
+        false => Ok(()),
+    }
+}
+
+fn refuse_linked(file: &File) -> io::Result<()> {
+    match file.metadata()?.nlink() > 1 && !is_pid(file)? {
+        true => Err(other("it is a hard link to another file")),
+        false => Ok(()),
+    }
+}
+
+fn other(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 /// Returns true for a lock of a supervisor: a backup by hard links has it, too.
@@ -251,5 +269,20 @@ mod tests {
         fs::write(&lock, "garbled").unwrap();
         drop(take(dir.path()).unwrap());
         assert_eq!(fs::read_to_string(&lock).unwrap(), signature());
+    }
+
+    #[test]
+    fn content_that_came_by_another_name_of_the_lock_is_kept() {
+        let dir = crate::testing::scratch();
+        let lock = take(dir.path()).unwrap();
+        let notes = dir.path().join("notes.txt");
+        fs::hard_link(dir.path().join(FILE), &notes).unwrap();
+        assert!(!sign_again(&lock).unwrap());
+        fs::write(&notes, "precious").unwrap();
+        let why = sign_again(&lock).unwrap_err().to_string();
+        assert!(why.contains("hard link"), "{why}");
+        assert_eq!(fs::read_to_string(&notes).unwrap(), "precious");
+        fs::remove_file(dir.path().join(FILE)).unwrap();
+        assert!(sign_again(&lock).unwrap(), "it has a single name");
     }
 }

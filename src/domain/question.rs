@@ -30,14 +30,20 @@ impl Pattern {
         if compile(text)?.is_match("") {
             return Err("it matches an empty screen".to_owned());
         }
-        Ok(Self(Arc::new(Source {
+        Ok(Self::checked(text))
+    }
+
+    /// Takes a regular expression that is known to be right. To compile it only for a check takes a start most of its time.
+    #[must_use]
+    pub fn checked(text: &str) -> Self {
+        Self(Arc::new(Source {
             text: text.to_owned(),
             compiled: OnceLock::new(),
-        })))
+        }))
     }
 
     fn regex(&self) -> &Regex {
-        let compiled = || compile(&self.0.text).expect("it was compiled once");
+        let compiled = || compile(&self.0.text).expect("it was checked");
         self.0.compiled.get_or_init(compiled)
     }
 }

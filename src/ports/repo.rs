@@ -44,6 +44,8 @@ pub enum Committed {
     OnBranch,
     /// HEAD does not have it, but git has these bytes: git or the session may have written the file.
     Known,
+    /// git does not have these bytes, but a filter or an encoding applies to the file, so that git may have written it.
+    Converted,
     /// git is changing the sandbox's files.
     Unsettled,
 }

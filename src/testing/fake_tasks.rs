@@ -37,6 +37,7 @@ struct Inner {
     broken: Option<String>,
     set_up_fails: Option<String>,
     hidden: Option<String>,
+    unsettled: bool,
     serial: u64,
     emptied: usize,
     on_empty: Option<Interlude>,
@@ -129,6 +130,11 @@ impl FakeTasks {
     /// Makes outcome files unreadable for this reason, or readable again.
     pub fn hide(&self, why: Option<&str>) {
         self.inner().hidden = why.map(str::to_owned);
+    }
+
+    /// Makes git work in the sandboxes, so that no outcome can be told from a file of git, or ends that.
+    pub fn unsettle(&self, is_unsettled: bool) {
+        self.inner().unsettled = is_unsettled;
     }
 
     /// Leaves outcomes that count no longer in their places, as if the supervisor were killed before.
@@ -376,6 +382,7 @@ impl TaskFiles for FakeTasks {
         Ok(OutcomeText {
             text: inner.outcomes.get(dir).cloned().unwrap_or_default(),
             written: inner.written.get(dir).copied(),
+            unsettled: inner.unsettled,
             ..OutcomeText::default()
         })
     }

@@ -217,16 +217,31 @@ fn encoding_of_a_file_does_not_hide_a_committed_outcome() {
         wide("\u{feff}passed\n")
     );
     assert_eq!(found(), Committed::Before);
+    // Nothing tells a text of the session from one of another commit, in this encoding.
     write(&sandbox, NAME, wide("\u{feff}stuck\n"));
-    assert_eq!(found(), Committed::No);
+    assert_eq!(found(), Committed::Converted);
     git(&sandbox, &["add", NAME]);
     assert_eq!(found(), Committed::Known, "staged");
     git(&sandbox, &["commit", "-qm", "stuck"]);
     assert_eq!(found(), Committed::OnBranch);
-    // Only the intent to add it: it is in no tree.
     git(&sandbox, &["rm", "-q", "--cached", NAME]);
     git(&sandbox, &["commit", "-qm", "taken out"]);
+    assert_eq!(found(), Committed::Converted);
+    // Without the list of attributes, here and in the commit, the text is as it is.
+    git(&sandbox, &["rm", "-q", ".gitattributes"]);
+    git(&sandbox, &["commit", "-qm", "no attributes"]);
     write(&sandbox, NAME, wide("\u{feff}passed anew\n"));
+    assert_eq!(found(), Committed::No);
+    write(
+        &sandbox,
+        ".gitattributes",
+        "*.psd filter=lfs\n* text=auto\n",
+    );
+    assert_eq!(found(), Committed::No);
+    write(&sandbox, ".gitattributes", "* filter=lfs\n");
+    assert_eq!(found(), Committed::Converted);
+    // Only the intent to add it: it is in no tree.
+    write(&sandbox, ".gitattributes", "");
     git(&sandbox, &["add", "-N", "-f", NAME]);
     assert_eq!(found(), Committed::No);
 }

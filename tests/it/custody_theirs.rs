@@ -183,6 +183,7 @@ fn ours_decides_which_commits_exist() {
     git(&sandbox, &["add", "-f", name]);
     git(&sandbox, &["commit", "-qm", "tracked"]);
     assert_eq!(has("passed"), Ok(Committed::OnBranch));
+    write(&sandbox, name, "failed");
     assert_eq!(has("failed"), Ok(Committed::No));
     write(&sandbox, "other", "failed");
     let other = git(&sandbox, &["hash-object", "-w", "other"]);

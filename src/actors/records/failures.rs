@@ -53,12 +53,24 @@ pub fn count(txn: &mut dyn Txn, id: &RelicId, rig: &RigName, why: &str) -> Resul
     txn.put_relic(&relic)
 }
 
-/// The settings of a relic that a charge replaces.
+/// The state of a relic that a charge replaces.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Former {
     assignee: Option<String>,
     target: Option<String>,
     harness: Option<HarnessName>,
+    /// Set for a relic that was blocked: the person who charges it has looked.
+    #[serde(default)]
+    blocked: Option<Blocked>,
+}
+
+/// What a blocked relic has besides.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Blocked {
+    /// The raider that did not get on with it.
+    raider: Option<RaiderId>,
+    reworks: u32,
+    charge_failures: u32,
 }
 
 impl Former {
@@ -69,11 +81,32 @@ impl Former {
             assignee: relic.assignee.clone(),
             target: relic.target.clone(),
             harness: relic.harness.clone(),
+            blocked: (relic.status == RelicStatus::Blocked).then(|| Blocked {
+                raider: relic.raider.clone(),
+                reworks: relic.reworks,
+                charge_failures: relic.charge_failures,
+            }),
+        }
+    }
+
+    /// Returns true for a relic that was blocked.
+    #[must_use]
+    pub fn was_blocked(&self) -> bool {
+        self.blocked.is_some()
+    }
+
+    fn restore(self, relic: &mut Relic) {
+        relic.assignee = self.assignee;
+        (relic.target, relic.harness) = (self.target, self.harness);
+        if let Some(blocked) = self.blocked {
+            relic.status = RelicStatus::Blocked;
+            relic.raider = blocked.raider;
+            (relic.reworks, relic.charge_failures) = (blocked.reworks, blocked.charge_failures);
         }
     }
 }
 
-/// Opens the relic of a charge that is unwound, with the settings that it had before, and journals the reason.
+/// Gives the relic of a charge that is unwound the state that it had before, and journals the reason.
 ///
 /// # Errors
 /// The store's.
@@ -90,8 +123,7 @@ pub fn reopen(
         relic.assignee = None;
         relic.raider = None;
         if let Some(former) = former.cloned() {
-            relic.assignee = former.assignee;
-            (relic.target, relic.harness) = (former.target, former.harness);
+            former.restore(relic);
         }
         txn.put_relic(relic)?;
     }

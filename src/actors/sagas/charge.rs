@@ -367,7 +367,7 @@ async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refu
     let hook = plan.hook(world);
     let up = ask::want(world, raider_spec(&world.city, hook, None), Cause::Charged).await;
     up.map_err(|refused| {
-        refused.hint("the program of the harness must be in PATH, have an absolute path, or be in the sandbox; the relic is open again")
+        refused.hint("the program of the harness must be in PATH, have an absolute path, or be in the sandbox; the relic is as it was before")
     })?;
     world.at(FaultPoint::ChargeSessionBefore);
     let id = saga.id;
@@ -392,6 +392,9 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
         return Err(busy());
     }
     let mut relic = txn.relic(&plan.relic)?;
+    if plan.former.as_ref().is_some_and(Former::was_blocked) {
+        quarantine::close(txn, &relic.id)?;
+    }
     if plan.cause.is_asked() {
         relic.charge_failures = 0;
     }
@@ -440,7 +443,6 @@ async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal>
             if blocked {
                 // A person has looked: reset the counters of attempts.
                 (relic.reworks, relic.charge_failures) = (0, 0);
-                quarantine::close(txn, &relic.id)?;
             }
             relic.status = RelicStatus::Hooked;
             relic.assignee = Some(hook.raider.to_string());

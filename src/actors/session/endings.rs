@@ -26,6 +26,10 @@ pub async fn judge(world: &World, spec: &ChildSpec, event: SessionEvent) -> Chil
         match is_finished(world, hook).await {
             Ok(true) => return ChildExit::Finished,
             Ok(false) => {}
+            // It may have declared its outcome: the next start judges that, and starts nothing before.
+            Err(error) if error.kind == RefusalKind::Unavailable => {
+                return ChildExit::Unseen(error.to_string());
+            }
             // The outcome is read at the next start.
             Err(error) => {
                 tracing::warn!(

@@ -9,6 +9,7 @@ mod checkout;
 mod collect;
 pub mod command;
 mod commit_checks;
+mod committed;
 mod custody;
 mod default_branch;
 mod diff;

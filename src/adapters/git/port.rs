@@ -6,9 +6,10 @@ use jiff::Timestamp;
 
 use super::rig::{GitRepo, locked};
 use super::{
-    branches, checkout, commit_checks, custody, default_branch, diff, discard, existing_branch,
-    facts, fetch, gate, ignored, land, merge, pinned_stashes, pins, prepare, progress, provenance,
-    remote, repair, retired, salvage, sandbox, sandbox_fault, stash, stash_watch, upkeep,
+    branches, checkout, commit_checks, committed, custody, default_branch, diff, discard,
+    existing_branch, facts, fetch, gate, ignored, land, merge, pinned_stashes, pins, prepare,
+    progress, provenance, remote, repair, retired, salvage, sandbox, sandbox_fault, stash,
+    stash_watch, upkeep,
 };
 use crate::domain::default_branch::Change;
 use crate::domain::doctor::BranchFacts;
@@ -102,7 +103,7 @@ impl Repo for GitRepo {
         name: &str,
         bytes: Option<&[u8]>,
     ) -> Result<Committed, RepoError> {
-        provenance::committed(self, sandbox, name, bytes)
+        committed::committed(self, sandbox, name, bytes)
     }
 
     fn leave_out(&self, patterns: &[String]) -> Result<(), RepoError> {

@@ -13,7 +13,7 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 use super::moves;
-use super::text::{IN_SANDBOX, IN_TASKS, at, changed, from_above, read_bytes};
+use super::text::{IN_SANDBOX, IN_TASKS, at, changed, from_above, no_link, read_bytes};
 use crate::adapters::beneath;
 use crate::domain::task_names::{OUTCOME, OUTCOMES, REPLACED, TASK, TASK_ELSE, is_link_target};
 use crate::ports::tasks::Repaired;
@@ -34,6 +34,10 @@ pub(super) type IsOwn<'a> = &'a dyn Fn(&str, Option<&[u8]>) -> bool;
 /// outcome is read where it is. One repair of a sandbox runs at a time.
 pub(super) fn repair(dir: &Path, sandbox: &Path, is_own: IsOwn<'_>) -> Repaired {
     let mut repaired = Repaired::default();
+    if let Err(error) = no_link(dir) {
+        repaired.failed = Some(error);
+        return repaired;
+    }
     // A directory without it is no sandbox, or only half of one.
     if sandbox.join(".git").symlink_metadata().is_err() {
         return repaired;
@@ -88,8 +92,8 @@ fn found(link: &Path, target: &Path) -> Option<Found> {
     }
 }
 
-/// Returns false for a file that declares nothing: a blank one, which a program may just be writing, and one whose content
-/// the repository has or had.
+/// Returns false for a file that declares nothing: a blank one, which a program may just be writing, one whose content
+/// the repository has or had, and one that cannot be read.
 fn is_declared(name: &str, link: &Path, found: Found, is_own: IsOwn<'_>) -> bool {
     if !matches!(found, Found::File(..)) {
         return true;
@@ -97,8 +101,8 @@ fn is_declared(name: &str, link: &Path, found: Found, is_own: IsOwn<'_>) -> bool
     match bytes_of(link, IN_SANDBOX) {
         Ok(Some(bytes)) if bytes.trim_ascii().is_empty() => false,
         Ok(Some(bytes)) => is_own(name, Some(&bytes)),
-        // Its reader tells why it cannot be read.
-        Ok(None) | Err(_) => true,
+        // It cannot be judged, so it stays. Its reader tells why it cannot be read.
+        Ok(None) | Err(_) => false,
     }
 }
 
@@ -165,34 +169,73 @@ fn move_away(link: &Path, target: &Path, judged: Found) -> io::Result<PathBuf> {
     moves::note(target, &file)?;
     // The session may write into the outcome file at any moment: nothing is replaced unseen.
     let aside = match before {
-        Some(_) => Some(to_free_name(target, IN_TASKS, target)?),
+        Some(before) => {
+            // Should it come back, it was still declared when it was.
+            moves::note(target, &before)?;
+            Some(to_free_name(target, IN_TASKS, target)?)
+        }
         None => None,
     };
+    if let Err(error) = move_judged(link, target, &file) {
+        // It stays in the sandbox; the one before counts until its time is compared again.
+        if let Some(aside) = aside {
+            move_anew(&aside, IN_TASKS, target, IN_TASKS)?;
+        }
+        return Err(error);
+    }
+    if let Some(aside) = aside {
+        remove_unused(&aside)?;
+    }
+    Ok(target.to_owned())
+}
+
+/// Moves the judged file of a sandbox to the place of the outcome file.
+///
+/// # Errors
+/// [`ErrorKind::AlreadyExists`] when there is another file now, in the one place or in the other.
+fn move_judged(link: &Path, target: &Path, judged: &fs::Metadata) -> io::Result<()> {
     let (from, to) = (from_above(link, IN_SANDBOX), from_above(target, IN_TASKS));
-    let moved = match beneath::rename_between(from, to, RenameFlags::NOREPLACE) {
+    rename_anew(from, to)?;
+    let file = target.symlink_metadata()?;
+    if file.ino() == judged.ino() {
+        return moves::settle(target, &file);
+    }
+    // git may have put it there meanwhile. It goes back, or is kept aside where the session has written another one.
+    if !move_anew(target, IN_TASKS, link, IN_SANDBOX)? {
+        to_free_name(target, IN_TASKS, target)?;
+    }
+    Err(ErrorKind::AlreadyExists.into())
+}
+
+/// Renames a file to a name that nothing has. Not every file system can check that and rename in one step (NFS).
+fn rename_anew(from: (&Path, &Path), to: (&Path, &Path)) -> io::Result<()> {
+    match beneath::rename_between(from, to, RenameFlags::NOREPLACE) {
         Err(error) if is_no_option(&error) => {
             beneath::rename_between(from, to, RenameFlags::empty())
         }
-        moved => moved,
-    };
-    let Some(aside) = aside else {
-        return moved.map(|()| target.to_owned());
-    };
-    let kept = from_above(&aside, IN_TASKS);
-    if let Err(error) = moved {
-        // It stays in the sandbox; the one before counts until its time is compared again.
-        beneath::rename_between(kept, to, RenameFlags::NOREPLACE).or_else(|back| {
-            match back.kind() {
-                ErrorKind::AlreadyExists => Ok(()),
-                _ => Err(back),
-            }
-        })?;
-        return Err(error);
+        renamed => renamed,
     }
-    if aside.symlink_metadata()?.len() == 0 {
-        beneath::remove(kept.0, kept.1)?;
+}
+
+/// Moves a file to a name, and returns false if something has it already.
+fn move_anew(file: &Path, levels: usize, to: &Path, to_levels: usize) -> io::Result<bool> {
+    let (from, to) = (from_above(file, levels), from_above(to, to_levels));
+    match beneath::rename_between(from, to, RenameFlags::NOREPLACE) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        moved => moved.map(|()| true),
     }
-    Ok(target.to_owned())
+}
+
+/// Removes an empty file that no process has open: one that has may still write an outcome into it.
+fn remove_unused(file: &Path) -> io::Result<()> {
+    let (root, name) = from_above(file, IN_TASKS);
+    let Some(open) = beneath::open(root, name)? else {
+        return Ok(());
+    };
+    if open.metadata()?.len() > 0 || !beneath::is_only_open_here(&open) {
+        return Ok(());
+    }
+    beneath::remove(root, name)
 }
 
 /// Moves the outcomes aside that were declared until this time, and leaves an empty file. A session that writes at that
@@ -203,6 +246,7 @@ pub(super) fn set_aside(
     until: Option<Timestamp>,
     is_own: IsOwn<'_>,
 ) -> io::Result<()> {
+    no_link(dir).map_err(|error| io::Error::other(error.to_string()))?;
     let path = dir.join(OUTCOME);
     for name in OUTCOMES {
         let link = sandbox.join(name);
@@ -263,14 +307,7 @@ fn to_free_name(file: &Path, levels: usize, target: &Path) -> io::Result<PathBuf
             return Err(io::Error::other(why));
         }
     };
-    let (from, to) = (from_above(file, levels), from_above(&free, IN_TASKS));
-    match beneath::rename_between(from, to, RenameFlags::NOREPLACE) {
-        // Not every file system can check and rename in one step (NFS).
-        Err(error) if is_no_option(&error) => {
-            beneath::rename_between(from, to, RenameFlags::empty())?;
-        }
-        renamed => renamed?,
-    }
+    rename_anew(from_above(file, levels), from_above(&free, IN_TASKS))?;
     Ok(free)
 }
 

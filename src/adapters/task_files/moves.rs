@@ -28,6 +28,10 @@ struct Moved {
     written: (i64, i64),
     /// When it came to its place in the sandbox.
     came: Option<Timestamp>,
+    /// The time of its last change after the move. None until that was noted: a supervisor that is killed between the move and this
+    /// cannot tell a later write of the same length and the same time.
+    #[serde(default)]
+    moved: Option<Timestamp>,
 }
 
 impl Moved {
@@ -37,12 +41,15 @@ impl Moved {
             length: file.len(),
             written: (file.mtime(), file.mtime_nsec()),
             came: changed(file),
+            moved: None,
         }
     }
 
     fn is(&self, file: &Metadata) -> bool {
         let now = Self::of(file);
-        (self.inode, self.length, self.written) == (now.inode, now.length, now.written)
+        let is_same =
+            (self.inode, self.length, self.written) == (now.inode, now.length, now.written);
+        is_same && self.moved.is_none_or(|moved| Some(moved) == now.came)
     }
 }
 
@@ -56,15 +63,34 @@ fn read(outcome: &Path) -> Vec<Moved> {
         .unwrap_or_default()
 }
 
-/// Notes a file of the sandbox that is about to become the outcome file, durably.
+/// Notes a file that is about to become the outcome file, or is that and is about to be moved aside, with the time at which
+/// it was declared. Durable.
 pub(super) fn note(outcome: &Path, file: &Metadata) -> io::Result<()> {
-    let (mut notes, moved) = (read(outcome), Moved::of(file));
+    let note = Moved {
+        came: declared(outcome, file),
+        ..Moved::of(file)
+    };
+    write(outcome, note)
+}
+
+/// Notes the time of a file after its move. Until its next change, it was declared when its note says.
+pub(super) fn settle(outcome: &Path, file: &Metadata) -> io::Result<()> {
+    let note = Moved {
+        came: declared(outcome, file),
+        moved: changed(file),
+        ..Moved::of(file)
+    };
+    write(outcome, note)
+}
+
+fn write(outcome: &Path, note: Moved) -> io::Result<()> {
+    let mut notes = read(outcome);
     // A move that fails each time (between two mounts of one disk) is tried by each repair.
-    if notes.contains(&moved) {
+    if notes.contains(&note) {
         return Ok(());
     }
-    notes.retain(|note| note.inode != moved.inode);
-    notes.push(moved);
+    notes.retain(|other| other.inode != note.inode);
+    notes.push(note);
     let old = notes.len().saturating_sub(NOTES_MAX);
     let text = serde_json::to_vec(&notes[old..])?;
     let path = outcome.with_file_name(FILE);
@@ -84,8 +110,10 @@ pub(super) fn declared(outcome: &Path, file: &Metadata) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::time::Duration;
 
     use super::*;
+    use crate::testing::poll::poll;
 
     #[test]
     fn move_that_is_tried_again_is_noted_once() {
@@ -104,5 +132,42 @@ mod tests {
         let second = noted();
         assert_ne!(second, first);
         assert_eq!(second.1.len(), 1, "one note of a file");
+    }
+
+    #[test]
+    fn later_write_of_the_same_length_and_time_is_a_later_declaration() {
+        let top = crate::testing::scratch();
+        let dir = top.path().join("tasks/rig/gt-1/Toast-1");
+        fs::create_dir_all(&dir).unwrap();
+        let (outcome, file) = (dir.join("outcome"), top.path().join("file"));
+        let write = |text: &str| {
+            let file = fs::File::create(&file).unwrap();
+            io::Write::write_all(&mut &file, text.as_bytes()).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        };
+        let now = || file.metadata().unwrap();
+        write("passed A");
+        // Acts until the clock of the file system has moved on.
+        let later = |act: &dyn Fn()| {
+            let before = changed(&now());
+            let acted = poll(Duration::from_secs(10), || {
+                act();
+                (changed(&now()) > before).then_some(())
+            });
+            acted.unwrap();
+        };
+        let came = changed(&now());
+        note(&outcome, &now()).unwrap();
+        // A move changes nothing but this time.
+        later(&|| fs::set_permissions(&file, now().permissions()).unwrap());
+        assert_eq!(
+            declared(&outcome, &now()),
+            came,
+            "the supervisor was killed after the move"
+        );
+        settle(&outcome, &now()).unwrap();
+        assert_eq!(declared(&outcome, &now()), came);
+        later(&|| write("passed B"));
+        assert_eq!(declared(&outcome, &now()), changed(&now()));
     }
 }

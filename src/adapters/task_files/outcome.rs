@@ -105,6 +105,10 @@ fn in_sandbox(own: &Path, name: &str, committed: AskOfFile<'_>) -> InPlace {
                 "git has a file with the text of {name}, and may have written it, so it is not read as an outcome; \
                 if it is yours, write it anew with another text, for example with a \"reason\", or run `hd done`"
             )),
+            Some(Committed::Converted) => InPlace::Odd(format!(
+                "a filter or an encoding in .gitattributes applies to {name}, and git may have written it, so it is not read \
+                as an outcome; if it is yours, run `hd done` instead"
+            )),
             Some(Committed::Unsettled) | None => InPlace::Unsettled,
         },
         Err(error) if is_made(own, &error) => match committed(name, None) {

@@ -33,7 +33,7 @@ pub(super) const IN_SANDBOX: usize = 2;
 /// is replaced, and never written to.
 pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), TaskError> {
     let (root, name) = from_above(path, IN_TASKS);
-    no_link(root)?;
+    is_no_link(root)?;
     if let Ok(found) = path.symlink_metadata()
         && !found.is_file()
     {
@@ -43,8 +43,12 @@ pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), TaskError> {
     beneath::replace_durably(root, name, text.as_bytes()).map_err(at(path))
 }
 
-/// Refuses a link in the place of the directory of all tasks: an agent may have put it there.
-fn no_link(root: &Path) -> Result<(), TaskError> {
+/// Refuses a link in the place of the directory of all tasks, above the directory of one: an agent may have put it there.
+pub(super) fn no_link(dir: &Path) -> Result<(), TaskError> {
+    is_no_link(from_above(dir, IN_TASKS - 1).0)
+}
+
+fn is_no_link(root: &Path) -> Result<(), TaskError> {
     match root.symlink_metadata() {
         Ok(found) if found.is_symlink() => {
             let why =
@@ -58,7 +62,7 @@ fn no_link(root: &Path) -> Result<(), TaskError> {
 /// Makes a directory for such files.
 pub(super) fn make_dir(dir: &Path) -> Result<(), TaskError> {
     let (root, name) = from_above(dir, IN_TASKS - 1);
-    no_link(root)?;
+    is_no_link(root)?;
     city_root::make_dirs(root)
         .and_then(|()| beneath::make_dirs(root, name))
         .map_err(at(dir))

@@ -2,6 +2,7 @@
 
 use super::SampleDir;
 use crate::domain::ids::HarnessName;
+use crate::domain::question::Pattern;
 use crate::domain::unattended;
 
 /// A user who adds a variable must not lose the key that the preset passes.
@@ -74,4 +75,23 @@ fn program_may_be_below_the_home_directory() {
     assert_eq!(program("mine"), [home("bin/agent"), "~/x".to_owned()]);
     assert_eq!(program("near"), ["bin/agent"], "it starts at the sandbox");
     assert_eq!(city.agents[0].command, [home("bin/a")]);
+}
+
+/// Their patterns are not checked at a start.
+#[test]
+fn patterns_of_the_defaults_are_valid() {
+    let defaults: toml::Table = toml::from_str(crate::config::DEFAULTS).unwrap();
+    let mut checked = 0;
+    for (name, harness) in defaults["harness"].as_table().unwrap() {
+        let keys = harness.as_table().unwrap().iter();
+        for (key, list) in keys.filter(|(key, _)| key.ends_with("_patterns")) {
+            for pattern in list.as_array().unwrap() {
+                let text = pattern.as_str().unwrap();
+                let found = Pattern::new(text);
+                assert!(found.is_ok(), "{name}.{key}: {found:?}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 50, "{checked}");
 }

@@ -33,7 +33,7 @@ pub(super) async fn make(world: &World, plan: &Plan) -> Result<(), Refusal> {
         let made = effects::set_up(world, &rig.name, (sandbox, commands), env);
         made.await.map_err(|error| {
             let hint =
-                "`setup` of the rig must succeed in a fresh sandbox; the relic is open again";
+                "`setup` of the rig must succeed in a fresh sandbox; the relic is as it was before";
             Refusal::new(RefusalKind::Failed, error.to_string()).hint(hint)
         })?;
     }

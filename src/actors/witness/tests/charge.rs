@@ -94,27 +94,6 @@ async fn a_session_that_does_not_start_unwinds() {
     works_now(&city, &relic).await;
 }
 
-/// Automatic charging would take it from the person otherwise.
-#[tokio::test(start_paused = true)]
-async fn relic_whose_charge_failed_has_the_assignee_and_the_harness_that_it_had() {
-    let city = Scenario::new().start().await;
-    let relic = city.relic("a").await;
-    let id = relic.clone();
-    city.store(move |txn| {
-        let mut relic = txn.relic(&id)?;
-        relic.assignee = Some("carol".to_owned());
-        txn.put_relic(&relic)
-    })
-    .await;
-    let error = StartError::Provider("no memory".into());
-    let session = raider("Toast").session_id();
-    city.parts.sessions.refuse_start(&session, error);
-    city.charge(&relic).await.unwrap_err();
-    let now = city.relic_now(&relic).await;
-    assert_eq!((now.status, now.harness), (RelicStatus::Open, None));
-    assert_eq!(now.assignee.as_deref(), Some("carol"));
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_relic_closed_meanwhile_unwinds_and_stays_closed() {
     let city = Scenario::new().start().await;

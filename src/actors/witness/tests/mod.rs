@@ -5,6 +5,7 @@ mod after_done;
 mod broken_sandboxes;
 mod changing;
 mod charge;
+mod charge_restores;
 mod delays;
 mod deleted_sandboxes;
 mod done;

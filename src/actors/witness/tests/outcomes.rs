@@ -62,6 +62,27 @@ async fn a_session_that_ends_after_its_outcome_is_finished_not_dead() {
     assert!(city.events(EventType::AgentCrashed).await.is_empty());
 }
 
+/// A git that was killed leaves its lock for a while.
+#[tokio::test(start_paused = true)]
+async fn session_that_ends_while_its_outcome_cannot_be_judged_has_not_died() {
+    for text in [PASSED, ""] {
+        let (city, charged) = Scenario::at_work().await;
+        unwatched(&city, &charged, text);
+        city.parts.tasks.unsettle(true);
+        city.parts.sessions.exit(&charged.session, 0);
+        city.pass(PATROL * 2).await;
+        assert!(!city.runs(&charged.session));
+        assert!(city.events(EventType::AgentCrashed).await.is_empty());
+        city.parts.tasks.unsettle(false);
+        city.pass(PATROL).await;
+        let is_done = !text.is_empty();
+        assert_eq!(city.runs(&charged.session), !is_done, "{text:?}");
+        let status = city.status(&charged.relic).await;
+        assert_eq!(status == RelicStatus::Closed, is_done);
+        assert!(city.events(EventType::AgentCrashed).await.is_empty());
+    }
+}
+
 /// An unreadable outcome proves nothing: the death counts, and the raider is not finished.
 #[tokio::test(start_paused = true)]
 async fn unreadable_outcome_does_not_finish_its_raider() {

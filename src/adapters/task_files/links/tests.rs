@@ -189,6 +189,82 @@ fn file_that_came_since_the_look_is_not_moved_with_the_time_of_the_one_before() 
     assert_eq!(text(dir.join(OUTCOME)), "stuck");
 }
 
+/// Between the look and the move, git may put another branch's file there.
+#[test]
+fn file_that_took_the_place_of_the_judged_one_is_moved_back() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    let link = sandbox.join(OUTCOMES[0]);
+    save(&link, "passed");
+    let judged = link.symlink_metadata().unwrap();
+    let held = fs::File::open(&link).unwrap();
+    save(&link, "of another branch");
+    fs::remove_file(dir.join(OUTCOME)).unwrap();
+    let moved = move_judged(&link, &dir.join(OUTCOME), &judged);
+    assert_eq!(moved.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(text(&link), "of another branch");
+    assert!(!dir.join(OUTCOME).exists());
+    drop(held);
+}
+
+/// A rename that fails changes the times of the outcome before, which was out of the way for a moment.
+#[test]
+fn failed_move_makes_the_outcome_before_no_later() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    let (link, outcome) = (sandbox.join(OUTCOMES[0]), dir.join(OUTCOME));
+    fs::write(&outcome, "passed").unwrap();
+    let declared = || moves::declared(&outcome, &outcome.symlink_metadata().unwrap());
+    let first = declared();
+    tick(&dir);
+    save(&link, "stuck");
+    let found = found(&link, &outcome).unwrap();
+    let file = link.symlink_metadata().unwrap();
+    // Something has its name, so it cannot come to the place of the outcome.
+    let before = outcome.symlink_metadata().unwrap();
+    moves::note(&outcome, &before).unwrap();
+    let aside = to_free_name(&outcome, IN_TASKS, &outcome).unwrap();
+    tick(&dir);
+    assert!(move_anew(&aside, IN_TASKS, &outcome, IN_TASKS).unwrap());
+    assert_eq!(declared(), first, "it came back");
+    assert_eq!(found, Found::File(changed(&file), file.ino()));
+    repaired(&dir, &sandbox, &all);
+    assert_eq!(text(&outcome), "stuck");
+}
+
+#[test]
+fn empty_outcome_file_that_a_writer_has_open_is_kept_for_its_text() {
+    let top = crate::testing::scratch_on_disk();
+    let (dir, sandbox) = places(top.path());
+    let mut writer = fs::File::options();
+    let mut writer = writer.append(true).open(sandbox.join(OUTCOMES[0])).unwrap();
+    save(&sandbox.join(OUTCOMES[1]), "stuck");
+    repaired(&dir, &sandbox, &all);
+    io::Write::write_all(&mut writer, b"passed").unwrap();
+    assert_eq!(text(dir.join(OUTCOME)), "stuck");
+    assert_eq!(text(dir.join("outcome.replaced-1")), "passed");
+}
+
+#[test]
+fn nothing_is_moved_through_a_link_in_the_place_of_all_tasks() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    let (tasks, outside) = (top.path().join("tasks"), top.path().join("outside"));
+    fs::rename(&tasks, &outside).unwrap();
+    symlink(&outside, &tasks).unwrap();
+    save(&sandbox.join(OUTCOMES[0]), "passed");
+    let failed = repair(&dir, &sandbox, &all).failed.unwrap();
+    assert!(failed.to_string().contains("it is a link"), "{failed}");
+    assert!(set_aside(&dir, &sandbox, None, &all).is_err());
+    assert_eq!(text(sandbox.join(OUTCOMES[0])), "passed");
+    assert_eq!(
+        fs::read_dir(outside.join("rig/gt-1/Toast-1"))
+            .unwrap()
+            .count(),
+        2
+    );
+}
+
 /// Waits until a new file has a later time than the ones before.
 fn tick(dir: &Path) {
     let written = || {
