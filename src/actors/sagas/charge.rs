@@ -124,6 +124,7 @@ impl Plan {
             start: self.start.clone(),
             sandbox: world.city.sandbox(&self.raider),
             session: self.raider.session_id(),
+            new_slot: false,
         }
     }
 }
@@ -422,6 +423,7 @@ async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal>
             let mut relic = txn.relic(&hook.relic)?;
             // A person may have edited it while the sandbox was made.
             plan.former = Some(Former::of(&relic));
+            let assignee = relic.assignee.clone();
             let blocked = relic.status == RelicStatus::Blocked;
             if relic.status != RelicStatus::Open && !(blocked && cause == Cause::Operator) {
                 let why = format!("{} changed while it was being charged", relic.id);
@@ -454,6 +456,7 @@ async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal>
                 identity: (plan.identity.clone()).unwrap_or_else(|| city.identity(&hook.harness)),
                 cause,
                 by: plan.by.as_deref(),
+                assignee,
                 choice: plan.choice.clone(),
                 began: plan.began.clone(),
             };
