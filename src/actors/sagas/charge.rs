@@ -268,14 +268,14 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<Relic, S
         return conflict(format!("{id} is being charged to {}", saga.subject));
     }
     if let Some(hook) = txn.hook_of_relic(id)? {
-        let who = hook.raider;
+        let who = &hook.raider;
         let helps = match relic.status {
-            RelicStatus::Blocked => {
+            RelicStatus::Blocked if !hook.is_declared() => {
                 format!(
-                    "; `hd raider unquarantine {who}` retries it, `hd raider nuke {who}` frees the relic"
+                    "; `hd relic reopen {id}` has it try again, `hd raider nuke {who} --salvage` frees the relic"
                 )
             }
-            RelicStatus::Open => {
+            RelicStatus::Blocked | RelicStatus::Open => {
                 format!("; `hd raider nuke {who} --salvage` saves what is left there and frees it")
             }
             _ => String::new(),

@@ -373,3 +373,40 @@ async fn charge_tells_a_slot_that_its_name_makes_new() {
         assert_eq!(charged.get("new_slot"), None, "a raider had it before");
     }
 }
+
+/// A raider in quarantine: it tries again, or a fresh one gets the relic.
+#[tokio::test(start_paused = true)]
+async fn blocked_relic_of_a_quarantined_raider_is_told_with_both_ways_on() {
+    for is_tried_again in [true, false] {
+        let scenario = Scenario::new().with(|city| city.daemon.restart.max_restarts = 1);
+        let city = scenario.start().await;
+        let charged = city.worker("a").await;
+        let (relic, raider) = (charged.relic.clone(), charged.raider.clone());
+        while city.status(&relic).await != RelicStatus::Blocked {
+            city.parts.sessions.crash(&charged.session, 9);
+            city.pass(PATROL).await;
+        }
+        let why = answer(&city, "why", json!({ "name": relic })).await;
+        let reopen = format!("`hd relic reopen {relic}` has {raider} try again");
+        let nuke = format!("`hd raider nuke {raider} --salvage` saves the work");
+        let text = why["waits"].as_str().unwrap();
+        assert!(text.contains(&reopen) && text.contains(&nuke), "{text}");
+        let charge = json!({ "relic": relic });
+        let refused = ask(&city, "charge", charge.clone()).await.unwrap_err();
+        let has = |part: &str| refused.message.contains(part);
+        assert!(has(&format!("`hd relic reopen {relic}`")), "{refused:?}");
+        let reopened = json!({ "relic": relic });
+        if is_tried_again {
+            answer(&city, "relic.reopen", reopened).await;
+            city.settle().await;
+            assert_eq!(city.status(&relic).await, RelicStatus::Hooked);
+            assert_eq!(city.parts.sessions.running().len(), 1);
+            continue;
+        }
+        let nuke = json!({ "name": raider.to_string(), "salvage": true, "yes": true });
+        answer(&city, "raider.nuke", nuke).await;
+        answer(&city, "relic.reopen", reopened).await;
+        answer(&city, "charge", charge).await;
+        assert_eq!(city.status(&relic).await, RelicStatus::Hooked);
+    }
+}
