@@ -20,6 +20,16 @@ pub enum Links {
     Refuse,
 }
 
+/// Returns the error of making a temporary file without the path of that: a person knows the file that it was to become.
+#[must_use]
+pub fn of_temporary(error: io::Error) -> io::Error {
+    let text = error.to_string();
+    match text.rsplit_once(" at path ") {
+        Some((cause, _)) => io::Error::new(error.kind(), cause.to_owned()),
+        None => error,
+    }
+}
+
 /// Opens a regular file for reading, without blocking.
 ///
 /// # Errors
@@ -129,5 +139,15 @@ mod tests {
         assert_eq!(read(&path, Links::Follow, 10).unwrap().len(), 10);
         fs::write(&path, "0123456789a").unwrap();
         assert_eq!(kind_of(&path, Links::Follow), ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn error_of_a_temporary_file_names_no_file() {
+        let nowhere = Path::new("/nowhere");
+        let error = tempfile::NamedTempFile::new_in(nowhere).unwrap_err();
+        assert!(error.to_string().contains("/nowhere"), "{error}");
+        let told = of_temporary(error);
+        assert_eq!(told.kind(), ErrorKind::NotFound);
+        assert_eq!(told.to_string(), "No such file or directory (os error 2)");
     }
 }

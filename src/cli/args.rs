@@ -420,12 +420,18 @@ pub(super) struct Demo {
         long,
         value_name = "N",
         default_value_t = 6,
-        value_parser = clap::value_parser!(u16).range(1..=12)
+        value_parser = raiders
     )]
     pub raiders: u16,
     /// Leave the supervisor running
     #[arg(long)]
     pub keep: bool,
+}
+
+/// Reads the number of raiders of a demo.
+fn raiders(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok().filter(|number| (1..=12).contains(number));
+    number.ok_or_else(|| "expected a whole number from 1 to 12".to_owned())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde_json::json;
 
 use crate::control::protocol::{ControlError, Exit};
@@ -61,6 +61,15 @@ impl CliError {
             "" => error,
             rest => error.hint(rest),
         }
+    }
+
+    /// Returns the error of the parser without its suggestion for a verb of a single letter, which is like every other.
+    pub fn suggesting(mut wrong: clap::Error) -> clap::Error {
+        let verb = wrong.get(ContextKind::InvalidSubcommand);
+        if matches!(verb, Some(ContextValue::String(verb)) if verb.chars().count() == 1) {
+            let _dropped = wrong.remove(ContextKind::SuggestedSubcommand);
+        }
+        wrong
     }
 
     /// Prints the error on standard error.
@@ -125,5 +134,60 @@ pub(super) trait Doing<T> {
 impl<T> Doing<T> for io::Result<T> {
     fn doing(self, what: impl Display) -> Result<T, CliError> {
         self.map_err(|error| CliError::failed(format!("{what}: {error}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::args::Cli;
+
+    #[test]
+    fn verb_of_a_single_letter_is_like_no_other() {
+        let told = |verb: &str| {
+            let wrong = Cli::try_parse_from(["hd", verb]).unwrap_err();
+            CliError::suggesting(wrong).to_string()
+        };
+        assert!(!told("s").contains("similar"), "{}", told("s"));
+        assert!(told("statsu").contains("'status'"), "{}", told("statsu"));
+    }
+
+    #[test]
+    fn wrong_number_is_told_in_words() {
+        let refused = |words: &str| {
+            let words = words.split(' ');
+            Cli::try_parse_from(words).unwrap_err().to_string()
+        };
+        for (words, expected) in [
+            ("hd events --since x", "expected a whole number, 0 or more"),
+            ("hd drums ack x", "expected a whole number, 0 or more"),
+            ("hd drums read x", "expected a whole number, 0 or more"),
+            (
+                "hd logs Toast --bytes 1.5",
+                "expected a whole number, 0 or more",
+            ),
+            (
+                "hd relic list --limit 0",
+                "expected a whole number, 1 or more",
+            ),
+            (
+                "hd relic create a --priority high",
+                "expected a whole number, such as",
+            ),
+            (
+                "hd demo --raiders 99",
+                "expected a whole number from 1 to 12",
+            ),
+            (
+                "hd harness test x --limit 5",
+                "expected numbers, each with a unit",
+            ),
+            ("hd relic list --status foo", "expected one of `open`,"),
+        ] {
+            let told = refused(words);
+            assert!(told.contains(&format!(": {expected}")), "{told}");
+        }
     }
 }

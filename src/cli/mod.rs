@@ -29,7 +29,7 @@ use crate::control::protocol::Exit;
 /// Runs `hd` with the arguments of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse().map_err(CliError::suggesting) {
         Ok(cli) => cli,
         Err(wrong) if wrong.use_stderr() && wants_json() => {
             let error = CliError::of_parser(&wrong);

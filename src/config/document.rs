@@ -125,13 +125,21 @@ impl Node {
     }
 }
 
+/// The beginning of the parser's words for a value of no kind.
+const UNQUOTED: &str = "string values must be quoted";
+
 /// Parses a source. Every syntax error is reported, not only the first.
 pub fn parse(text: &str, source: usize) -> Result<Node, Vec<Diagnostic>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         let told = errors.iter().map(|error| {
             let place = SourceSpan::new(source, error.span().unwrap_or(0..0));
-            Diagnostic::error(error.message()).at(&place)
+            let found = error.span().and_then(|span| text.get(span)).map(str::trim);
+            let message = match (found, error.message()) {
+                (Some(found), words) if words.starts_with(UNQUOTED) => no_value(found),
+                (_, words) => words.to_owned(),
+            };
+            Diagnostic::error(message).at(&place)
         });
         return Err(told.collect());
     }
@@ -143,6 +151,14 @@ pub fn parse(text: &str, source: usize) -> Result<Node, Vec<Diagnostic>> {
         .is_empty()
         .then_some(Node { place, value })
         .ok_or(errors)
+}
+
+fn no_value(found: &str) -> String {
+    let expected = "expected a text in quotes, a number, true or false, an array or a table";
+    match found {
+        "" => format!("the value is missing: {expected}"),
+        found => format!("`{found}` is no value: {expected}"),
+    }
 }
 
 fn convert_table(table: &DeTable<'_>, source: usize, errors: &mut Vec<Diagnostic>) -> Table {

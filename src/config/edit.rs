@@ -199,11 +199,14 @@ pub fn edit(
     let after = change(&before).map_err(EditError::Refused)?;
     let dir = file.parent().unwrap_or(Path::new("."));
     // Paths of the configuration start at its directory, so the trial is there.
-    let mut trial = NamedTempFile::with_prefix_in(".city.toml.", dir)?;
+    let beside_it = |dir: &Path| {
+        NamedTempFile::with_prefix_in(".city.toml.", dir).map_err(regular::of_temporary)
+    };
+    let mut trial = beside_it(dir)?;
     trial.write_all(after.as_bytes())?;
     let loaded = load(trial.path(), env).map_err(EditError::Invalid)?;
     let beside = real.parent().unwrap_or(Path::new("/"));
-    let mut new = NamedTempFile::with_prefix_in(".city.toml.", beside)?;
+    let mut new = beside_it(beside)?;
     new.write_all(after.as_bytes())?;
     fs::set_permissions(new.path(), fs::metadata(&real)?.permissions())?;
     new.as_file().sync_all()?;

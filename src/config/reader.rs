@@ -181,6 +181,12 @@ impl<'a> Reader<'a> {
                 Diagnostic::error(message).hint("remove it: this version would ignore it")
             } else {
                 let error = Diagnostic::error(format!("unknown key `{key}`"));
+                if key == "include" && !self.section.is_empty() {
+                    // A key below the header of a table is one of that table.
+                    let place = "write `include` at the top of city.toml, above the first table";
+                    self.report.add(error.hint(place).at(&entry.key));
+                    continue;
+                }
                 let known = self.asked.iter().chain(later).chain(elsewhere).copied();
                 match closest(key, known) {
                     Some(near) if later.contains(&near) => {

@@ -59,7 +59,8 @@ pub fn write_schema(city: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    let mut new = NamedTempFile::with_prefix_in(".city.schema.", state)?;
+    let new = NamedTempFile::with_prefix_in(".city.schema.", state);
+    let mut new = new.map_err(regular::of_temporary)?;
     new.write_all(text.as_bytes())?;
     new.persist(&path).map_err(|error| error.error)?;
     Ok(())

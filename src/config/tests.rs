@@ -5,6 +5,7 @@ mod agents;
 mod agreement;
 mod automations;
 mod cost;
+mod includes;
 mod presets;
 mod quoted;
 mod recordings;

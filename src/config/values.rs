@@ -174,11 +174,8 @@ pub fn duration(node: &Node) -> Parsed<Duration> {
         // Sums of durations must fit into a clock.
         Ok(read) if read > CENTURY => complain(node, "this duration is longer than a century"),
         Ok(read) => Ok(read),
-        Err(error) => {
-            let message = format!(
-                "invalid duration {text:?}: {}",
-                lower_first(&error.to_string())
-            );
+        Err(_) => {
+            let message = format!("invalid duration {text:?}: expected numbers, each with a unit");
             complain_with(node, message, HINT)
         }
     }
@@ -317,13 +314,6 @@ pub fn branch(node: &Node) -> Parsed<String> {
     Ok(name)
 }
 
-fn lower_first(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| {
-        first.to_lowercase().chain(chars).collect()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -389,5 +379,14 @@ mod tests {
     fn every_wrong_element_of_a_list_is_reported() {
         let errors = list(filled)(&value("[1, \"ok\", \"\", true]")).unwrap_err();
         assert_eq!(errors.len(), 3);
+    }
+
+    #[test]
+    fn wrong_duration_is_told_with_its_value_and_what_is_expected() {
+        for text in ["\"10x\"", "\"x\"", "\"30\""] {
+            let errors = duration(&value(text)).unwrap_err();
+            let said = format!("invalid duration {text}: expected numbers, each with a unit");
+            assert_eq!(errors[0].message, said);
+        }
     }
 }

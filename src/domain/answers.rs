@@ -35,6 +35,10 @@ pub struct Charged {
     /// Its session.
     #[schemars(with = "String")]
     pub session: SessionId,
+    /// Set when `name` asked for a slot that is not in `names` of the rig, and that no raider had before; absent
+    /// otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub new_slot: bool,
 }
 
 /// A removed raider.

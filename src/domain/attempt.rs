@@ -87,6 +87,9 @@ pub struct Attempt {
     pub charged_at: Option<Timestamp>,
     /// The party that charged it.
     pub charged_by: Option<ChargedBy>,
+    /// The assignee that the relic had before; none without one.
+    #[serde(default)]
+    pub assignee: Option<String>,
     /// The choice of its harness among several; none when there was none.
     #[serde(default)]
     pub choice: Option<Choice>,
@@ -124,6 +127,7 @@ impl Attempt {
             identity: super::identity::UNKNOWN.to_owned(),
             charged_at: None,
             charged_by: None,
+            assignee: None,
             choice: None,
             labels: None,
             used_before: Used::default(),

@@ -94,7 +94,7 @@ impl Pauses {
     }
 }
 
-/// The facts about an open relic and its rig.
+/// The facts about a relic and its rig.
 #[derive(Debug, Clone)]
 pub struct Facts<'a> {
     /// The relic.
@@ -103,6 +103,8 @@ pub struct Facts<'a> {
     pub open_deps: Vec<RelicId>,
     /// The raider of an earlier attempt whose sandbox is still kept.
     pub kept: Option<RaiderId>,
+    /// Set when that raider declared no end of its work, and may continue it.
+    pub goes_on: bool,
     /// Why the rig gets no new work, if it gets none.
     pub closed: Option<&'static str>,
     /// The pause in force.
@@ -111,11 +113,24 @@ pub struct Facts<'a> {
     pub automatic: bool,
 }
 
-/// A reason why an open relic is not charged without a request.
+/// A blocked or deferred relic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PutOff {
+    /// The state in a few words.
+    is: String,
+    /// The raider whose sandbox is still kept, and true where it may continue.
+    kept: Option<(RaiderId, bool)>,
+    /// Why it is not charged without a request once it is open.
+    then: Option<Waits>,
+}
+
+/// A reason why a relic is not charged without a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Waits {
-    /// Relics that must be closed first.
-    Deps(Vec<RelicId>),
+    /// It is blocked or deferred.
+    PutOff(Box<PutOff>),
+    /// Relics that must be closed first, and the reason that holds after that.
+    Deps(Vec<RelicId>, Option<Box<Waits>>),
     /// It is assigned to a person, agent or pool.
     Assigned(String),
     /// The sandbox of an earlier attempt is not removed yet.
@@ -129,14 +144,29 @@ pub enum Waits {
 }
 
 impl Waits {
-    /// Returns the first reason; none for a relic that is not open, or that waits for a free slot, an account or a budget.
+    /// Returns the first reason; none for a relic that is hooked or closed, or that waits for a free slot, an account or a
+    /// budget.
     #[must_use]
     pub fn of(facts: Facts<'_>) -> Option<Self> {
-        if facts.relic.status != RelicStatus::Open {
-            return None;
-        }
-        if !facts.open_deps.is_empty() {
-            return Some(Self::Deps(facts.open_deps));
+        let is = match (facts.relic.status, facts.relic.until) {
+            (RelicStatus::Open, _) => return Self::of_open(facts),
+            (RelicStatus::Blocked, _) => "blocked".to_owned(),
+            (RelicStatus::Deferred, Some(until)) => format!("deferred until {until}"),
+            (RelicStatus::Deferred, None) => "deferred".to_owned(),
+            (RelicStatus::Hooked | RelicStatus::Closed, _) => return None,
+        };
+        let kept = facts.kept.clone().map(|raider| (raider, facts.goes_on));
+        let then = Self::of_open(Facts {
+            kept: None,
+            ..facts
+        });
+        Some(Self::PutOff(Box::new(PutOff { is, kept, then })))
+    }
+
+    fn of_open(mut facts: Facts<'_>) -> Option<Self> {
+        let deps = std::mem::take(&mut facts.open_deps);
+        if !deps.is_empty() {
+            return Some(Self::Deps(deps, Self::of_open(facts).map(Box::new)));
         }
         if let Some(assignee) = &facts.relic.assignee {
             return Some(Self::Assigned(assignee.clone()));
@@ -158,10 +188,8 @@ impl Waits {
     #[must_use]
     pub fn brief(&self) -> String {
         match self {
-            Self::Deps(deps) => {
-                let deps: Vec<_> = deps.iter().map(RelicId::as_str).collect();
-                format!("waits for {}", deps.join(", "))
-            }
+            Self::PutOff(relic) => relic.is.clone(),
+            Self::Deps(deps, _) => format!("waits for {}", listed(deps)),
             Self::Assigned(assignee) => format!("assigned to {assignee}"),
             Self::Kept(raider) => format!("the sandbox of {raider} is kept"),
             Self::Closed(why) => (*why).to_owned(),
@@ -175,7 +203,18 @@ impl Waits {
     pub fn text(&self, relic: &RelicId, rig: &RigName) -> String {
         let charge = format!("`hd charge {relic} {rig}` charges it now");
         match self {
-            Self::Deps(_) => format!("{relic} {}, which must be closed first", self.brief()),
+            Self::PutOff(state) => state.text(relic, rig),
+            Self::Deps(deps, then) => {
+                let then = then_text(then.as_deref(), relic, rig);
+                let remove = deps.iter().take(1).map(|dep| {
+                    format!("; `hd relic dep remove {relic} {dep}` removes that dependency")
+                });
+                format!(
+                    "{relic} {}, which must be closed first; then {then}{}",
+                    self.brief(),
+                    remove.collect::<String>(),
+                )
+            }
             Self::Assigned(_) => format!(
                 "{relic} is {}, so it is not charged automatically; `hd relic edit {relic} --assignee ''` changes that",
                 self.brief()
@@ -201,6 +240,45 @@ impl Waits {
             ),
         }
     }
+}
+
+impl PutOff {
+    fn text(&self, relic: &RelicId, rig: &RigName) -> String {
+        let is = &self.is;
+        let reopen = format!("`hd relic reopen {relic}`");
+        let then = then_text(self.then.as_ref(), relic, rig);
+        let abandon = format!("`hd relic close {relic}` abandons it");
+        let Some((raider, goes_on)) = &self.kept else {
+            return format!("{relic} is {is}; {reopen} opens it again, and then {then}; {abandon}");
+        };
+        let fresh = format!(
+            "`hd raider nuke {raider} --salvage` saves the work in its sandbox, and then {reopen} opens it for a fresh raider"
+        );
+        match goes_on {
+            true => format!("{relic} is {is}; {reopen} has {raider} try again; {fresh}; {abandon}"),
+            false => format!("{relic} is {is}; {fresh}; {abandon}"),
+        }
+    }
+}
+
+/// Returns what becomes of a relic once the obstacle before this one is gone, as the end of a sentence.
+fn then_text(then: Option<&Waits>, relic: &RelicId, rig: &RigName) -> String {
+    match then {
+        None => "it is charged to the next free slot".to_owned(),
+        Some(Waits::OnRequest | Waits::Paused(_)) => {
+            format!("`hd charge {relic} {rig}` gives it to a raider")
+        }
+        Some(Waits::Assigned(assignee)) => format!("it is left to {assignee}, its assignee"),
+        Some(Waits::Deps(deps, _)) => format!("it waits for {}", listed(deps)),
+        Some(other @ (Waits::PutOff(_) | Waits::Kept(_) | Waits::Closed(_))) => {
+            format!("it waits: {}", other.brief())
+        }
+    }
+}
+
+fn listed(ids: &[RelicId]) -> String {
+    let ids: Vec<_> = ids.iter().map(RelicId::as_str).collect();
+    ids.join(", ")
 }
 
 #[cfg(test)]
@@ -279,6 +357,7 @@ mod tests {
                 relic: &relic,
                 open_deps: is('d').then(|| dep.clone()).into_iter().collect(),
                 kept: is('k').then(|| kept.clone()),
+                goes_on: false,
                 closed: is('c').then_some("the rig is suspended"),
                 pause: is('p').then_some(in_force),
                 automatic: is('+'),
@@ -290,5 +369,82 @@ mod tests {
             facts.relic = &hooked;
             assert_eq!(Waits::of(facts), None, "a hooked relic does not wait");
         }
+    }
+    fn told(facts: Facts<'_>) -> String {
+        let text = Waits::of(facts.clone()).map(|why| why.text(&facts.relic.id, &rig("a")));
+        text.unwrap_or_default()
+    }
+
+    fn put_off(relic: &Relic) -> Facts<'_> {
+        Facts {
+            relic,
+            open_deps: Vec::new(),
+            kept: None,
+            goes_on: false,
+            closed: None,
+            pause: None,
+            automatic: false,
+        }
+    }
+
+    #[test]
+    fn blocked_relic_is_told_with_the_commands_that_work() {
+        let mut relic = crate::testing::records::relic("gt-2");
+        relic.status = RelicStatus::Blocked;
+        let reopen = "`hd relic reopen gt-2` opens it again, and then";
+        let close = "`hd relic close gt-2` abandons it";
+        let facts = put_off(&relic);
+        let text = told(facts.clone());
+        let charge = "`hd charge gt-2 a` gives it to a raider";
+        assert_eq!(text, format!("gt-2 is blocked; {reopen} {charge}; {close}"));
+        let automatic = told(Facts {
+            automatic: true,
+            ..facts.clone()
+        });
+        let next = "it is charged to the next free slot";
+        assert_eq!(
+            automatic,
+            format!("gt-2 is blocked; {reopen} {next}; {close}")
+        );
+        let raider = RaiderId::new(rig("a"), SlotName::new("Toast").unwrap());
+        for goes_on in [true, false] {
+            let text = told(Facts {
+                kept: Some(raider.clone()),
+                goes_on,
+                ..facts.clone()
+            });
+            assert!(
+                text.contains("`hd raider nuke a/raiders/Toast --salvage`"),
+                "{text}"
+            );
+            let again = "`hd relic reopen gt-2` has a/raiders/Toast try again";
+            assert_eq!(text.contains(again), goes_on, "{text}");
+            assert!(!text.contains("hd charge"), "{text}");
+        }
+    }
+
+    #[test]
+    fn deferred_relic_is_told_with_its_time() {
+        let mut relic = crate::testing::records::relic("gt-2");
+        relic.status = RelicStatus::Deferred;
+        relic.until = Some(Timestamp::UNIX_EPOCH);
+        let text = told(put_off(&relic));
+        assert!(
+            text.starts_with("gt-2 is deferred until 1970-01-01T00:00:00Z; `hd relic reopen gt-2`"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn relic_that_waits_for_another_is_charged_after_that() {
+        let relic = crate::testing::records::relic("gt-2");
+        let mut facts = put_off(&relic);
+        facts.open_deps = vec![RelicId::new("gt-1").unwrap()];
+        let text = told(facts);
+        assert_eq!(
+            text,
+            "gt-2 waits for gt-1, which must be closed first; then `hd charge gt-2 a` gives it to a raider; \
+             `hd relic dep remove gt-2 gt-1` removes that dependency"
+        );
     }
 }

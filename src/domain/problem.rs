@@ -166,6 +166,19 @@ impl ProblemKind {
         Self::ALL.iter().copied().find(|kind| kind.code() == code)
     }
 
+    /// Returns true for a kind of which a problem about a relic leaves that blocked until a person acts.
+    #[must_use]
+    pub fn blocks_relic(self) -> bool {
+        matches!(
+            self,
+            Self::AgentStuck
+                | Self::ChargedInVain
+                | Self::LandingRefused
+                | Self::Quarantined
+                | Self::ReworkExhausted
+        )
+    }
+
     /// Returns a problem of this kind with a text of its own.
     #[must_use]
     pub fn in_words(self, text: impl Into<String>) -> Problem {

@@ -1,9 +1,11 @@
 //! "Did you mean": the nearest known word to an unknown word.
 
-/// Returns the candidate that differs least from the word, if the difference is small.
+/// Returns the candidate that differs least from the word, if the difference is small. A single letter has none: it is like
+/// every short word.
 #[must_use]
 pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let allowed = (word.chars().count() / 3).max(1);
+    let length = word.chars().count();
+    let allowed = (length / 3).max(1).min(length.saturating_sub(1));
     candidates
         .into_iter()
         .map(|candidate| (distance(word, candidate), candidate))
@@ -48,5 +50,7 @@ mod tests {
         assert_eq!(closest("rigs", words), Some("rig"));
         assert_eq!(closest("colour", words), None);
         assert_eq!(closest("", words), None);
+        assert_eq!(closest("a", ["b", "ab", "on"]), None, "a single letter");
+        assert_eq!(closest("A", ["a", "ab"]), Some("a"), "but for its case");
     }
 }

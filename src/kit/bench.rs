@@ -153,7 +153,7 @@ impl Bench {
     ) -> Result<Raider, Ended> {
         let charge = Op::Charge(Charge {
             relic: relic.to_owned(),
-            rig: RIG.to_owned(),
+            rig: None,
             harness,
             name: Some(name.to_owned()),
             target: None,

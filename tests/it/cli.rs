@@ -107,6 +107,32 @@ fn destructive_verbs_fail_closed_without_a_terminal() {
 }
 
 #[test]
+fn nothing_is_asked_about_an_object_that_does_not_exist() {
+    let city = FakeCity::start();
+    for (op, words) in [
+        ("raider.show", &["raider", "nuke", "x"][..]),
+        ("raider.show", &["raider", "repair", "x"]),
+        ("mq.show", &["mq", "reject", "gt-9", "--note", "no"]),
+        ("salvage.show", &["salvage", "prune", "x"]),
+    ] {
+        let missing = ControlError::new(ErrorKind::NotFound, "there is none");
+        city.fake.answer(op, Err(missing));
+        let ran = city.run(words);
+        assert_eq!(
+            (ran.code, ran.stderr.contains("there is none")),
+            (4, true),
+            "{words:?}"
+        );
+    }
+    let ran = city.run(&["rig", "remove", "nowhere"]);
+    assert!(
+        ran.stderr.contains("the rig nowhere is not in this file"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
 fn an_open_relic_is_closed_without_being_asked_twice() {
     let city = FakeCity::start();
     city.fake

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use assert_cmd::cargo::cargo_bin;
 
 use crate::support::git::git;
+use crate::support::live::until;
 
 /// Raiders land real commits, the work is on the origin's branch, and the supervisor has stopped.
 #[test]
@@ -33,4 +34,15 @@ fn demo_lands_the_work_of_its_raiders_and_stops() {
         assert!(told.contains(subject), "{subject}: {told}");
     }
     assert_eq!(hd(&["--city", path, "ping"]).status.code(), Some(3));
+    // The command that it suggests for more work is carried out by its agent.
+    assert!(told.contains(" run \"Teach greet.sh german\"\n"), "{told}");
+    for words in [&["up", "-d"][..], &["run", "Teach greet.sh german"]] {
+        let ran = hd(&[&["--city", path], words].concat());
+        assert!(ran.status.success(), "{ran:?}");
+    }
+    let subjects = || git(&dir.join("origin.git"), &["log", "--format=%s", "main"]);
+    until("more work has landed", || {
+        subjects().contains("Greet in german")
+    });
+    assert!(hd(&["--city", path, "stop"]).status.success());
 }

@@ -150,6 +150,24 @@ fn init_without_a_coding_agent_names_the_next_step() {
     }
 }
 
+/// Outside of a repository the city has no rig: `hd run` was suggested, and refused.
+#[test]
+fn init_without_a_repository_suggests_to_add_a_rig_before_work_is_run() {
+    let dir = horde_supervisor::testing::scratch();
+    let mut hd = assert_cmd::Command::new(cargo_bin("hd"));
+    for name in VARIABLES {
+        hd.env_remove(name);
+    }
+    let ran = run(hd.arg("init").arg("city").current_dir(dir.path()));
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let at = |part: &str| {
+        ran.stderr
+            .find(part)
+            .unwrap_or_else(|| panic!("{part}: {}", ran.stderr))
+    };
+    assert!(at("hd rig add PATH") < at("hd run"), "{}", ran.stderr);
+}
+
 /// Nothing is written into a bare repository, which has no `.git`.
 #[test]
 fn init_makes_the_city_beside_a_bare_repository() {

@@ -4,6 +4,7 @@
 mod programs;
 mod relics;
 mod remedies;
+mod targets;
 
 use crate::actors::records::slots;
 use crate::actors::sandboxes;
@@ -46,6 +47,7 @@ pub async fn run(world: &Arc<World>, fix: Option<&Asker>) -> Result<Vec<Finding>
         };
         findings.push(finding);
     }
+    findings.extend(targets::missing(world).await);
     Ok(findings)
 }
 

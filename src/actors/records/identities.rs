@@ -34,6 +34,8 @@ pub struct Begun<'a> {
     pub cause: Cause,
     /// The caller that asked for it.
     pub by: Option<&'a str>,
+    /// The assignee that the relic had before.
+    pub assignee: Option<String>,
     /// The choice of its harness.
     pub choice: Option<Choice>,
     /// The newest commit of the target that the existing branch has on which it begins.
@@ -63,6 +65,7 @@ pub fn begin(txn: &mut dyn Txn, relic: &Relic, begun: Begun<'_>) -> Result<(), S
         identity: begun.identity,
         charged_at: Some(hook.charged_at),
         charged_by: Some(ChargedBy::new(begun.cause, begun.by, relic.by.as_deref())),
+        assignee: begun.assignee,
         choice: begun.choice,
         labels: Some(labels(&relic.labels)),
         used_before: used,

@@ -124,6 +124,7 @@ impl Plan {
             start: self.start.clone(),
             sandbox: world.city.sandbox(&self.raider),
             session: self.raider.session_id(),
+            new_slot: false,
         }
     }
 }
@@ -267,14 +268,14 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<Relic, S
         return conflict(format!("{id} is being charged to {}", saga.subject));
     }
     if let Some(hook) = txn.hook_of_relic(id)? {
-        let who = hook.raider;
+        let who = &hook.raider;
         let helps = match relic.status {
-            RelicStatus::Blocked => {
+            RelicStatus::Blocked if !hook.is_declared() => {
                 format!(
-                    "; `hd raider unquarantine {who}` retries it, `hd raider nuke {who}` frees the relic"
+                    "; `hd relic reopen {id}` has it try again, `hd raider nuke {who} --salvage` frees the relic"
                 )
             }
-            RelicStatus::Open => {
+            RelicStatus::Blocked | RelicStatus::Open => {
                 format!("; `hd raider nuke {who} --salvage` saves what is left there and frees it")
             }
             _ => String::new(),
@@ -425,6 +426,7 @@ async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal>
             let mut relic = txn.relic(&hook.relic)?;
             // A person may have edited it while the sandbox was made.
             plan.former = Some(Former::of(&relic));
+            let assignee = relic.assignee.clone();
             let blocked = relic.status == RelicStatus::Blocked;
             if relic.status != RelicStatus::Open && !(blocked && cause == Cause::Operator) {
                 let why = format!("{} changed while it was being charged", relic.id);
@@ -456,6 +458,7 @@ async fn tie(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refusal>
                 identity: (plan.identity.clone()).unwrap_or_else(|| city.identity(&hook.harness)),
                 cause,
                 by: plan.by.as_deref(),
+                assignee,
                 choice: plan.choice.clone(),
                 began: plan.began.clone(),
             };

@@ -176,7 +176,8 @@ pub(super) fn write_whole(path: &Path, content: &[u8]) -> Result<(), RepoError> 
 /// sandbox it would count as work that is not committed.
 pub(super) fn write_whole_by(dir: &Path, path: &Path, content: &[u8]) -> Result<(), RepoError> {
     let fail = |error: std::io::Error| failed("cannot write", path, &error);
-    let mut file = tempfile::NamedTempFile::new_in(dir).map_err(fail)?;
+    let new = tempfile::NamedTempFile::new_in(dir);
+    let mut file = new.map_err(regular::of_temporary).map_err(fail)?;
     std::io::Write::write_all(&mut file, content).map_err(fail)?;
     file.as_file().sync_all().map_err(fail)?;
     file.persist(path).map_err(|error| fail(error.error))?;

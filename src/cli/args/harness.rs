@@ -49,7 +49,7 @@ pub(in crate::cli) struct HarnessTest {
     #[arg(long, value_name = "CASE")]
     pub case: Vec<Case>,
     /// The limit of a single step of the program: to start, to commit, to ask
-    #[arg(long, value_name = "T", value_parser = humantime::parse_duration, default_value = "90s")]
+    #[arg(long, value_name = "T", value_parser = duration, default_value = "90s")]
     pub limit: Duration,
     /// Do not wait for the end of the limit in its case, which takes minutes: the model takes requests again at
     /// once, and the accounts are resumed as by `hd harness resume`
@@ -61,4 +61,10 @@ pub(in crate::cli) struct HarnessTest {
     /// Write what its terminal showed in each condition into this directory, one file each
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
+}
+
+/// Reads a duration.
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|_| "expected numbers, each with a unit, such as 90s or 5m".to_owned())
 }

@@ -18,6 +18,7 @@ use crate::control::client::Client;
 use crate::control::protocol::{self, ControlError, ErrorKind, Intent, Op, args};
 use crate::domain::ids::RaiderId;
 use crate::domain::intent::KEY_VARIABLE;
+use crate::regular;
 
 pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliError> {
     // Before the outbox would take it.
@@ -105,7 +106,8 @@ fn write(dir: &Path, intent: &Intent) -> io::Result<PathBuf> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let text = serde_json::to_vec_pretty(intent)?;
     // A name with a leading dot is not yet an intent.
-    let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(dir)?;
+    let file = tempfile::Builder::new().prefix(".new-").tempfile_in(dir);
+    let mut file = file.map_err(regular::of_temporary)?;
     file.write_all(&text)?;
     file.as_file().sync_all()?;
     let name = format!("{}-{}.json", intent.at.as_nanosecond(), intent.pid);

@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::cli::error::{CliError, Doing};
 use crate::control::client::{Client, Flow};
 use crate::control::protocol::Op;
+use crate::regular;
 
 /// The fate of a file that is there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +44,7 @@ pub(super) fn write(
     let new = tempfile::Builder::new()
         .prefix(".hd-")
         .tempfile_in(dir.unwrap_or(Path::new(".")))
+        .map_err(regular::of_temporary)
         .doing(&shown)?;
     let mut lines = 0_u64;
     let mut writer = BufWriter::new(new);

@@ -136,12 +136,12 @@ fn next_steps(dir: &Path, harness: Option<&str>, rig: bool) {
     for line in without_agent(harness) {
         output::message(&line);
     }
-    if !rig {
-        output::message("hd: name your repository under [[rigs]] in city.toml");
-    }
     let dir = dir.to_string_lossy();
     output::message("next:");
     output::message(&format!("  cd {}", shell_words::quote(&dir)));
+    if !rig {
+        output::message("  hd rig add PATH   # your repository: a directory or a URL");
+    }
     output::message("  hd up -d");
     output::message("  hd run \"what is to be done\"");
 }

@@ -30,7 +30,7 @@ use serde_json::Value;
 
 use crate::control::protocol::Op;
 use crate::control::protocol::answers::{LogText, Metrics, Screen};
-use crate::control::protocol::args::Nothing;
+use crate::control::protocol::args::{MrRef, Nothing, SalvageRef};
 
 use super::args::{AgentVerb, Charge, ChargeVerb, MqVerb, SalvageVerb, Verb};
 use super::context::Context;
@@ -106,9 +106,7 @@ fn charge(args: Charge, context: &mut Context) -> Result<(), CliError> {
             context.show(&Op::ChargeResume(rig), outcome_lines::charging)
         }
         (None, Some(charge)) => context.show(&Op::Charge(charge), show::charged),
-        (None, None) => Err(CliError::usage(
-            "hd charge needs a relic and a rig".to_owned(),
-        )),
+        (None, None) => Err(CliError::usage("hd charge needs a relic")),
     }
 }
 
@@ -148,6 +146,11 @@ fn mq(verb: MqVerb, context: &mut Context) -> Result<(), CliError> {
         MqVerb::Retry(args) => context.show(&Op::MqRetry(args), outcome_lines::merge_request),
         MqVerb::Approve(args) => context.show(&Op::MqApprove(args), outcome_lines::decided),
         MqVerb::Reject(mut args) => {
+            if !context.yes {
+                // A merge request that does not exist needs no consent.
+                let mr = args.mr.clone();
+                context.ask_raw(&Op::MqShow(MrRef { mr }))?;
+            }
             context.consent(&format!("reject {}?", args.mr))?;
             args.yes = true;
             context.show(&Op::MqReject(args), outcome_lines::decided)
@@ -172,6 +175,15 @@ fn salvage(verb: SalvageVerb, context: &mut Context) -> Result<(), CliError> {
                 ([], Some(age)) => format!("every salvage older than {age}"),
                 (ids, _) => ids.join(", "),
             };
+            let asked = if context.yes {
+                Vec::new()
+            } else {
+                args.id.clone()
+            };
+            for id in asked {
+                // A salvage that does not exist needs no consent.
+                context.ask_raw(&Op::SalvageShow(SalvageRef { id }))?;
+            }
             context.consent(&format!("destroy {which} for good?"))?;
             args.yes = true;
             context.show(&Op::SalvagePrune(args), lists::pruned)

@@ -15,6 +15,7 @@ use crate::config::{self, EditError, NewRig};
 use crate::control::protocol::answers::Reloaded;
 use crate::control::protocol::{Op, args};
 use crate::domain::city::{Rig, RigSource};
+use crate::regular;
 
 pub(super) fn run(verb: RigVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
@@ -133,6 +134,9 @@ fn source(named: &str) -> Result<RigSource, CliError> {
 
 fn remove(args: &RigRemove, context: &mut Context) -> Result<(), CliError> {
     let name = &args.name;
+    // A rig that does not exist needs no consent.
+    let text = regular::read_text(&file(context)?).doing("city.toml")?;
+    config::without_rig(&text, name).map_err(CliError::failed)?;
     context.consent(&format!("remove the rig {name} from city.toml?"))?;
     edit(context, "removed", name, |text| {
         config::without_rig(text, name)

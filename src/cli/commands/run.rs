@@ -62,7 +62,7 @@ fn uncharged(started: &Started) -> Result<(), CliError> {
         "{relic} was created, but could not be charged: {}",
         error.message
     );
-    let again = format!("charge it with `hd charge {relic} RIG`, unless `auto_charge` does");
+    let again = format!("charge it with `hd charge {relic}`, unless `auto_charge` does");
     error.hint = Some(
         error
             .hint

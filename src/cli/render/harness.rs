@@ -250,7 +250,8 @@ pub(in crate::cli) fn changed(result: &Value) -> String {
 }
 
 /// Renders a case of `hd harness test`, with the screen of a case that failed.
-pub(in crate::cli) fn outcome(outcome: &Outcome, style: Style) -> String {
+/// One with the same reason as the one `before` it refers to that.
+pub(in crate::cli) fn outcome(outcome: &Outcome, before: Option<&Outcome>, style: Style) -> String {
     let tone = match &outcome.result {
         Ok(_) => Tone::Good,
         Err(Ended::Failed { .. }) => Tone::Bad,
@@ -258,11 +259,48 @@ pub(in crate::cli) fn outcome(outcome: &Outcome, style: Style) -> String {
     };
     let word = style.paint(tone, outcome.word());
     let seconds = outcome.took.as_secs_f64();
-    let why = outcome.why().map(|why| format!(": {}", clean_lines(why)));
+    let is_same = |before: &Outcome| before.why() == outcome.why();
+    let why = outcome.why().map(|why| match before.is_some_and(is_same) {
+        true => ": for the same reason".to_owned(),
+        false => format!(": {}", clean_lines(why)),
+    });
     let why = why.unwrap_or_default();
     let mut text = format!("{:<10}{word}{why} ({seconds:.1} s)", outcome.case);
     for line in outcome.screen().into_iter().flat_map(str::lines) {
         text.push_str(&style.paint(Tone::Faint, &format!("\n    | {}", clean(line.trim_end()))));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn reason_of_several_cases_in_a_row_is_told_once() {
+        let style = Style {
+            color: false,
+            width: None,
+        };
+        let untried = |case| Outcome {
+            case,
+            took: Duration::ZERO,
+            result: Err(Ended::Untried("it has no model".to_owned())),
+        };
+        let (first, second) = (untried("start"), untried("prompt"));
+        let told = outcome(&first, None, style);
+        assert_eq!(told, "start     cannot be tried: it has no model (0.0 s)");
+        let told = outcome(&second, Some(&first), style);
+        assert_eq!(
+            told,
+            "prompt    cannot be tried: for the same reason (0.0 s)"
+        );
+        let held = Outcome {
+            result: Ok(None),
+            ..untried("done")
+        };
+        assert_eq!(outcome(&held, Some(&held), style), "done      held (0.0 s)");
+    }
 }

@@ -7,6 +7,7 @@ use crate::control::protocol::answers::{
     Agent, Automation, Escalation, Kept, MrRow, PastRun, Pruned, Raider, ReadyRelic, Relic,
     Salvage, Stashes,
 };
+use crate::domain::problem::ProblemKind;
 
 use super::child::Child;
 use super::table::{Cell, Table};
@@ -168,6 +169,14 @@ pub(in crate::cli) fn escalations(open: &[Escalation], style: Style) -> String {
         ]);
     }
     let none = or_none(&table, "no open escalations", style);
+    // The last line tells how a report in words is closed.
+    let next = open.iter().filter(|it| it.code != ProblemKind::Said.code());
+    let next = next.filter_map(|it| Some((&it.relic.id, it.next.as_ref()?)));
+    let next = next.map(|(id, next)| style.paint(Tone::Waits, &format!("{id}: {}", cell(next))));
+    let none = std::iter::once(none)
+        .chain(next)
+        .collect::<Vec<_>>()
+        .join("\n");
     match open.first() {
         Some(first) => {
             let close = format!(

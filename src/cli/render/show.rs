@@ -9,6 +9,7 @@ use crate::control::protocol::answers::{
     StartedRelic, Stopped, WaitingRelic,
 };
 use crate::domain::doctor::Finding;
+use crate::domain::ids::RelicId;
 use crate::domain::last_end::LastEnd;
 
 use super::words::{cell, clean_lines, short};
@@ -163,7 +164,15 @@ pub(in crate::cli) fn charged(told: &Charged, style: Style) -> String {
     let start = told.start.as_ref();
     let note = start.and_then(|start| start.note.as_ref());
     let note = note.map(|note| format!("\n{}", cell(note)));
-    has_raider(told, style) + &note.unwrap_or_default()
+    let name = &told.raider.name;
+    let slot = told.new_slot.then(|| {
+        let text = format!(
+            "\n{name} is a new slot: it is not among the `names` of rig {}",
+            told.raider.rig
+        );
+        style.paint(Tone::Waits, &text)
+    });
+    has_raider(told, style) + &note.unwrap_or_default() + &slot.unwrap_or_default()
 }
 
 fn has_raider(told: &Charged, style: Style) -> String {
@@ -217,8 +226,15 @@ fn auto_charge_hint(waiting: &WaitingRelic, style: Style) -> Option<String> {
         true => "automatic charging is paused",
         false => "auto_charge is off",
     };
-    let text =
-        format!("{relic} does not start automatically, because {why}: hd charge {relic} {rig}");
+    let deps: Vec<_> = waiting.deps.iter().map(RelicId::as_str).collect();
+    let when = match deps.as_slice() {
+        [] => String::new(),
+        [one] => format!(", when {one} is closed"),
+        several => format!(", when {} are closed", several.join(", ")),
+    };
+    let text = format!(
+        "{relic} does not start automatically, because {why}: hd charge {relic} {rig}{when}"
+    );
     Some(style.paint(Tone::Waits, &text))
 }
 

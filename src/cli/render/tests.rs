@@ -204,13 +204,17 @@ fn charged_and_waiting_relics_are_told_apart() {
          "auto_charge": false},
         {"relic": "gt-3", "raider": null, "note": "no free slot", "rig": "auto",
          "auto_charge": true},
-        {"relic": "gt-4", "raider": null, "note": "no harness", "error": {"kind": "conflict"}}]});
+        {"relic": "gt-4", "raider": null, "note": "no harness", "error": {"kind": "conflict"}},
+        {"relic": "gt-5", "raider": null, "note": "it waits", "rig": "horde",
+         "auto_charge": false, "deps": ["gt-1"]}]});
     insta::assert_snapshot!(show::started(&sample(result), PLAIN), @r"
     gt-1 is charged to horde/raiders/Toast, on branch raider/Toast/gt-1-1
     gt-2 waits: no free slot
     gt-3 waits: no free slot
     gt-4 is not charged
+    gt-5 waits: it waits
     gt-2 does not start automatically, because auto_charge is off: hd charge gt-2 horde
+    gt-5 does not start automatically, because auto_charge is off: hd charge gt-5 horde, when gt-1 is closed
     ");
 }
 
@@ -419,4 +423,29 @@ fn rally_says_how_the_last_session_ended() {
         assert!(text.contains(said), "{end}: {text}");
         assert!(text.contains("2026-01-01T10:00:00Z"), "{text}");
     }
+}
+
+#[test]
+fn new_slot_is_told_after_a_charge() {
+    let told = |new_slot: bool| {
+        let charged = json!({"relic": "gt-1", "raider": "horde/raiders/Tost",
+            "branch": "raider/Tost/gt-1-1", "start": null, "new_slot": new_slot});
+        show::charged(&sample(charged), PLAIN)
+    };
+    let new = "\nTost is a new slot: it is not among the `names` of rig horde";
+    assert!(told(true).ends_with(new), "{}", told(true));
+    assert!(!told(false).contains("new slot"), "{}", told(false));
+}
+
+#[test]
+fn list_of_escalations_tells_what_to_do_about_a_blocked_relic() {
+    let open = json!([
+        {"id": "esc-1", "code": "agent_stuck", "next": "gt-1 is blocked; `hd relic reopen gt-1`"},
+        {"id": "esc-2", "code": "said", "next": "`hd relic close esc-2` closes it"}]);
+    let told = lists::escalations(&sample::<Vec<Escalation>>(open), PLAIN);
+    assert!(
+        told.contains("\nesc-1: gt-1 is blocked; `hd relic reopen gt-1`\n"),
+        "{told}"
+    );
+    assert!(!told.contains("esc-2: "), "{told}");
 }

@@ -12,10 +12,27 @@ use crate::control::protocol::answers::Charging;
 use crate::control::protocol::args::InRigFlag;
 use crate::domain::asker::Asker;
 use crate::domain::auto_charge::{CityIsPaused, Pause};
+use crate::domain::city::City;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RigName;
 use crate::domain::message;
-use crate::ports::relics::Txn;
+use crate::domain::relic::{Relic, RelicKind};
+use crate::ports::relics::{StoreError, Txn};
+
+/// Returns why a task is not charged automatically, with what a person can do; none for a relic of another kind, or of no
+/// configured rig.
+pub(super) fn told(
+    txn: &mut dyn Txn,
+    city: &City,
+    relic: &Relic,
+) -> Result<Option<String>, StoreError> {
+    let rig = city.rigs.iter().find(|rig| rig.prefix == relic.id.prefix());
+    let Some(rig) = rig.filter(|_| relic.kind == RelicKind::Task) else {
+        return Ok(None);
+    };
+    let waits = auto_charge::waits(txn, city, rig, relic)?;
+    Ok(waits.map(|waits| waits.text(&relic.id, &rig.name)))
+}
 
 /// Pauses automatic charging of a rig, or of the city. Charges on request go on, as do those that have begun.
 pub(super) async fn pause(

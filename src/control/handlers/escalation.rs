@@ -1,8 +1,10 @@
 //! `escalate`, `escalations`: calls for people, and their answers.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
-use super::{caller, names, to_json, word};
+use super::{auto_charge, caller, names, to_json, word};
 use crate::actors::ask;
 use crate::actors::records::escalations::{self, Entry};
 use crate::actors::world::World;
@@ -10,10 +12,12 @@ use crate::control::protocol::{ControlError, answers, args};
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
 use crate::domain::asker::Asker;
+use crate::domain::city::City;
 use crate::domain::escalation::{bounded, severity};
 use crate::domain::message::{self, Body, Escalation};
-use crate::domain::problem::Problem;
-use crate::ports::relics::StoreError;
+use crate::domain::problem::{Problem, ProblemKind};
+use crate::domain::relic::RelicStatus;
+use crate::ports::relics::{StoreError, Txn};
 
 /// The limit of a problem in characters, as one line; the rest of it becomes evidence.
 const LINE: usize = 200;
@@ -108,8 +112,13 @@ fn in_one_line(problem: &str, evidence: &str) -> Result<(String, String), Contro
 
 /// Returns the open escalations, the most urgent first.
 pub(super) async fn list(world: &World) -> Result<Value, ControlError> {
-    let open = world.store.run(escalations::open).await?;
-    to_json(&open.iter().map(shown).collect::<Vec<_>>())
+    let city = Arc::clone(&world.city);
+    let open = world.store.run(move |txn| {
+        let open = escalations::open(txn)?.into_iter();
+        let shown = open.map(|entry| with_next(txn, &city, &entry));
+        shown.collect::<Result<Vec<_>, StoreError>>()
+    });
+    to_json(&open.await?)
 }
 
 /// `escalations.ack`: marks the escalation as known.
@@ -133,6 +142,45 @@ pub(super) fn shown(entry: &Entry) -> answers::Escalation {
         acked: standing.acked,
         again: standing.again,
         told: standing.told,
+        next: None,
+    }
+}
+
+/// Does the same as [`shown`], with what a person can do about it.
+pub(super) fn with_next(
+    txn: &mut dyn Txn,
+    city: &City,
+    entry: &Entry,
+) -> Result<answers::Escalation, StoreError> {
+    Ok(answers::Escalation {
+        next: next(txn, city, entry)?,
+        ..shown(entry)
+    })
+}
+
+/// Returns what a person can do about an open escalation: about the relic that it blocks, or, of a report in words, to
+/// close it.
+pub(super) fn next(
+    txn: &mut dyn Txn,
+    city: &City,
+    entry: &Entry,
+) -> Result<Option<String>, StoreError> {
+    let (id, kind) = (&entry.relic.id, entry.problem().kind());
+    if entry.relic.status == RelicStatus::Closed {
+        return Ok(None);
+    }
+    if kind == ProblemKind::Said {
+        let close = format!("`hd relic close {id}` closes it when it is resolved");
+        return Ok(Some(close));
+    }
+    let relic = match entry.about().1.filter(|_| kind.blocks_relic()) {
+        Some(about) => txn.relic(&about),
+        None => return Ok(None),
+    };
+    match relic {
+        Ok(relic) if relic.status == RelicStatus::Blocked => auto_charge::told(txn, city, &relic),
+        Ok(_) | Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

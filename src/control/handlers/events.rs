@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc};
 
-use super::{names, to_json};
-use crate::actors::records::auto_charge;
+use super::{auto_charge, escalation, names, to_json};
+use crate::actors::records::escalations::Entry;
 use crate::actors::world::World;
 use crate::control::protocol::answers::Story;
 use crate::control::protocol::args::Events;
@@ -214,21 +214,19 @@ pub(super) async fn why(world: &World, name: &str) -> Result<Value, ControlError
     })
 }
 
-/// Returns why a relic that is open is not charged automatically; none for other subjects.
+/// Returns why a relic is not charged automatically, or what is to be done about an escalation; none for other subjects.
 async fn waits(world: &World, subject: &str) -> Result<Option<String>, ControlError> {
     let Ok(id) = RelicId::new(subject) else {
         return Ok(None);
     };
-    let Some(rig) = world.city.rigs.iter().find(|rig| rig.prefix == id.prefix()) else {
-        return Ok(None);
-    };
-    let (city, rig) = (Arc::clone(&world.city), rig.clone());
+    let city = Arc::clone(&world.city);
     let read = move |txn: &mut dyn Txn| match txn.relic(&id) {
-        Ok(relic) if relic.kind == RelicKind::Task => {
-            let waits = auto_charge::waits(txn, &city, &rig, &relic)?;
-            Ok(waits.map(|waits| waits.text(&relic.id, &rig.name)))
+        Ok(relic) if relic.kind == RelicKind::Escalation => {
+            let entry = Entry::read(txn, relic)?;
+            escalation::next(txn, &city, &entry)
         }
-        Ok(_) | Err(StoreError::NotFound { .. }) => Ok(None),
+        Ok(relic) => auto_charge::told(txn, &city, &relic),
+        Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error),
     };
     Ok(world.store.run(read).await?)

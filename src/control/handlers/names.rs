@@ -86,6 +86,22 @@ pub(super) fn rig<'a>(world: &'a World, name: Option<&str>) -> Result<&'a Rig, C
     }
 }
 
+/// Returns the rig of a relic, by the prefix of its id.
+pub(super) fn rig_of<'a>(world: &'a World, relic: &RelicId) -> Result<&'a Rig, ControlError> {
+    let prefix = relic.prefix();
+    let rigs = &world.city.rigs;
+    let found = rigs.iter().find(|rig| rig.prefix == prefix);
+    found.ok_or_else(|| {
+        let known = rigs
+            .iter()
+            .map(|rig| format!("{}- ({})", rig.prefix, rig.name));
+        let known: Vec<_> = known.collect();
+        let message =
+            format!("the rig of {relic} cannot be told: no relics of a rig begin with {prefix}-");
+        ControlError::not_found(message).hint(format!("prefixes: {}", known.join(", ")))
+    })
+}
+
 /// Returns the rig's name as a filter; none without a name.
 pub(super) fn rig_filter(
     world: &World,
@@ -109,7 +125,7 @@ pub(super) fn branch(name: Option<&str>) -> Result<Option<String>, ControlError>
 
 /// Parses a relic's id; an invalid id counts as not found.
 pub(super) fn relic(text: &str) -> Result<RelicId, ControlError> {
-    RelicId::new(text).map_err(|_| ControlError::not_found(format!("no relic {text}")))
+    RelicId::new(text).map_err(|_| ControlError::not_found(format!("no such relic: {text}")))
 }
 
 pub(super) fn means(raider: &RaiderId, name: &str) -> bool {

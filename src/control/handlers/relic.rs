@@ -6,6 +6,8 @@ mod edit;
 pub(super) mod guard;
 mod transfer;
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 pub(super) use self::cancel::cancel;
@@ -13,7 +15,7 @@ pub(super) use self::deps::{add as add_dep, list as deps, ready, remove as remov
 pub(super) use self::edit::edit;
 pub(super) use self::transfer::{export, import};
 use super::work::{self, Extras};
-use super::{agent, caller, drums, escalation, names, to_json};
+use super::{agent, auto_charge, caller, drums, escalation, names, to_json};
 use crate::actors::records::escalations::Entry;
 use crate::actors::records::quarantine;
 use crate::actors::sagas::closing::{self, Landing};
@@ -72,22 +74,22 @@ pub(super) async fn create(
 
 pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError> {
     let id = names::relic(id)?;
+    let city = Arc::clone(&world.city);
     let read = move |txn: &mut dyn Txn| {
         let relic = txn.relic(&id)?;
-        let calls = relic.kind == RelicKind::Escalation && relic.status != RelicStatus::Closed;
-        let entry = calls.then(|| Entry::read(txn, relic.clone())).transpose()?;
-        let details = RelicDetails {
+        if relic.kind == RelicKind::Escalation && relic.status != RelicStatus::Closed {
+            let entry = Entry::read(txn, relic)?;
+            let shown = escalation::with_next(txn, &city, &entry)?;
+            return Ok(Shown::Escalation(Box::new(shown)));
+        }
+        Ok(Shown::Relic(Box::new(RelicDetails {
             children: txn.children(&id)?,
             dependents: txn.dependents(&id)?,
+            waits: auto_charge::told(txn, &city, &relic)?,
             relic,
-        };
-        Ok((details, entry))
+        })))
     };
-    let (details, entry) = world.store.run(read).await?;
-    to_json(&match entry {
-        Some(entry) => Shown::Escalation(Box::new(escalation::shown(&entry))),
-        None => Shown::Relic(Box::new(details)),
-    })
+    to_json(&world.store.run(read).await?)
 }
 
 /// Lists relics; without filters the tasks that are not closed.
@@ -153,6 +155,9 @@ pub(super) async fn reopen(
     let reopened = world.store.run(move |txn| {
         let relic = txn.relic(&id)?;
         if let Err(refused) = guard::no_merge_request(txn, &relic, false)? {
+            return Ok(Err(refused));
+        }
+        if let Err(refused) = guard::not_of_closed(txn, &relic)? {
             return Ok(Err(refused));
         }
         let note = args.note.as_deref().map(str::trim);

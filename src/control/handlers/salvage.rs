@@ -222,8 +222,8 @@ fn doomed(
         return args.id.iter().map(|id| pick(&entries, id)).collect();
     }
     let age = match (args.older_than, world.city.retention.salvage) {
-        (Some(text), _) => humantime::parse_duration(&text).map_err(|error| {
-            ControlError::bad_request(format!("older_than {text:?}: {error}"))
+        (Some(text), _) => humantime::parse_duration(&text).map_err(|_| {
+            ControlError::bad_request(format!("older_than {text:?} is not a duration"))
                 .hint("durations have a unit: \"12h\", \"30d\"")
         })?,
         (None, Some(age)) => age,

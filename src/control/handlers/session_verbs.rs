@@ -225,18 +225,19 @@ pub(super) async fn wait(
         ));
     }
     check_reason(&args.reason)?;
-    let wrong = |why: String| {
-        ControlError::bad_request(format!("{:?} is not a duration: {why}", args.duration))
-            .hint("such as 30s, 10m or 2h")
+    let wrong = || {
+        let message = format!("{:?} is not a duration", args.duration);
+        ControlError::bad_request(message)
+            .hint("expected numbers, each with a unit, such as 30s, 10m or 1h 30m")
     };
-    let length = humantime::parse_duration(&args.duration).map_err(|e| wrong(e.to_string()))?;
+    let length = humantime::parse_duration(&args.duration).map_err(|_| wrong())?;
     if length > WAIT_MAX {
         let message = format!("{} is too long: a wait is 24h at most", args.duration);
         return Err(ControlError::bad_request(message)
             .hint("declare another wait after it, or escalate with `hd escalate`"));
     }
     let at = world.clock.now();
-    let until = at.checked_add(length).map_err(|e| wrong(e.to_string()))?;
+    let until = at.checked_add(length).map_err(|_| wrong())?;
     let facts = effects::facts(world, &hook.raider.session_id())
         .await
         .map_err(Refusal::from)?;

@@ -21,7 +21,7 @@ use crate::control::protocol::{BATCH_MAX, ControlError};
 use crate::domain::asker::Asker;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
-use crate::domain::ids::{HarnessName, RelicId, SlotName};
+use crate::domain::ids::{HarnessName, Incarnation, RelicId, SlotName};
 use crate::domain::relic::{Relic, RelicKind};
 use crate::ports::relics::{NewRelic, StoreError, Txn};
 
@@ -54,18 +54,29 @@ pub(super) async fn charge(
     asker: Asker,
     args: Charge,
 ) -> Result<Value, ControlError> {
-    let rig = names::rig(world, Some(&args.rig))?;
+    let relic = names::relic(&args.relic);
+    let rig = match args.rig.as_deref() {
+        Some(name) => names::rig(world, Some(name))?,
+        None => names::rig_of(world, relic.as_ref().map_err(Clone::clone)?)?,
+    };
     let slot = |name: String| {
         SlotName::new(name).map_err(|error| ControlError::bad_request(error.to_string()))
     };
+    let is_named = args.name.is_some();
     let request = ChargeRequest {
-        relic: names::relic(&args.relic)?,
+        relic: relic?,
         harness: harness(world, rig, args.harness.as_deref())?,
         name: args.name.map(slot).transpose()?,
         target: args.target,
         origin: Origin::from(&asker),
     };
-    to_json(&ask_charge(world, rig, request).await?)
+    let charged = ask_charge(world, rig, request).await?;
+    let is_first = charged.incarnation == Incarnation(1);
+    let is_known = rig.raiders.names.contains(&charged.raider.name);
+    to_json(&Charged {
+        new_slot: is_named && is_first && !is_known,
+        ..charged
+    })
 }
 
 /// `run`: a relic per task, charged where there is a free slot. Without a free slot the relic is ready and the answer
@@ -115,11 +126,21 @@ pub(super) async fn run(world: &World, asker: Asker, args: Run) -> Result<Value,
         .run(move |txn| make(txn, &tasks, &own, &all))
         .await?;
     let mut charged = charge_each(world, rig, &asker, &relics, claims).await;
-    let own = rig.name.clone();
-    let paused = move |txn: &mut dyn Txn| Ok(auto_charge::pauses(txn)?.of(&own).is_some());
-    let paused = world.store.run(paused).await?;
+    let (own, made) = (rig.name.clone(), relics.clone());
+    let read = move |txn: &mut dyn Txn| {
+        let paused = auto_charge::pauses(txn)?.of(&own).is_some();
+        let mut open_deps = BTreeMap::new();
+        for relic in &made {
+            open_deps.insert(relic.id.clone(), auto_charge::open_deps(txn, relic)?);
+        }
+        Ok((paused, open_deps))
+    };
+    let (paused, mut open_deps) = world.store.run(read).await?;
     let shown = relics.iter().map(|relic| match charged.remove(&relic.id) {
-        Some(charged) => started(rig, paused, relic, charged),
+        Some(charged) => {
+            let deps = open_deps.remove(&relic.id).unwrap_or_default();
+            started(rig, paused, (relic, deps), charged)
+        }
         None => assigned(rig, relic, &notes),
     });
     to_json(&Started {
@@ -175,15 +196,16 @@ fn assigned(rig: &Rig, relic: &Relic, notes: &BTreeMap<String, String>) -> Start
         rig: rig.name.clone(),
         auto_charge: false,
         charge_paused: false,
+        deps: Vec::new(),
         assignee: Some(assignee),
     })
 }
 
-/// Returns a relic of a `run` with the result of its charge.
+/// Returns a relic of a `run`, which depends on these open ones, with the result of its charge.
 fn started(
     rig: &Rig,
     paused: bool,
-    relic: &Relic,
+    (relic, deps): (&Relic, Vec<RelicId>),
     charged: Result<Charged, Refusal>,
 ) -> StartedRelic {
     let relic = relic.id.clone();
@@ -198,6 +220,7 @@ fn started(
                 rig: rig.name.clone(),
                 auto_charge: rig.raiders.auto_charge && !paused,
                 charge_paused: rig.raiders.auto_charge && paused,
+                deps,
                 assignee: None,
             })
         }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use self::cost::Cost;
 pub use self::cv::{Cv, CvExport, CvForget, CvImport};
 pub use self::drums::{DrumRef, DrumsAck, DrumsInbox, DrumsReply, DrumsSend};
-use self::read::{ids, tasks, text_or_number, word};
+use self::read::{count, ids, tasks, text_or_number, word};
 pub use self::relic::{
     RelicCancel, RelicClose, RelicCreate, RelicDep, RelicDepList, RelicEdit, RelicImport,
     RelicList, RelicReady, RelicRef, RelicReopen,
@@ -153,8 +153,9 @@ pub struct Run {
 pub struct Charge {
     /// The relic
     pub relic: String,
-    /// The rig
-    pub rig: String,
+    /// The rig; default: that of the prefix of the relic's id
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rig: Option<String>,
     /// The harness instead of the rig's own
     #[arg(long)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -257,7 +258,7 @@ pub struct RaiderNuke {
     #[serde(default, skip_serializing_if = "is_default")]
     pub dry_run: bool,
     /// Only this incarnation, as `--dry-run` says it; the name may have been given out again since
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     #[serde(default, skip_serializing_if = "is_default")]
     pub incarnation: Option<u64>,
     /// Consent.
@@ -315,7 +316,7 @@ pub struct Logs {
     /// A raider or an agent
     pub name: String,
     /// The maximum number of bytes of the end
-    #[arg(long)]
+    #[arg(long, value_parser = count)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// The raw output of its program, instead of the text on its screen
@@ -403,7 +404,7 @@ pub struct Events {
     pub follow: bool,
     /// Only those after this number, and whether some of these are not kept any more; without it
     /// all, or with --follow only new ones
-    #[arg(long, value_name = "SEQ")]
+    #[arg(long, value_name = "SEQ", value_parser = count)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
     /// Only this type, or `prefix.*`

@@ -198,12 +198,20 @@ fn about_sandboxes(open: &[Entry]) -> BTreeMap<RaiderId, Vec<SandboxCall>> {
     found
 }
 
-/// Returns the blocked tasks, with the first open escalation about each.
+/// Returns the blocked tasks, each with the open escalation that blocks it: the newest of those whose problem blocks a
+/// relic. Without one, as for a task that a person imported, it is the first about the relic.
 fn described(tasks: &[Relic], open: &[Entry]) -> Vec<Blocked> {
-    let mut about = BTreeMap::new();
+    let mut about: BTreeMap<_, &Entry> = BTreeMap::new();
+    let blocks = |entry: &Entry| {
+        let blocks = entry.problem().kind().blocks_relic();
+        blocks.then_some(entry.relic.created)
+    };
     for entry in open {
         if let Some(relic) = entry.about().1 {
-            about.entry(relic).or_insert(entry);
+            let known = about.entry(relic).or_insert(entry);
+            if blocks(entry) > blocks(known) {
+                *known = entry;
+            }
         }
     }
     let blocked = tasks.iter().map(|relic| Blocked {

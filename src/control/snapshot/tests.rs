@@ -6,6 +6,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::*;
+use crate::actors::records::escalations;
+use crate::domain::message::{Body, Escalation};
+use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::relic::RelicStatus;
 use crate::testing::world::{Scenario, TestCity};
 
@@ -166,4 +169,36 @@ async fn change_of_another_rig_voids_no_look() {
     assert_eq!(city.parts.repo.count("sandboxes"), before);
     city.world.directory.sandboxes.note(&rig.name);
     assert!(!Arc::ptr_eq(&looks.of(&world, rig).await, &first));
+}
+
+/// The agent called for help about its relic, too, before the relic was blocked and more urgently.
+#[tokio::test(start_paused = true)]
+async fn row_of_a_blocked_relic_names_the_escalation_that_blocks_it() {
+    let city = Scenario::new().start().await;
+    let charged = city.worker("a").await;
+    let id = charged.relic.clone();
+    let calls = [
+        Problem::in_own_words("no key"),
+        ProblemKind::AgentStuck.into(),
+        Problem::in_own_words("no disk"),
+    ];
+    city.store(move |txn| {
+        for problem in calls.clone() {
+            let call = Escalation::high(&charged.raider, problem, "").on(id.clone());
+            let call = match call.problem.kind() {
+                ProblemKind::AgentStuck => call.medium(),
+                _ => call,
+            };
+            escalations::send(txn, "test", Body::Help(call))?;
+            escalations::read_inbox(txn)?;
+        }
+        let mut relic = txn.relic(&id)?;
+        relic.status = RelicStatus::Blocked;
+        txn.put_relic(&relic)
+    })
+    .await;
+    let snapshot = taken(&Published::default(), &city).await;
+    let row = &snapshot.records.blocked[0];
+    let problem = row.escalation.as_ref().map(|(_, problem)| problem.as_str());
+    assert_eq!(problem, Some(ProblemKind::AgentStuck.text()));
 }

@@ -61,14 +61,10 @@ impl Schedule {
                 "expected 5 fields (minute, hour, day, month, weekday), found {found}"
             ));
         }
-        let parser = CronParser::builder()
-            .seconds(Seconds::Disallowed)
-            .year(Year::Disallowed)
-            // The usual rule: a day field that begins with a star restricts the other one.
-            .dom_and_dow(fields[2].starts_with('*') || fields[4].starts_with('*'))
-            .build();
         let text = fields.join(" ");
-        let cron = parser.parse(&text).map_err(|error| error.to_string())?;
+        // The usual rule: a day field that begins with a star restricts the other one.
+        let both = fields[2].starts_with('*') || fields[4].starts_with('*');
+        let cron = pattern(&text, both).ok_or_else(|| wrong_field(&fields))?;
         // Starts in a leap year, so that the 29th of February is found.
         let first = date(2024, 1, 1).at(0, 0, 0, 0);
         if cron.find_next_occurrence(&first, true).is_err() {
@@ -102,6 +98,48 @@ impl Schedule {
         }
         let mut transitions = self.zone.following(earlier);
         transitions.next().map(|transition| transition.timestamp())
+    }
+}
+
+/// The fields of a pattern, and the values that each takes.
+const FIELDS: [(&str, &str); 5] = [
+    ("minute", "0 to 59"),
+    ("hour", "0 to 23"),
+    ("day", "1 to 31"),
+    ("month", "1 to 12 or jan to dec"),
+    ("weekday", "0 to 7 or sun to sat"),
+];
+
+/// Parses a pattern; with `both`, a day has to match both of its fields.
+fn pattern(text: &str, both: bool) -> Option<Cron> {
+    let parser = CronParser::builder()
+        .seconds(Seconds::Disallowed)
+        .year(Year::Disallowed)
+        .dom_and_dow(both)
+        .build();
+    parser.parse(text).ok()
+}
+
+/// Tells which field of a pattern is wrong, and the values that it takes.
+fn wrong_field(fields: &[&str]) -> String {
+    let alone = |at: usize| {
+        let mut all = ["*"; FIELDS.len()];
+        all[at] = fields[at];
+        pattern(&all.join(" "), false)
+    };
+    match FIELDS
+        .iter()
+        .enumerate()
+        .find(|(at, _)| alone(*at).is_none())
+    {
+        Some((at, (name, values))) => {
+            let field = fields[at];
+            format!(
+                "the {name} {field:?} cannot be read: expected {values}, as a number or name, a list (`1,3`), \
+                 a range (`1-5`), `*`, or a step of these (`*/2`)"
+            )
+        }
+        None => format!("{:?} cannot be read", fields.join(" ")),
     }
 }
 
@@ -209,6 +247,36 @@ mod tests {
                 expected,
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn error_names_the_field_its_value_and_what_is_expected() {
+        for (text, said) in [
+            (
+                "61 * * * *",
+                "the minute \"61\" cannot be read: expected 0 to 59,",
+            ),
+            (
+                "* 99999999999 * * *",
+                "the hour \"99999999999\" cannot be read: expected 0 to 23,",
+            ),
+            (
+                "* * 1.5 * *",
+                "the day \"1.5\" cannot be read: expected 1 to 31,",
+            ),
+            (
+                "* * * 5-1 *",
+                "the month \"5-1\" cannot be read: expected 1 to 12 or jan to dec,",
+            ),
+            (
+                "* * * * foo",
+                "the weekday \"foo\" cannot be read: expected 0 to 7 or sun to sat,",
+            ),
+            ("*/0 * * * *", "the minute \"*/0\" cannot be read"),
+        ] {
+            let told = Schedule::parse(text, TimeZone::UTC).unwrap_err();
+            assert!(told.starts_with(said), "{told}");
         }
     }
 

@@ -9,7 +9,7 @@ use super::{FIRST, LAND_LIMIT, SECOND, works};
 use crate::control::protocol::args::{Charge, Send, Status};
 use crate::control::protocol::{ErrorKind, Op};
 use crate::kit::bench::{Bench, Raider, Wait};
-use crate::kit::kit_dir::{LOGGED_OUT, RIG};
+use crate::kit::kit_dir::LOGGED_OUT;
 use crate::kit::model::{Given, Step};
 use crate::kit::outcome::Ended;
 
@@ -176,7 +176,7 @@ fn parks(bench: &Bench, raider: &Raider, harness: Option<&str>) -> Result<(), En
     refused("`hd send` types a text", &send)?;
     let charge = Op::Charge(Charge {
         relic: bench.relic("kit-parked", "Nothing.")?,
-        rig: RIG.to_owned(),
+        rig: None,
         harness: harness.map(ToOwned::to_owned),
         name: None,
         target: None,

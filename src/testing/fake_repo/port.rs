@@ -214,7 +214,9 @@ impl Repo for FakeRepo {
 
     fn remote_head(&self, branch: &str) -> Result<Option<Oid>, RepoError> {
         let inner = self.enter("remote_head", branch)?;
-        Ok(inner.remote.get(branch).cloned())
+        let default = inner.default.as_deref().unwrap_or("main");
+        let target = (branch == default).then(|| inner.tip());
+        Ok(inner.remote.get(branch).cloned().or(target))
     }
 
     fn delete_branch(&self, branch: &str, head: &Oid) -> Result<(), RepoError> {

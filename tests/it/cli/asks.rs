@@ -17,6 +17,7 @@ fn work() -> Vec<Ask> {
             "charge",
             json!({"relic": "gt-1", "rig": "horde", "name": "Toast", "target": "develop"}),
         ),
+        ("charge gt-1", "charge", json!({"relic": "gt-1"})),
         (
             "run one 'and two' --rig horde -d",
             "run",

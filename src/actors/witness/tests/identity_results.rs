@@ -83,6 +83,7 @@ async fn tokens_of_a_later_incarnation_are_not_those_of_an_earlier_one() {
             identity: "script".into(),
             cause: Cause::Config,
             by: None,
+            assignee: None,
             choice: None,
             began: None,
         };

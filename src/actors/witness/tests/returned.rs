@@ -143,3 +143,18 @@ async fn session_that_ends_after_declaring_the_rejected_head_again_is_started_wi
     let mr = city.mr(&charged.relic).await.unwrap();
     assert_eq!((mr.state, mr.awaits_person()), (MrState::Reviewing, true));
 }
+
+/// It had no assignee after the nuke, and was charged automatically.
+#[tokio::test(start_paused = true)]
+async fn nuke_gives_a_relic_back_to_the_assignee_that_it_had_before_the_charge() {
+    let city = Scenario::new().start().await;
+    let id = city.relic("a").await;
+    let mut relic = city.relic_now(&id).await;
+    relic.assignee = Some("alice".to_owned());
+    city.store(move |txn| txn.put_relic(&relic)).await;
+    let charged = city.charge(&id).await.unwrap();
+    city.nuke(&charged.raider, true).await.unwrap();
+    let relic = city.relic_now(&id).await;
+    let back = (relic.status, relic.assignee.as_deref());
+    assert_eq!(back, (RelicStatus::Open, Some("alice")));
+}

@@ -9,6 +9,12 @@ task=TASK.md
 [ -f "$task" ] || task=.horde-task.md
 language=$(field language)
 greeting=$(field greeting)
+# A task of `hd run "Teach greet.sh german"` has a title alone.
+if [ -z "$language" ]; then
+    language=$(sed -n '1s/.*[^A-Za-z]\([A-Za-z][A-Za-z]*\)[^A-Za-z]*$/\1/p' "$task" | tr '[:upper:]' '[:lower:]')
+    [ -n "$language" ] || language=english
+fi
+greeting=${greeting:-"Hello in $language"}
 echo "my task: teach greet.sh $language"
 
 # After a crash the worktree is unchanged, and committed steps are not repeated.
@@ -31,4 +37,4 @@ printf '# %s\n\nSay "%s" by `sh greet.sh %s NAME`.\n' "$language" "$greeting" "$
     >"docs/$language.md"
 commit "docs/$language.md" "Describe the greeting in $language"
 
-exec hd done
+hd done || exec hd done --no-change --reason "greet.sh greets in $language already"

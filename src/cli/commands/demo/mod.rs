@@ -159,7 +159,7 @@ fn create(city: &City, task: &Task) -> Result<String, CliError> {
 fn charge(city: &City, relic: &str) -> Result<(), CliError> {
     let charge = Op::Charge(Charge {
         relic: relic.to_owned(),
-        rig: RIG.to_owned(),
+        rig: None,
         harness: None,
         name: None,
         target: None,
@@ -242,6 +242,7 @@ fn report(project: &Project, kept: bool) -> Result<(), CliError> {
     }
     lines.push(format!("  {hd} --city {root} events"));
     lines.push(format!("  {hd} --city {root} relic list"));
+    lines.push(format!("  {hd} --city {root} run \"{}\"", project::MORE));
     if !kept {
         lines.push(format!("  {hd} --city {root} stop"));
     }

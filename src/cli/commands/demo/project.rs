@@ -16,6 +16,9 @@ const CHECK: &str = include_str!("check.sh");
 /// The name of the rig.
 pub(super) const RIG: &str = "greetings";
 
+/// A further task, for `hd run`.
+pub(super) const MORE: &str = "Teach greet.sh german";
+
 /// The tasks: a greeting in each language.
 const LANGUAGES: &[(&str, &str)] = &[
     ("french", "Bonjour"),
@@ -233,11 +236,6 @@ mod tests {
         Project::make(&root, 1).unwrap();
         let sandbox = root.join("checkout");
         let task = &tasks(1)[0];
-        write(
-            &sandbox.join("TASK.md"),
-            &format!("# {}\n\n{}", task.title, task.body),
-        )
-        .unwrap();
         // A stand-in for `hd`: the agent must have committed everything before it calls.
         write(
             &root.join("bin/hd"),
@@ -250,7 +248,11 @@ mod tests {
             .status();
         assert!(chmod.unwrap().success());
         let path = std::env::var("PATH").unwrap();
-        for _ in 0..2 {
+        let whole = format!("# gr-1: {}\n\n{}", task.title, task.body);
+        // As `hd run` makes it.
+        let title = format!("# gr-2: {MORE}\n\nBranch: raider/Toast/gr-2-1\n");
+        for (text, language) in [(&whole, "french"), (&whole, "french"), (&title, "german")] {
+            write(&sandbox.join("TASK.md"), text).unwrap();
             let work = Command::new("sh")
                 .arg(root.join("agent.sh"))
                 .current_dir(&sandbox)
@@ -263,9 +265,10 @@ mod tests {
                 String::from_utf8_lossy(&work.stderr)
             );
             let said = String::from_utf8_lossy(&work.stdout);
-            assert!(said.trim_end().ends_with("in french"), "{said}");
+            let end = format!("in {language}");
+            assert!(said.trim_end().ends_with(&end), "{said}");
         }
         let log = git(&sandbox, &["log", "--format=%s", "main"]).unwrap();
-        assert_eq!(log.lines().count(), 4, "{log}");
+        assert_eq!(log.lines().count(), 7, "{log}");
     }
 }

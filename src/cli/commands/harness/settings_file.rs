@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use super::inspect::SETTINGS_MAX;
+use crate::regular;
 
 /// The mode of a new file: settings may come to hold keys.
 const NEW_FILE: u32 = 0o600;
@@ -72,7 +73,8 @@ impl SettingsFile {
         let mut maker = DirBuilder::new();
         maker.recursive(true).mode(NEW_DIR).create(dir)?;
         let backup = self.keep(dir, stamp)?;
-        let mut new = tempfile::Builder::new().prefix(".hd-").tempfile_in(dir)?;
+        let new = tempfile::Builder::new().prefix(".hd-").tempfile_in(dir);
+        let mut new = new.map_err(regular::of_temporary)?;
         new.write_all(text.as_bytes())?;
         let mode = self
             .meta

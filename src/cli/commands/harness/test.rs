@@ -46,11 +46,11 @@ pub(super) fn run(
         return Err(CliError::usage(message).hint("run this as another user"));
     }
     let program = programs::of(harness);
-    let mut outcomes = Vec::new();
+    let mut outcomes: Vec<Outcome> = Vec::new();
     let mut tell = |outcome: Outcome| {
         let told = match context.json {
             true => Ok(()),
-            false => output::line(&render::outcome(&outcome, context.style)),
+            false => output::line(&render::outcome(&outcome, outcomes.last(), context.style)),
         };
         outcomes.push(outcome);
         told

@@ -165,6 +165,19 @@ pub(super) fn may_reopen(txn: &mut dyn Txn, relic: &Relic, speaker: &Speaker) ->
     Ok(Ok(()))
 }
 
+/// Checks that the relic is no step of closed work, which would stay closed.
+pub(super) fn not_of_closed(txn: &mut dyn Txn, relic: &Relic) -> Verdict {
+    let of = worked_on(txn, relic)?;
+    let (id, of_id) = (&relic.id, &of.id);
+    if id == of_id || of.status != RelicStatus::Closed {
+        return Ok(Ok(()));
+    }
+    let message = format!("{id} is a step of {of_id}, which is closed");
+    let hint =
+        format!("`hd relic reopen {of_id}` opens it, with the steps that were closed with it");
+    Ok(Err(ControlError::conflict(message).hint(hint)))
+}
+
 /// Checks that the caller may change what the work is: title, body, dependencies and parent.
 pub(in crate::control::handlers) fn may_rewrite(
     txn: &mut dyn Txn,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{PATROL, ask, story};
+use crate::actors::mail::DoneRequest;
 use crate::actors::records::auto_charge;
 use crate::control::handlers::status;
 use crate::control::protocol::ErrorKind;
@@ -12,8 +13,8 @@ use crate::control::snapshot::Published;
 use crate::domain::auto_charge::Pause;
 use crate::domain::event::EventType;
 use crate::domain::ids::{HarnessName, RelicId};
-use crate::domain::relic::{REWORK, RelicStatus};
-use crate::testing::world::{Scenario, TestCity, raider};
+use crate::domain::relic::{Completion, REWORK, RelicStatus};
+use crate::testing::world::{Scenario, TestCity, completion, raider};
 
 fn automatic(max: usize) -> Scenario {
     Scenario::new().rig(move |rig| {
@@ -289,4 +290,123 @@ async fn task_of_a_run_that_waits_is_charged_with_the_harness_of_the_run() {
         .await
         .unwrap();
     assert_eq!(hook.harness.as_str(), "best");
+}
+
+/// The commands that `hd why`, `hd relic show` and the escalation name are given in their order.
+#[tokio::test(start_paused = true)]
+async fn blocked_relic_and_its_escalation_end_with_the_commands_that_work() {
+    let city = Scenario::new().start().await;
+    let charged = city.worker("a").await;
+    let relic = charged.relic.as_str();
+    let stuck = DoneRequest {
+        exit: Completion::Escalated,
+        reason: Some("no key".to_owned()),
+        ..completion(&charged.raider)
+    };
+    city.done(stuck).await.unwrap();
+    city.settle().await;
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Blocked);
+    let expected = format!(
+        "{relic} is blocked; `hd relic reopen {relic}` opens it again, and then `hd charge {relic} horde` gives it to \
+         a raider; `hd relic close {relic}` abandons it"
+    );
+    let why = answer(&city, "why", json!({ "name": relic })).await;
+    assert_eq!(why["waits"], expected);
+    let shown = answer(&city, "relic.show", json!({ "relic": relic })).await;
+    assert_eq!(shown["waits"], expected);
+    let open = answer(&city, "escalations", json!({})).await;
+    assert_eq!(open[0]["next"], expected);
+    let escalation = json!({ "relic": open[0]["id"] });
+    let shown = answer(&city, "relic.show", escalation.clone()).await;
+    assert_eq!(shown["next"], expected);
+    let why = answer(&city, "why", json!({ "name": open[0]["id"] })).await;
+    assert_eq!(why["waits"], expected);
+    answer(&city, "relic.reopen", json!({ "relic": relic })).await;
+    answer(&city, "charge", json!({ "relic": relic, "rig": "horde" })).await;
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Hooked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn report_in_words_is_closed_by_a_person() {
+    let city = Scenario::new().start().await;
+    let raised = answer(&city, "escalate", json!({ "problem": "no key" })).await;
+    let open = answer(&city, "escalations", json!({})).await;
+    let id = raised["id"].as_str().unwrap();
+    let close = format!("`hd relic close {id}` closes it when it is resolved");
+    assert_eq!(open[0]["next"], close);
+}
+
+#[tokio::test(start_paused = true)]
+async fn charge_finds_the_rig_by_the_prefix_of_the_relic() {
+    let city = Scenario::new().start().await;
+    let relic = created(&city, json!({ "title": "a" })).await;
+    let charged = answer(&city, "charge", json!({ "relic": relic })).await;
+    assert_eq!(charged["raider"], "horde/raiders/Toast");
+    let refused = ask(&city, "charge", json!({ "relic": "zz-1" })).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::NotFound);
+    assert!(
+        refused
+            .message
+            .starts_with("the rig of zz-1 cannot be told"),
+        "{refused:?}"
+    );
+    assert_eq!(refused.hint.as_deref(), Some("prefixes: gt- (horde)"));
+    let malformed = ask(&city, "charge", json!({ "relic": "?" })).await;
+    assert_eq!(malformed.unwrap_err().message, "no such relic: ?");
+}
+
+/// A misspelt name made a slot of that name without a word.
+#[tokio::test(start_paused = true)]
+async fn charge_tells_a_slot_that_its_name_makes_new() {
+    let city = Scenario::new().start().await;
+    let name = city.world.city.rigs[0].raiders.names[1].clone();
+    for (slot, is_new) in [("Tost", true), (name.as_str(), false)] {
+        let relic = created(&city, json!({ "title": "a" })).await;
+        let charge = json!({ "relic": relic, "name": slot });
+        let charged = answer(&city, "charge", charge).await;
+        assert_eq!(charged["new_slot"] == true, is_new, "{charged}");
+        let nuked = json!({ "name": slot, "yes": true });
+        answer(&city, "raider.nuke", nuked).await;
+        let again = json!({ "relic": relic, "name": slot });
+        let charged = answer(&city, "charge", again).await;
+        assert_eq!(charged.get("new_slot"), None, "a raider had it before");
+    }
+}
+
+/// A raider in quarantine: it tries again, or a fresh one gets the relic.
+#[tokio::test(start_paused = true)]
+async fn blocked_relic_of_a_quarantined_raider_is_told_with_both_ways_on() {
+    for is_tried_again in [true, false] {
+        let scenario = Scenario::new().with(|city| city.daemon.restart.max_restarts = 1);
+        let city = scenario.start().await;
+        let charged = city.worker("a").await;
+        let (relic, raider) = (charged.relic.clone(), charged.raider.clone());
+        while city.status(&relic).await != RelicStatus::Blocked {
+            city.parts.sessions.crash(&charged.session, 9);
+            city.pass(PATROL).await;
+        }
+        let why = answer(&city, "why", json!({ "name": relic })).await;
+        let reopen = format!("`hd relic reopen {relic}` has {raider} try again");
+        let nuke = format!("`hd raider nuke {raider} --salvage` saves the work");
+        let text = why["waits"].as_str().unwrap();
+        assert!(text.contains(&reopen) && text.contains(&nuke), "{text}");
+        let charge = json!({ "relic": relic });
+        let refused = ask(&city, "charge", charge.clone()).await.unwrap_err();
+        let has = |part: &str| refused.message.contains(part);
+        assert!(has(&format!("`hd relic reopen {relic}`")), "{refused:?}");
+        let reopened = json!({ "relic": relic });
+        if is_tried_again {
+            answer(&city, "relic.reopen", reopened).await;
+            city.settle().await;
+            assert_eq!(city.status(&relic).await, RelicStatus::Hooked);
+            assert_eq!(city.parts.sessions.running().len(), 1);
+            continue;
+        }
+        let nuke = json!({ "name": raider.to_string(), "salvage": true, "yes": true });
+        answer(&city, "raider.nuke", nuke).await;
+        answer(&city, "relic.reopen", reopened).await;
+        answer(&city, "charge", charge).await;
+        assert_eq!(city.status(&relic).await, RelicStatus::Hooked);
+    }
 }

@@ -278,3 +278,23 @@ async fn a_nuke_of_an_incarnation_that_is_gone_is_refused() {
     ask(&city, "raider.nuke", nuke(2)).await.unwrap();
     assert!(city.parts.repo.names().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn target_that_the_remote_does_not_have_is_found() {
+    let scenario = |push| {
+        Scenario::new().rig(move |rig| {
+            rig.forge.target = Some("nobranch".to_owned());
+            rig.forge.push = push;
+        })
+    };
+    let city = scenario(true).start().await;
+    let answer = doctor(&city, false).await;
+    assert_eq!(finding_keys(&answer), [("repository", "horde", false)]);
+    let says = answer["findings"][0]["says"].as_str().unwrap();
+    assert!(says.contains("has no branch nobranch"), "{says}");
+    let away = RepoError::Remote("it is away".to_owned());
+    city.parts.repo.fail("remote_head", away);
+    assert_eq!(doctor(&city, false).await["ok"], true, "the remote is away");
+    let city = scenario(false).start().await;
+    assert_eq!(doctor(&city, false).await["ok"], true, "nothing is pushed");
+}

@@ -269,3 +269,16 @@ async fn task_of_a_run_may_name_its_assignee_and_its_harness() {
     let relics = city.store(|txn| txn.relics(&RelicFilter::default())).await;
     assert_eq!(relics.len(), 3, "nothing was made");
 }
+
+#[tokio::test(start_paused = true)]
+async fn task_that_waits_for_another_names_it_in_the_answer() {
+    let city = of(2, false).start().await;
+    let first = city.relic("first").await;
+    let rows = run(
+        &city,
+        json!([{ "title": "second", "deps": [first] }, "third"]),
+    )
+    .await;
+    assert_eq!(rows[0]["deps"], json!([first]));
+    assert_eq!(rows[1].get("deps"), None);
+}

@@ -369,3 +369,21 @@ async fn steps_that_are_closed_with_their_relic_are_not_done() {
     let (yes, no) = (json!(true), json!(false));
     assert_eq!(steps, [("closed", &yes), ("closed", &no), ("closed", &no)]);
 }
+
+/// Before, the step alone became open.
+#[tokio::test(start_paused = true)]
+async fn step_of_closed_work_is_reopened_with_that_alone() {
+    let city = scenario().start().await;
+    let relic = city.relic("a").await;
+    start(&city, &relic).await.unwrap();
+    let close = json!({ "relic": relic, "yes": true });
+    ask(&city, "relic.close", close).await.unwrap();
+    let step = format!("{relic}.1");
+    let reopen = |id: &str| ask(&city, "relic.reopen", json!({ "relic": id }));
+    let refused = reopen(&step).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Conflict);
+    let message = format!("{step} is a step of {relic}, which is closed");
+    assert_eq!(refused.message, message);
+    reopen(relic.as_str()).await.unwrap();
+    reopen(&step).await.unwrap();
+}

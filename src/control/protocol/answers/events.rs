@@ -12,7 +12,8 @@ pub struct Story {
     pub subject: String,
     /// The events about it, the oldest first.
     pub events: Vec<Event>,
-    /// Why an open relic is not charged automatically, and what a person can do; absent for other subjects.
+    /// Why a relic is not charged automatically, and what a person can do about that or about an escalation; absent for
+    /// other subjects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<String>,
     /// The number of the oldest event that retention kept; absent while all are kept.

@@ -26,6 +26,9 @@ pub struct Escalation {
     pub again: u8,
     /// When people were last told.
     pub told: Timestamp,
+    /// Advice for a person, in `escalations` and `relic.show`; absent where none is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// The answer to `escalate`.
@@ -52,6 +55,9 @@ pub struct RelicDetails {
     /// The relics that wait for it.
     #[schemars(with = "Vec<String>")]
     pub dependents: Vec<RelicId>,
+    /// Why a task is not charged automatically, and what a person can do; absent for other relics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
 }
 
 /// The answer to `relic.create` and `relic.edit`.

@@ -59,6 +59,10 @@ pub struct WaitingRelic {
     pub auto_charge: bool,
     /// Set when it would be charged automatically, but a person paused that.
     pub charge_paused: bool,
+    /// The relics that must be closed before it can be charged; absent without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub deps: Vec<RelicId>,
     /// The person, agent or pool that does it, so that no raider is charged; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignee: Option<String>,

@@ -4,6 +4,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::is_default;
+use super::read::count;
 use crate::domain::federation::{Header, Line};
 
 /// `cv`.
@@ -18,7 +19,7 @@ pub struct Cv {
     #[serde(default, skip_serializing_if = "is_default")]
     pub verify: bool,
     /// The number of newest entries to show; at most 500
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }

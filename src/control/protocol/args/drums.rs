@@ -4,7 +4,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::is_default;
-use super::read::numbers;
+use super::read::{count, numbers};
 
 /// `drums.send`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
@@ -50,6 +50,7 @@ pub struct DrumsInbox {
 #[serde(deny_unknown_fields)]
 pub struct DrumRef {
     /// The number of the drum
+    #[arg(value_parser = count)]
     pub id: u64,
 }
 
@@ -58,7 +59,7 @@ pub struct DrumRef {
 #[serde(deny_unknown_fields)]
 pub struct DrumsAck {
     /// The numbers of the drums
-    #[arg(required = true, value_name = "ID")]
+    #[arg(required = true, value_name = "ID", value_parser = count)]
     #[serde(
         alias = "ids",
         deserialize_with = "numbers",
@@ -80,6 +81,7 @@ fn one_or_all<S: Serializer>(ids: &[u64], into: S) -> Result<S::Ok, S::Error> {
 #[serde(deny_unknown_fields)]
 pub struct DrumsReply {
     /// The number of the drum
+    #[arg(value_parser = count)]
     pub id: u64,
     /// Another subject than that of the drum
     #[arg(short, long)]

@@ -8,7 +8,30 @@ use super::task::Task;
 
 /// Reads a word of an enumeration, as it is spelled on the wire.
 pub(super) fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_value(Value::String(text.to_owned())).map_err(|error| error.to_string())
+    serde_json::from_value(Value::String(text.to_owned())).map_err(|error| {
+        let why = error.to_string();
+        // The word itself is told already.
+        let expected = why.find("expected ").map(|at| why[at..].to_owned());
+        expected.unwrap_or(why)
+    })
+}
+
+/// Reads a number, 0 or more.
+pub(super) fn count(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| "expected a whole number, 0 or more".to_owned())
+}
+
+/// Reads a number, 1 or more.
+pub(super) fn some(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "expected a whole number, 1 or more".to_owned())
+}
+
+/// Reads a priority.
+pub(super) fn priority(text: &str) -> Result<i64, String> {
+    text.parse()
+        .map_err(|_| "expected a whole number, such as 0 to 4".to_owned())
 }
 
 /// Refuses a blank text.

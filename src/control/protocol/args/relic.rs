@@ -4,7 +4,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::is_default;
-use super::read::{not_blank, word};
+use super::read::{not_blank, priority, some, word};
 use crate::domain::import::Item;
 use crate::domain::relic::{RelicKind, RelicStatus};
 
@@ -24,7 +24,7 @@ pub struct RelicCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rig: Option<String>,
     /// 0 to 4: larger is more urgent
-    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_parser = priority)]
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i64,
     /// A word to find it by; may be repeated
@@ -83,7 +83,7 @@ pub struct RelicList {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The number of relics to show, by priority, then age
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = some)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }
@@ -121,7 +121,7 @@ pub struct RelicEdit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
     /// 0 to 4: larger is more urgent
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = priority)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i64>,
     /// A further word to find it by; may be repeated
@@ -195,7 +195,7 @@ pub struct RelicDepList {
     #[serde(alias = "id")]
     pub relic: String,
     /// The number of relics to show of those that it waits for, and of those that wait for it
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = some)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }
@@ -209,7 +209,7 @@ pub struct RelicReady {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rig: Option<String>,
     /// The number of relics to show, by priority, then age
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = some)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }

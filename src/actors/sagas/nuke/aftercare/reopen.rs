@@ -43,7 +43,7 @@ pub(in crate::actors::sagas::nuke) fn settle(
 }
 
 /// Opens the relic of a raider that was removed before its work was in the queue (`rules.md`, charge): the next
-/// raider starts from what was pushed, and is told of the salvage. Work in the queue stays there, and so does a relic
+/// raider starts from what was pushed, and is told of the salvage. Its assignee is the one before the charge. Work in the queue stays there, and so does a relic
 /// that waits for a person (`product.md`, human review; a relic blocked because its raider died too often). A relic
 /// that repeatedly comes to nothing is blocked.
 ///
@@ -87,7 +87,9 @@ pub(in crate::actors::sagas::nuke) fn reopen(
     if relic.status != RelicStatus::Blocked {
         relic.status = RelicStatus::Open;
     }
-    relic.assignee = None;
+    let attempt = txn.attempt(&target.raider, target.incarnation)?;
+    let attempt = attempt.filter(|attempt| attempt.relic == relic.id);
+    relic.assignee = attempt.and_then(|attempt| attempt.assignee);
     txn.put_relic(&relic)?;
     abandon(txn, target, &relic.id)?;
     let data = serde_json::json!({ "status": relic.status });
