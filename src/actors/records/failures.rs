@@ -64,7 +64,7 @@ pub struct Former {
     blocked: Option<Blocked>,
 }
 
-/// What a blocked relic has besides.
+/// The rest of the state of a blocked relic.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Blocked {
     /// The raider that did not get on with it.
