@@ -11,7 +11,7 @@ use super::boards::{Accounts, Automations, Conditions, Glances, Ground, SandboxC
 use super::mail::{Address, ConfigMsg, DispatcherMsg, ForgeMsg, RootMail, ShamanMsg, WitnessMsg};
 use super::remotes::Unlanded;
 use super::world::World;
-use crate::domain::age::Ages;
+use crate::domain::age::{Ages, Jumps};
 use crate::domain::ids::RigName;
 
 /// Holds the present address of each actor that receives messages, and the tables that several actors read. A table that
@@ -28,6 +28,7 @@ use crate::domain::ids::RigName;
 /// | `automations` | dispatcher | dispatcher, `hd auto list`, the stop |
 /// | `unlanded` | removals | removals, of all rigs' witnesses and callers |
 /// | `ages` | all looks | all looks: one clock for one stamp |
+/// | `jumps` | retention | retention, also of a dispatcher that was restarted |
 /// | `patrols`, `reload_error`, `answers_since` | witness, configuration, daemon | `hd status`, dispatcher |
 ///
 /// The root replaces the addresses of restarted actors, so none is kept elsewhere.
@@ -44,6 +45,7 @@ pub struct Directory {
     config: SharedValue<Address<ConfigMsg>>,
     patrols: Each<Timestamp>,
     pub(super) ages: Mutex<Ages>,
+    pub(super) jumps: Mutex<Jumps>,
     /// The heads that no target had when the remotes were asked.
     pub unlanded: Unlanded,
     /// Conditions of sessions: questions, limits, logins.

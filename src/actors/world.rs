@@ -12,6 +12,7 @@ use super::directory::Directory;
 use super::mail::{ForgeMsg, ShamanMsg, WitnessMsg};
 use super::store::StoreHandle;
 use super::thread_budgets::ThreadBudgets;
+use crate::domain::age::Jumps;
 use crate::domain::city::City;
 use crate::domain::facts::Usage;
 use crate::domain::ids::RigName;
@@ -105,6 +106,15 @@ impl World {
         let ages = self.directory.ages.lock();
         let mut ages = ages.unwrap_or_else(PoisonError::into_inner);
         ages.of(key, stamp, self.clock.now(), self.clock.mono())
+    }
+
+    /// Notes a jump of the wall clock since the last look, and returns those of the time before that are not older than `longest`.
+    #[must_use]
+    pub fn jumps(&self, wall: Timestamp, since_boot: Duration, longest: Duration) -> Jumps {
+        let jumps = self.directory.jumps.lock();
+        let mut jumps = jumps.unwrap_or_else(PoisonError::into_inner);
+        jumps.look(wall, since_boot, longest);
+        jumps.clone()
     }
 
     /// Drops the ages of objects that are gone.

@@ -2,6 +2,8 @@
 //! none beyond a size limit. A new version is written beside the old file and renamed over it, so that a link, a hard
 //! link or a pipe that was put in its place is replaced and never written to.
 
+mod lease;
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead as _, Read as _, Write as _};
@@ -11,7 +13,6 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::libc;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, chmod, fstat, mkdirat,
     openat, openat2, renameat_with, symlinkat, unlinkat,
@@ -19,6 +20,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+pub use self::lease::Lease;
 use crate::adapters::city_root;
 
 /// The path must not contain a link, or lead out of the directory.
@@ -125,20 +127,12 @@ fn open_leased(root: &Path, name: &Path) -> io::Result<File> {
     Err(io::ErrorKind::WouldBlock.into())
 }
 
-/// Returns true if nothing but this descriptor has the file open: the kernel grants a lease for writing only then (`fcntl`,
-/// `F_SETLEASE`). Returns false where that cannot be told.
+/// Returns true if there is anything of that name. A link is not followed.
 #[must_use]
-pub fn is_only_open_here(file: &File) -> bool {
-    // `F_SETSIG` of `fcntl.h`.
-    const SET_SIGNAL: libc::c_int = 10;
-    let number = file.as_raw_fd();
-    // SAFETY: `file` keeps the descriptor open, and each of these commands takes a number.
-    let set = |command, value: libc::c_int| unsafe { libc::fcntl(number, command, value) } == 0;
-    // A process that opens the file while the lease is held sends a signal: one that is ignored by default, and not `SIGIO`, which
-    // ends this process.
-    set(SET_SIGNAL, libc::SIGURG)
-        && set(libc::F_SETLEASE, libc::F_WRLCK)
-        && set(libc::F_SETLEASE, libc::F_UNLCK)
+pub fn exists(root: &Path, name: &Path) -> bool {
+    let found = parent(root, name)
+        .and_then(|(dir, name)| Ok(rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?));
+    found.is_ok()
 }
 
 /// Opens a regular file for appending, and makes it if needed. First removes anything in its place that is not a

@@ -38,6 +38,12 @@ impl Clock for SystemClock {
         self.start + self.origin.elapsed()
     }
 
+    fn since_boot(&self) -> Duration {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let nanoseconds = u32::try_from(now.tv_nsec).unwrap_or_default();
+        Duration::new(u64::try_from(now.tv_sec).unwrap_or_default(), nanoseconds)
+    }
+
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
@@ -89,6 +95,8 @@ mod tests {
         let clock = SystemClock::new();
         let (first, second) = (clock.mono(), clock.mono());
         assert!(first <= second);
+        let (first, second) = (clock.since_boot(), clock.since_boot());
+        assert!(Duration::ZERO < first && first <= second);
         assert!(clock.now() > Timestamp::UNIX_EPOCH);
     }
 

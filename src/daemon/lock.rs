@@ -16,6 +16,8 @@ use crate::regular;
 
 /// The time that a lock may outlive a killed supervisor.
 const MOMENT: Duration = Duration::from_millis(500);
+/// The number of times that the list of locks is read for one.
+const LOOKS: usize = 10;
 /// The length of a file, in bytes, above which it is no lock.
 const LOCK_MAX: u64 = 64;
 /// The lock's file in the directory of the supervisor's state.
@@ -133,7 +135,8 @@ fn refuse_other(file: &File) -> io::Result<()> {
 }
 
 fn refuse_linked(file: &File) -> io::Result<()> {
-    match file.metadata()?.nlink() > 1 && !is_pid(file)? {
+    let found = file.metadata()?;
+    match found.nlink() > 1 && (found.len() > LOCK_MAX || !is_pid(file)?) {
         true => Err(other("it is a hard link to another file")),
         false => Ok(()),
     }
@@ -163,8 +166,13 @@ fn sign(file: &File) -> io::Result<()> {
     file.set_len(pid.len() as u64)
 }
 
-/// Returns the process that holds a lock on this file, as the kernel lists it.
+/// Returns the process that holds a lock on this file, as the kernel lists it. A list that other processes change while it is
+/// read may lack locks.
 fn holder(locked: &File) -> Option<u32> {
+    (0..LOOKS).find_map(|_| listed_holder(locked))
+}
+
+fn listed_holder(locked: &File) -> Option<u32> {
     let inode = format!(":{} ", locked.metadata().ok()?.ino());
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let line = locks

@@ -227,21 +227,42 @@ fn encoding_of_a_file_does_not_hide_a_committed_outcome() {
     git(&sandbox, &["rm", "-q", "--cached", NAME]);
     git(&sandbox, &["commit", "-qm", "taken out"]);
     assert_eq!(found(), Committed::Converted);
-    // Without the list of attributes, here and in the commit, the text is as it is.
+    // The list is gone, and the file may be from before.
     git(&sandbox, &["rm", "-q", ".gitattributes"]);
     git(&sandbox, &["commit", "-qm", "no attributes"]);
-    write(&sandbox, NAME, wide("\u{feff}passed anew\n"));
-    assert_eq!(found(), Committed::No);
-    write(
-        &sandbox,
-        ".gitattributes",
-        "*.psd filter=lfs\n* text=auto\n",
-    );
-    assert_eq!(found(), Committed::No);
-    write(&sandbox, ".gitattributes", "* filter=lfs\n");
     assert_eq!(found(), Committed::Converted);
+}
+
+#[test]
+fn filter_tells_no_outcome_of_the_session_from_a_file_of_git() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let found = || of(&city, "passed anew");
+    fs::remove_file(sandbox.join(NAME)).unwrap();
+    write(&sandbox, NAME, "passed anew");
+    assert_eq!(found(), Committed::No);
+    for (list, is_converted) in [
+        ("*.psd filter=lfs\n* text=auto\n", false),
+        ("* filter=lfs\n", true),
+        ("* -filter\n", false),
+        (".horde-* working-tree-encoding=UTF-16\n", true),
+    ] {
+        let expected = match is_converted {
+            true => Committed::Converted,
+            false => Committed::No,
+        };
+        write(&sandbox, ".gitattributes", list);
+        assert_eq!(found(), expected, "{list}");
+    }
+    fs::remove_file(sandbox.join(".gitattributes")).unwrap();
+    // The rig's own list, which agents can write to.
+    let common = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
+    let info = std::path::PathBuf::from(git(&sandbox, &common)).join("info");
+    fs::create_dir_all(&info).unwrap();
+    write(&info, "attributes", format!("{NAME} filter=rot\n"));
+    assert_eq!(found(), Committed::Converted);
+    fs::remove_file(info.join("attributes")).unwrap();
     // Only the intent to add it: it is in no tree.
-    write(&sandbox, ".gitattributes", "");
     git(&sandbox, &["add", "-N", "-f", NAME]);
     assert_eq!(found(), Committed::No);
 }

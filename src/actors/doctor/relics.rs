@@ -125,7 +125,11 @@ pub(super) async fn reopen(
         }
         let mut relic = txn.relic(&id)?;
         relic.status = RelicStatus::Open;
-        relic.assignee = None;
+        let attempts = txn.attempts_of(&id, &meant.1)?;
+        let newest = attempts
+            .into_iter()
+            .max_by_key(|attempt| attempt.incarnation);
+        relic.assignee = newest.and_then(|attempt| attempt.assignee);
         txn.put_relic(&relic)?;
         let data = serde_json::json!({ "status": "open" });
         let event = NewEvent::new(EventType::RelicUpdated, &relic.id, &asker);

@@ -47,17 +47,36 @@ pub(super) struct LastRuns {
     rest: Option<(Duration, RetentionPolicy)>,
     /// When the rest ran first.
     began: Option<Duration>,
-    jumps: Jumps,
 }
 
-/// The clocks of a run of `[retention]`.
+/// A run of `[retention]`.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
     /// For how long the supervisor has been running these.
     looking: Duration,
+    clocks: Clocks,
+}
+
+/// The clocks at one instant, and the jumps of the wall clock before it.
+#[derive(Debug, Clone)]
+struct Clocks {
     wall: Timestamp,
-    mono: Duration,
+    since_boot: Duration,
     jumps: Jumps,
+}
+
+impl Clocks {
+    /// Looks at the clocks. Jumps are remembered for this long.
+    fn look(world: &World, longest: Duration) -> Self {
+        let (wall, since_boot) = (world.clock.now(), world.clock.since_boot());
+        // A time in which the machine was suspended is no jump: its files are that much older.
+        let jumps = world.jumps(wall, since_boot, longest);
+        Self {
+            wall,
+            since_boot,
+            jumps,
+        }
+    }
 }
 
 impl Run {
@@ -69,7 +88,8 @@ impl Run {
 
     /// Returns the time before which objects have reached that age. No jump of the wall clock makes them older.
     fn before(&self, age: Duration) -> Timestamp {
-        self.jumps.before(age, self.wall, self.mono)
+        let clocks = &self.clocks;
+        clocks.jumps.before(age, clocks.wall, clocks.since_boot)
     }
 }
 
@@ -84,11 +104,11 @@ impl LastRuns {
         due
     }
 
-    /// Returns the clocks of the rest, if that is due now. Looks at the wall clock each time.
+    /// Returns a run of the rest, if that is due now. Looks at the clocks each time.
     pub(super) fn rest_due(&mut self, world: &World) -> Option<Run> {
-        let (now, wall) = (world.clock.mono(), world.clock.now());
+        let now = world.clock.mono();
         let policy = &world.city.retention;
-        self.jumps.look(wall, now, longest(policy));
+        let clocks = Clocks::look(world, longest(policy));
         let early =
             |(last, of): &(Duration, RetentionPolicy)| now - *last < INTERVAL && of == policy;
         if self.rest.as_ref().is_some_and(early) {
@@ -97,9 +117,7 @@ impl LastRuns {
         self.rest = Some((now, policy.clone()));
         Some(Run {
             looking: now - *self.began.get_or_insert(now),
-            wall,
-            mono: now,
-            jumps: self.jumps.clone(),
+            clocks,
         })
     }
 }

@@ -22,12 +22,13 @@ use crate::ports::sessions::{SessionEvent, SessionHandle};
 
 /// Judges the end of a child's session.
 pub async fn judge(world: &World, spec: &ChildSpec, event: SessionEvent) -> ChildExit {
-    if let Work::Raider { hook, .. } = &spec.work {
+    if let Work::Raider { hook, problem } = &spec.work {
         match is_finished(world, hook).await {
             Ok(true) => return ChildExit::Finished,
             Ok(false) => {}
-            // It may have declared its outcome: the next start judges that, and starts nothing before.
-            Err(error) if error.kind == RefusalKind::Unavailable => {
+            // It may have declared its outcome: the next start judges that, and starts nothing before. A session that was started for
+            // its outcome is started whatever that is.
+            Err(error) if error.kind == RefusalKind::Unavailable && problem.is_none() => {
                 return ChildExit::Unseen(error.to_string());
             }
             // The outcome is read at the next start.

@@ -1,8 +1,10 @@
 //! Tells whether a file in a sandbox came with a commit, or from the session. Reads ours, the index and the objects of theirs
 //! only, without any configuration of an agent.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use super::admin::{self, At, Note};
 use super::entry_links;
@@ -12,6 +14,7 @@ use super::files::walk;
 use super::ground::ground;
 use super::measure::lens;
 use super::object_copy::missing;
+use super::reflog_commits::head_reflogs;
 use super::repair::is_stale;
 use super::rig::GitRepo;
 use crate::adapters::beneath;
@@ -22,6 +25,10 @@ use crate::ports::repo::{Committed, RepoError};
 const FETCHED_MAX: usize = 1000;
 /// The attributes by which git gives a file a content that only its configuration, or a table of characters, can tell.
 const CONVERSIONS: [&str; 2] = ["filter", "working-tree-encoding"];
+/// The name of a list of attributes.
+const LIST: &str = ".gitattributes";
+/// The number of different lists of former commits that are asked.
+const LISTS_MAX: usize = 20;
 /// The largest list of attributes of a sandbox that is read.
 const ATTRIBUTES_MAX: u64 = 1024 * 1024;
 
@@ -229,21 +236,28 @@ fn is_written(sandbox: &Path) -> bool {
     lock.is_some_and(|lock| fs::symlink_metadata(&lock).is_ok() && !is_stale(&lock))
 }
 
-/// Returns true if a filter or an encoding applies to a file at the top of a sandbox, by the lists of attributes there and of
-/// its commit: none of its bytes need be known to git then.
+/// Returns true if a filter or an encoding applies to a file at the top of a sandbox, by the lists of attributes there, of
+/// the rig, and of the commits that HEAD was at: none of its bytes need be known to git then.
 fn is_converted(repo: &GitRepo, sandbox: &Path, name: &str) -> Result<bool, RepoError> {
-    const LIST: &str = ".gitattributes";
-    let mut lists = Vec::new();
+    let theirs = (repo.theirs().to_owned(), PathBuf::from("info/attributes"));
+    let mut places = vec![theirs];
     if let Some(dir) = sandbox.parent() {
-        let file = Path::new(sandbox.file_name().unwrap_or_default()).join(LIST);
-        // A list that is too long, or no file, is none for git either.
-        lists.extend(beneath::read(dir, &file, ATTRIBUTES_MAX).ok().flatten());
+        let own = Path::new(sandbox.file_name().unwrap_or_default());
+        places.push((dir.to_owned(), own.join(LIST)));
     }
-    let head = ground(repo, sandbox)?.head;
-    let head = head.map(|head| blob_of(repo, &head, LIST)).transpose()?;
-    if let Some(blob) = head.flatten() {
-        let list = repo.git().args(["cat-file", "blob", blob.as_str()]);
-        lists.push(list.run()?.stdout);
+    let mut lists = BTreeSet::new();
+    for (dir, file) in places {
+        match beneath::read(&dir, &file, ATTRIBUTES_MAX) {
+            Ok(list) => lists.extend(list),
+            // git does not follow a link there, or read anything else that is no file.
+            Err(error) if beneath::is_odd(&error) && error.kind() != ErrorKind::FileTooLarge => {}
+            // Any conversion may be in it.
+            Err(_) => return Ok(true),
+        }
+    }
+    for blob in lists_of_commits(repo, sandbox)? {
+        let list = repo.lens().args(["cat-file", "blob", blob.as_str()]);
+        lists.insert(list.run()?.stdout);
     }
     for list in lists {
         if converts(repo, &list, name)? {
@@ -253,10 +267,32 @@ fn is_converted(repo: &GitRepo, sandbox: &Path, name: &str) -> Result<bool, Repo
     Ok(false)
 }
 
+/// Returns the lists of attributes at the top of the commits that HEAD was at, the present one among them: a switch to another
+/// branch takes the list away, and leaves a file that git has forgotten.
+fn lists_of_commits(repo: &GitRepo, sandbox: &Path) -> Result<BTreeSet<Oid>, RepoError> {
+    let ground = ground(repo, sandbox)?;
+    let admins: Vec<_> = ground.admin.iter().cloned().collect();
+    let mut commits = head_reflogs(&admins)?.commits;
+    commits.extend(ground.head);
+    let asked = commits.iter().map(|commit| format!("{commit}:{LIST}\n"));
+    let listed = repo
+        .lens()
+        .args(["cat-file", "--batch-check=%(objectname) %(objecttype)"])
+        .stdin(asked.collect::<String>().into_bytes())
+        .run()?
+        .text();
+    // A line for each: `<oid> blob`, or `<name> missing`.
+    let blobs = listed.lines().filter_map(|line| line.strip_suffix(" blob"));
+    Ok(blobs
+        .filter_map(|blob| Oid::new(blob).ok())
+        .take(LISTS_MAX)
+        .collect())
+}
+
 /// Returns true if a list of attributes has a conversion for a file beside it.
 fn converts(repo: &GitRepo, list: &[u8], name: &str) -> Result<bool, RepoError> {
     let tree = admin::scratch(repo)?;
-    let path = tree.path().join(".gitattributes");
+    let path = tree.path().join(LIST);
     fs::write(&path, list).at("cannot write", &path)?;
     let found = repo
         .git()

@@ -197,10 +197,12 @@ fn move_judged(link: &Path, target: &Path, judged: &fs::Metadata) -> io::Result<
     let (from, to) = (from_above(link, IN_SANDBOX), from_above(target, IN_TASKS));
     rename_anew(from, to)?;
     let file = target.symlink_metadata()?;
-    if file.ino() == judged.ino() {
+    // The inode of a removed file is given to the next one.
+    let is = |file: &fs::Metadata| (file.ino(), file.len(), file.mtime(), file.mtime_nsec());
+    if is(&file) == is(judged) {
         return moves::settle(target, &file);
     }
-    // git may have put it there meanwhile. It goes back, or is kept aside where the session has written another one.
+    // git may have put it there meanwhile, or the session has written into it. It goes back, or is kept aside where the session has written another one.
     if !move_anew(target, IN_TASKS, link, IN_SANDBOX)? {
         to_free_name(target, IN_TASKS, target)?;
     }
@@ -210,9 +212,10 @@ fn move_judged(link: &Path, target: &Path, judged: &fs::Metadata) -> io::Result<
 /// Renames a file to a name that nothing has. Not every file system can check that and rename in one step (NFS).
 fn rename_anew(from: (&Path, &Path), to: (&Path, &Path)) -> io::Result<()> {
     match beneath::rename_between(from, to, RenameFlags::NOREPLACE) {
-        Err(error) if is_no_option(&error) => {
+        Err(error) if is_no_option(&error) && !beneath::exists(to.0, to.1) => {
             beneath::rename_between(from, to, RenameFlags::empty())
         }
+        Err(error) if is_no_option(&error) => Err(ErrorKind::AlreadyExists.into()),
         renamed => renamed,
     }
 }
@@ -220,7 +223,7 @@ fn rename_anew(from: (&Path, &Path), to: (&Path, &Path)) -> io::Result<()> {
 /// Moves a file to a name, and returns false if something has it already.
 fn move_anew(file: &Path, levels: usize, to: &Path, to_levels: usize) -> io::Result<bool> {
     let (from, to) = (from_above(file, levels), from_above(to, to_levels));
-    match beneath::rename_between(from, to, RenameFlags::NOREPLACE) {
+    match rename_anew(from, to) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
         moved => moved.map(|()| true),
     }
@@ -232,10 +235,14 @@ fn remove_unused(file: &Path) -> io::Result<()> {
     let Some(open) = beneath::open(root, name)? else {
         return Ok(());
     };
-    if open.metadata()?.len() > 0 || !beneath::is_only_open_here(&open) {
+    // Nothing opens it until the lease ends, so nothing is written to it after this look.
+    let Some(_lease) = beneath::Lease::of(&open) else {
         return Ok(());
+    };
+    match open.metadata()?.len() {
+        0 => beneath::remove(root, name),
+        _ => Ok(()),
     }
-    beneath::remove(root, name)
 }
 
 /// Moves the outcomes aside that were declared until this time, and leaves an empty file. A session that writes at that

@@ -107,7 +107,7 @@ fn in_sandbox(own: &Path, name: &str, committed: AskOfFile<'_>) -> InPlace {
             )),
             Some(Committed::Converted) => InPlace::Odd(format!(
                 "a filter or an encoding in .gitattributes applies to {name}, and git may have written it, so it is not read \
-                as an outcome; if it is yours, run `hd done` instead"
+                as an outcome; if it is yours, run `hd done`, or remove {name}, wait until its link is there again, and write through that"
             )),
             Some(Committed::Unsettled) | None => InPlace::Unsettled,
         },

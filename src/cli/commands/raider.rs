@@ -28,11 +28,6 @@ pub(super) fn run(verb: RaiderVerb, context: &mut Context) -> Result<(), CliErro
             context.show(&Op::RaiderNuke(args), outcome_lines::nuke)
         }
         RaiderVerb::Repair(mut args) => {
-            if !context.yes {
-                // A raider that does not exist needs no consent.
-                let name = args.name.clone();
-                context.ask_raw(&Op::RaiderShow(Named { name }))?;
-            }
             let what = "end its session, save its work, rebuild its sandbox";
             context.consent(&format!("repair {}: {what}?", args.name))?;
             args.yes = true;

@@ -33,7 +33,10 @@ impl Step<'_> {
             absent => return absent,
         };
         self.memory.unseen = None;
-        // A start that is put off does not count the death of the session before it: the next start does.
+        // A start that is put off does not count the death of the session before it: the next start does. So it does for a session
+        // whose end could not be judged.
+        let is_unjudged = up_at.is_some() && matches!(exit, Some(ChildExit::Unseen(_)));
+        self.memory.unattended |= is_unjudged;
         self.memory.unattended &= exit.as_ref().is_some_and(ChildExit::is_put_off);
         let is_draining = self.memory.drain.is_some();
         match by {

@@ -189,22 +189,26 @@ fn file_that_came_since_the_look_is_not_moved_with_the_time_of_the_one_before() 
     assert_eq!(text(dir.join(OUTCOME)), "stuck");
 }
 
-/// Between the look and the move, git may put another branch's file there.
+/// Between the look and the move, git may put another branch's file there, with the inode of the one that it removed.
 #[test]
 fn file_that_took_the_place_of_the_judged_one_is_moved_back() {
-    let top = crate::testing::scratch();
-    let (dir, sandbox) = places(top.path());
-    let link = sandbox.join(OUTCOMES[0]);
-    save(&link, "passed");
-    let judged = link.symlink_metadata().unwrap();
-    let held = fs::File::open(&link).unwrap();
-    save(&link, "of another branch");
-    fs::remove_file(dir.join(OUTCOME)).unwrap();
-    let moved = move_judged(&link, &dir.join(OUTCOME), &judged);
-    assert_eq!(moved.unwrap_err().kind(), ErrorKind::AlreadyExists);
-    assert_eq!(text(&link), "of another branch");
-    assert!(!dir.join(OUTCOME).exists());
-    drop(held);
+    for keeps in [true, false] {
+        let top = crate::testing::scratch_on_disk();
+        let (dir, sandbox) = places(top.path());
+        let link = sandbox.join(OUTCOMES[0]);
+        fs::remove_file(&link).unwrap();
+        fs::write(&link, "passed").unwrap();
+        let judged = link.symlink_metadata().unwrap();
+        let held = keeps.then(|| fs::File::open(&link).unwrap());
+        fs::remove_file(&link).unwrap();
+        fs::write(&link, "of another branch").unwrap();
+        fs::remove_file(dir.join(OUTCOME)).unwrap();
+        let moved = move_judged(&link, &dir.join(OUTCOME), &judged);
+        assert_eq!(moved.unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(text(&link), "of another branch");
+        assert!(!dir.join(OUTCOME).exists());
+        drop(held);
+    }
 }
 
 /// A rename that fails changes the times of the outcome before, which was out of the way for a moment.
@@ -218,18 +222,20 @@ fn failed_move_makes_the_outcome_before_no_later() {
     let first = declared();
     tick(&dir);
     save(&link, "stuck");
-    let found = found(&link, &outcome).unwrap();
-    let file = link.symlink_metadata().unwrap();
-    // Something has its name, so it cannot come to the place of the outcome.
-    let before = outcome.symlink_metadata().unwrap();
-    moves::note(&outcome, &before).unwrap();
-    let aside = to_free_name(&outcome, IN_TASKS, &outcome).unwrap();
+    let judged = found(&link, &outcome).unwrap();
     tick(&dir);
-    assert!(move_anew(&aside, IN_TASKS, &outcome, IN_TASKS).unwrap());
+    // Nothing is moved out of a sandbox that is behind a link.
+    let elsewhere = top.path().join("elsewhere");
+    fs::rename(&sandbox, &elsewhere).unwrap();
+    symlink(&elsewhere, &sandbox).unwrap();
+    assert!(move_away(&link, &outcome, judged).is_err());
+    assert_eq!(text(&outcome), "passed");
     assert_eq!(declared(), first, "it came back");
-    assert_eq!(found, Found::File(changed(&file), file.ino()));
+    fs::remove_file(&sandbox).unwrap();
+    fs::rename(&elsewhere, &sandbox).unwrap();
     repaired(&dir, &sandbox, &all);
     assert_eq!(text(&outcome), "stuck");
+    assert_eq!(text(dir.join("outcome.replaced-1")), "passed");
 }
 
 #[test]

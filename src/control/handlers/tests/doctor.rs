@@ -15,6 +15,7 @@ use crate::domain::ids::{Generation, Incarnation, RelicId, SessionId, SlotName};
 use crate::ports::repo::{Repo, RepoError, SandboxSpec};
 use crate::ports::sessions::{SessionSpec, Sessions};
 use crate::ports::tasks::Leftovers;
+use crate::testing::hang::Hang;
 use crate::testing::world::{Scenario, TestCity, raider};
 
 async fn doctor(city: &TestCity, fix: bool) -> Value {
@@ -295,6 +296,19 @@ async fn target_that_the_remote_does_not_have_is_found() {
     let away = RepoError::Remote("it is away".to_owned());
     city.parts.repo.fail("remote_head", away);
     assert_eq!(doctor(&city, false).await["ok"], true, "the remote is away");
+    let hang = Hang::default();
+    let door = hang.door();
+    let repo = &city.parts.repo;
+    repo.interlude("remote_head", move || door.enter());
+    let waits = async {
+        city.until("the remote is asked", || hang.entered() == 1)
+            .await;
+        tokio::time::advance(Duration::from_secs(20)).await;
+    };
+    let (answer, ()) = tokio::join!(doctor(&city, false), waits);
+    assert_eq!(answer["ok"], true, "the remote hangs");
+    assert_eq!(hang.entered(), 1);
+    hang.release();
     let city = scenario(false).start().await;
     assert_eq!(doctor(&city, false).await["ok"], true, "nothing is pushed");
 }
