@@ -349,8 +349,13 @@ pub(super) fn free_name(dir: &Path, name: &str) -> PathBuf {
     path
 }
 
+/// The file that keeps an administrative directory from `git worktree prune`.
+const LOCKED: &str = "locked";
+/// The content of that file while a work tree is made.
+const BEING_MADE: &[u8] = b"the supervisor makes its work tree\n";
+
 /// Makes the administrative directory of a work tree atomically: an agent's `git gc` would remove one that does not
-/// name its work tree yet.
+/// name its work tree yet. It is locked until [`unlock`], because `git gc` also removes one whose work tree has no link to it.
 pub(super) fn make(
     repo: &GitRepo,
     name: &str,
@@ -368,10 +373,21 @@ pub(super) fn make(
     write_whole(&fresh.path().join("gitdir"), &back)?;
     write_whole(&fresh.path().join("commondir"), b"../..\n")?;
     write_whole(&fresh.path().join("HEAD"), head)?;
+    write_whole(&fresh.path().join(LOCKED), BEING_MADE)?;
     let admin = free_name(&dir, name);
     fs::rename(fresh.path(), &admin).at("cannot make a directory in", &dir)?;
     let _moved = fresh.keep();
     Ok(admin)
+}
+
+/// Ends the lock of [`make`], after the work tree got its link. The lock of an agent stays.
+pub(super) fn unlock(admin: &Path) -> Result<(), RepoError> {
+    let text = beneath::read(admin, Path::new(LOCKED), BEING_MADE.len() as u64);
+    if !text.is_ok_and(|text| text.as_deref() == Some(BEING_MADE)) {
+        return Ok(());
+    }
+    let removed = beneath::remove(admin, Path::new(LOCKED));
+    removed.at("cannot unlock", admin)
 }
 
 /// Makes a private directory in ours, removed when dropped.
@@ -381,4 +397,41 @@ pub(super) fn scratch(repo: &GitRepo) -> Result<tempfile::TempDir, RepoError> {
     tempfile::Builder::new()
         .tempdir_in(&dir)
         .at("cannot make a directory in", &dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::command::Git;
+    use super::super::testing::Rigged;
+    use super::*;
+
+    /// Every `git gc` of an agent does this, and takes an entry whose work tree has no link yet for one that is gone.
+    #[test]
+    fn prune_of_an_agent_leaves_an_entry_whose_work_tree_is_being_made() {
+        let rigged = Rigged::new();
+        let repo = &rigged.repo;
+        let head = format!("{}\n", rigged.base);
+        let prune = || {
+            let git = Git::in_dir(repo.theirs()).args(["worktree", "prune", "--expire=now"]);
+            git.run().unwrap();
+        };
+        let tree = rigged.path("tree");
+        let admin = make(repo, "Toast", head.as_bytes(), &tree).unwrap();
+        prune();
+        assert!(admin.is_dir());
+        fs::create_dir(&tree).unwrap();
+        fs::write(tree.join(".git"), format!("gitdir: {}\n", admin.display())).unwrap();
+        unlock(&admin).unwrap();
+        assert!(!admin.join(LOCKED).exists());
+        prune();
+        assert!(admin.is_dir());
+        // The lock of an agent is not ours.
+        fs::write(admin.join(LOCKED), "mine").unwrap();
+        unlock(&admin).unwrap();
+        assert!(admin.join(LOCKED).exists());
+        fs::remove_file(admin.join(LOCKED)).unwrap();
+        fs::remove_file(tree.join(".git")).unwrap();
+        prune();
+        assert!(!admin.exists(), "it is what git removes");
+    }
 }

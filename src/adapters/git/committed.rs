@@ -283,10 +283,8 @@ fn lists_of_commits(repo: &GitRepo, sandbox: &Path) -> Result<BTreeSet<Oid>, Rep
         .text();
     // A line for each: `<oid> blob`, or `<name> missing`.
     let blobs = listed.lines().filter_map(|line| line.strip_suffix(" blob"));
-    Ok(blobs
-        .filter_map(|blob| Oid::new(blob).ok())
-        .take(LISTS_MAX)
-        .collect())
+    let blobs: BTreeSet<_> = blobs.filter_map(|blob| Oid::new(blob).ok()).collect();
+    Ok(blobs.into_iter().take(LISTS_MAX).collect())
 }
 
 /// Returns true if a list of attributes has a conversion for a file beside it.

@@ -105,6 +105,7 @@ fn heal(repo: &GitRepo, spec: &SandboxSpec, admin: &Path) -> Result<(), RepoErro
     back.push(b'\n');
     admin::write_whole(&admin.join("gitdir"), &back)?;
     admin::write_whole(&admin.join("commondir"), b"../..\n")?;
+    admin::unlock(admin)?;
     // Locked by a killed `git worktree add`, or by an agent, which may not block a repair.
     set_aside(&admin.join("locked"))?;
     for lock in ["index.lock", "HEAD.lock"] {

@@ -202,7 +202,8 @@ fn move_judged(link: &Path, target: &Path, judged: &fs::Metadata) -> io::Result<
     if is(&file) == is(judged) {
         return moves::settle(target, &file);
     }
-    // git may have put it there meanwhile, or the session has written into it. It goes back, or is kept aside where the session has written another one.
+    // git may have put it there meanwhile, or the session has written into it. It goes back, or is kept aside where the session has
+    // written another one.
     if !move_anew(target, IN_TASKS, link, IN_SANDBOX)? {
         to_free_name(target, IN_TASKS, target)?;
     }

@@ -34,8 +34,9 @@ impl Step<'_> {
         };
         self.memory.unseen = None;
         // A start that is put off does not count the death of the session before it: the next start does. So it does for a session
-        // whose end could not be judged.
-        let is_unjudged = up_at.is_some() && matches!(exit, Some(ChildExit::Unseen(_)));
+        // whose end could not be judged, if none was to replace it.
+        let is_lone = by.is_none() && up_at.is_some();
+        let is_unjudged = is_lone && matches!(exit, Some(ChildExit::Unseen(_)));
         self.memory.unattended |= is_unjudged;
         self.memory.unattended &= exit.as_ref().is_some_and(ChildExit::is_put_off);
         let is_draining = self.memory.drain.is_some();

@@ -123,6 +123,7 @@ fn worktree(repo: &GitRepo, name: &str, head: String, to: &Path) -> Result<PathB
     fs::create_dir(to).at("cannot make", to)?;
     let link = [b"gitdir: ", bytes::of(&admin), b"\n"].concat();
     write_whole(&to.join(".git"), &link)?;
+    admin::unlock(&admin)?;
     Ok(admin)
 }
 
