@@ -111,7 +111,6 @@ fn nothing_is_asked_about_an_object_that_does_not_exist() {
     let city = FakeCity::start();
     for (op, words) in [
         ("raider.show", &["raider", "nuke", "x"][..]),
-        ("raider.show", &["raider", "repair", "x"]),
         ("mq.show", &["mq", "reject", "gt-9", "--note", "no"]),
         ("salvage.show", &["salvage", "prune", "x"]),
     ] {
