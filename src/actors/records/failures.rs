@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::auto_charge;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{HarnessName, RaiderId, RelicId, RigName};
@@ -26,11 +27,9 @@ pub fn count(txn: &mut dyn Txn, id: &RelicId, rig: &RigName, why: &str) -> Resul
     if relic.status != RelicStatus::Open || relic.assignee.is_some() {
         return Ok(());
     }
-    for dep in &relic.deps {
-        // The dependency was added during the charge.
-        if txn.relic(dep)?.status != RelicStatus::Closed {
-            return Ok(());
-        }
+    // A dependency was added during the charge.
+    if !auto_charge::open_deps(txn, &relic)?.is_empty() {
+        return Ok(());
     }
     relic.charge_failures += 1;
     if relic.charge_failures >= ATTEMPTS {
@@ -59,7 +58,7 @@ pub struct Former {
     assignee: Option<String>,
     target: Option<String>,
     harness: Option<HarnessName>,
-    /// Set for a relic that was blocked: the person who charges it has looked.
+    /// The state of a relic that was blocked. A charge ends that, because a person has requested it.
     #[serde(default)]
     blocked: Option<Blocked>,
 }

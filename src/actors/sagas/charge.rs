@@ -272,7 +272,7 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<Relic, S
         let helps = match relic.status {
             RelicStatus::Blocked if !hook.is_declared() => {
                 format!(
-                    "; `hd relic reopen {id}` has it try again, `hd raider nuke {who} --salvage` frees the relic"
+                    "; `hd relic reopen {id}` starts that raider again, and `hd raider nuke {who} --salvage` removes it, so that another one can be charged"
                 )
             }
             RelicStatus::Blocked | RelicStatus::Open => {
