@@ -5,6 +5,7 @@
 )]
 
 pub mod conformance;
+pub mod empty_repository;
 pub mod fake_repo;
 pub mod fake_runner;
 pub mod fake_sessions;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::command::{Git, NETWORK, Output};
 use super::push::{git_messages, without_password};
 use super::remote;
-use super::rig::{GitRepo, resolve};
+use super::rig::GitRepo;
 use super::settings::Checkout;
 use super::share;
 use crate::domain::ids::Oid;
@@ -34,7 +34,7 @@ pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
     if let Some(checkout) = checkout.filter(|_| !own) {
         seed(repo, checkout)?;
     }
-    let before = tracked(repo)?;
+    let before = tracked(&repo.refs()?);
     let fetched = repo
         .git()
         .as_user()
@@ -47,11 +47,12 @@ pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
         ])
         .limit(CLONE)
         .output()?;
-    let known = tracked(repo)?;
+    let refs = repo.refs()?;
+    let known = tracked(&refs);
     for pruned in before.difference(&known) {
         share::withdraw(repo, pruned);
     }
-    drop_seeds(repo)?;
+    drop_seeds(repo, &refs)?;
     let why = git_messages(&fetched, &repo.push_url()?);
     if known.is_empty() {
         if !fetched.ok() {
@@ -66,25 +67,21 @@ pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
 }
 
 /// Returns the full names of the remote-tracking refs of the origin.
-fn tracked(repo: &GitRepo) -> Result<BTreeSet<String>, RepoError> {
-    let names = repo.refs()?.into_iter().map(|it| it.1);
-    Ok(names
+fn tracked(refs: &[(Oid, String)]) -> BTreeSet<String> {
+    let names = refs.iter().map(|it| it.1.clone());
+    names
         .filter(|name| name.starts_with("refs/remotes/origin/"))
-        .collect())
+        .collect()
 }
 
 /// Copies the checkout's objects and remote-tracking refs. This only saves time (and helps offline), so a checkout
 /// without a complete history (shallow, partial) is skipped.
 fn seed(repo: &GitRepo, checkout: &Checkout) -> Result<(), RepoError> {
-    let asked = Git::in_dir(&checkout.top)
-        .as_user()
-        .args(["rev-parse", "--is-shallow-repository"])
-        .run()?;
     let partial = checkout
         .config
         .iter()
         .any(|(key, _)| key.ends_with(".promisor"));
-    if asked.text() != "false" || partial {
+    if checkout.top.is_shallow || partial {
         return Ok(());
     }
     let heads = format!("+refs/heads/*:{SEED}/*");
@@ -92,30 +89,28 @@ fn seed(repo: &GitRepo, checkout: &Checkout) -> Result<(), RepoError> {
         .git()
         .as_user()
         .args(["fetch", "--quiet", "--no-tags", "--no-auto-maintenance"])
-        .arg(&checkout.top)
+        .arg(&checkout.top.dir)
         .args([&heads, "+refs/remotes/origin/*:refs/remotes/origin/*"])
         .limit(CLONE)
         .output()?;
     if !output.ok() {
         return Err(RepoError::Failed(format!(
             "{} cannot be copied: {}",
-            checkout.top.display(),
+            checkout.top.dir.display(),
             output.stderr.trim()
         )));
     }
     Ok(())
 }
 
-fn drop_seeds(repo: &GitRepo) -> Result<(), RepoError> {
-    let list = repo
-        .git()
-        .args(["for-each-ref", "--format=delete %(refname)", SEED])
-        .run()?;
-    repo.git()
-        .args(["update-ref", "--stdin"])
-        .stdin(list.stdout)
-        .run()?;
-    Ok(())
+fn drop_seeds(repo: &GitRepo, refs: &[(Oid, String)]) -> Result<(), RepoError> {
+    let seeds = refs.iter().filter(|(_, name)| name.starts_with(SEED));
+    let list: String = seeds.map(|(_, name)| format!("delete {name}\n")).collect();
+    if list.is_empty() {
+        return Ok(());
+    }
+    let git = repo.git().args(["update-ref", "--stdin"]);
+    git.stdin(list).run().map(drop)
 }
 
 /// Returns the branch that a remote's HEAD names.
@@ -139,33 +134,38 @@ pub(super) fn remote_head(
         Err(RepoError::Remote(_)) => None,
         told => told?,
     };
-    let mut candidates: Vec<String> = told.into_iter().collect();
-    if let Some(checkout) = checkout {
-        for (name, prefix) in [
-            ("refs/remotes/origin/HEAD", "refs/remotes/origin/"),
-            ("HEAD", "refs/heads/"),
-        ] {
-            let git = Git::in_dir(&checkout.top).as_user();
-            let asked = git.args(["symbolic-ref", "--quiet", name]);
-            let text = asked.output()?.text();
-            candidates.extend(text.strip_prefix(prefix).map(str::to_owned));
-        }
+    let tracked = |branch: Option<&str>| -> Result<Option<String>, RepoError> {
+        let Some(branch) = branch else {
+            return Ok(None);
+        };
+        let at = repo.resolve(&format!("refs/remotes/origin/{branch}"))?;
+        Ok(at.map(|_| branch.to_owned()))
+    };
+    let mut found = tracked(told.as_deref())?;
+    for (name, prefix) in [
+        ("refs/remotes/origin/HEAD", "refs/remotes/origin/"),
+        ("HEAD", "refs/heads/"),
+    ] {
+        let Some(checkout) = checkout.filter(|_| found.is_none()) else {
+            return Ok(found);
+        };
+        let git = Git::in_dir(&checkout.top.dir).as_user();
+        let asked = git.args(["symbolic-ref", "--quiet", name]);
+        found = tracked(asked.output()?.text().strip_prefix(prefix))?;
     }
-    for branch in candidates {
-        if resolve(repo.git(), &format!("refs/remotes/origin/{branch}"))?.is_some() {
-            return Ok(Some(branch));
-        }
-    }
-    Ok(None)
+    Ok(found)
 }
 
 /// Returns the default branch, as discovered when our repository was made.
 pub(super) fn default_branch(repo: &GitRepo) -> Result<String, RepoError> {
-    let asked = repo
-        .git()
-        .args(["symbolic-ref", "--quiet", "refs/remotes/origin/HEAD"])
-        .output()?;
-    let text = asked.text();
+    const HEAD: &str = "refs/remotes/origin/HEAD";
+    let text = match repo.known().and_then(|known| known.target(HEAD)) {
+        Some(target) => target,
+        None => {
+            let git = repo.git().args(["symbolic-ref", "--quiet", HEAD]);
+            git.output()?.text()
+        }
+    };
     if let Some(branch) = text.strip_prefix("refs/remotes/origin/") {
         return Ok(branch.to_owned());
     }

@@ -41,11 +41,16 @@ impl GitRepo {
 
     /// Returns every ref of ours, with the object that it names.
     pub(super) fn refs(&self) -> Result<Vec<(Oid, String)>, RepoError> {
-        if let Some(refs) = self.known().and_then(|known| known.refs()) {
+        self.refs_below("refs/")
+    }
+
+    /// Returns the refs of ours whose names start with `top`, which ends with a slash.
+    pub(super) fn refs_below(&self, top: &str) -> Result<Vec<(Oid, String)>, RepoError> {
+        if let Some(refs) = self.known().and_then(|known| known.refs(top)) {
             return Ok(refs);
         }
         let format = "--format=%(objectname) %(refname)";
-        let text = self.git().args(["for-each-ref", format]).run()?.text();
+        let text = self.git().args(["for-each-ref", format, top]).run()?.text();
         let lines = text.lines().filter_map(|line| line.split_once(' '));
         lines
             .map(|(id, name)| Ok((oid(id)?, name.to_owned())))
@@ -78,6 +83,12 @@ impl InProcessRepo {
         to_oid(object.ok()?.id())
     }
 
+    /// Returns the name of the ref that a symbolic ref names.
+    pub(super) fn target(&self, name: &str) -> Option<String> {
+        let found = self.0.find_reference(name).ok()?;
+        found.symbolic_target().ok()?.map(str::to_owned)
+    }
+
     /// Returns the raw content of an object.
     pub(super) fn raw(&self, id: &Oid) -> Option<Vec<u8>> {
         let store = self.0.odb().ok()?;
@@ -102,9 +113,9 @@ impl InProcessRepo {
         Some(names.map(|name| tree.iter().any(|it| it.name_bytes() == name.as_bytes())))
     }
 
-    fn refs(&self) -> Option<Vec<(Oid, String)>> {
+    fn refs(&self, top: &str) -> Option<Vec<(Oid, String)>> {
         let mut found = Vec::new();
-        for name in self.0.references().ok()?.names() {
+        for name in self.0.references_glob(&format!("{top}*")).ok()?.names() {
             let name = name.ok()?;
             // For a ref with an empty file, the list shows its packed value; it also shows names that git ignores.
             // The lookup does neither.
@@ -175,10 +186,15 @@ impl InProcessRepo {
 
     /// The URL that the supervisor pushes to.
     pub(super) fn push_url(&self) -> Option<String> {
+        self.setting(PUSH_URL_KEY)
+    }
+
+    /// Returns a value of the configuration of ours that is not empty.
+    pub(super) fn setting(&self, key: &str) -> Option<String> {
         let file = self.0.path().join("config");
         let config = git2::Config::open(&file).ok()?;
-        let url = config.get_string(PUSH_URL_KEY).ok()?;
-        (!url.is_empty()).then_some(url)
+        let value = config.get_string(key).ok()?;
+        (!value.is_empty()).then_some(value)
     }
 }
 
@@ -258,8 +274,17 @@ mod tests {
         let (rigged, ids) = rigged();
         let repo = &rigged.repo;
         let known = repo.known().unwrap();
-        let refs = known.refs().unwrap();
+        let refs = known.refs("refs/").unwrap();
         assert_eq!(shown(refs.clone()), listed(repo));
+        let below = known.refs("refs/remotes/origin/").unwrap();
+        let is_below = |it: &&(Oid, String)| it.1.starts_with("refs/remotes/origin/");
+        assert_eq!(
+            below,
+            refs.iter().filter(is_below).cloned().collect::<Vec<_>>()
+        );
+        let head = known.target("refs/remotes/origin/HEAD");
+        assert_eq!(head.as_deref(), Some("refs/remotes/origin/one"));
+        assert_eq!(known.target("refs/remotes/origin/one"), None);
         for (_, name) in &refs {
             assert_eq!(
                 known.commit(name),
@@ -308,7 +333,7 @@ mod tests {
         assert_eq!(known.commit(&ids[0].as_str()[..12]), None, "a short id");
         // git lists no ref whose own file is empty, even if it has a packed value.
         fs::write(repo.repo_dir().join("refs/remotes/origin/one"), "").unwrap();
-        assert_eq!(known.refs(), None);
+        assert_eq!(known.refs("refs/"), None);
         assert_eq!(shown(repo.refs().unwrap()), listed(repo));
     }
 

@@ -5,12 +5,13 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use super::admin::{At, failed, read_if_there, remove_if_there, write_whole};
 use super::command::Git;
 use super::fetch::{fetch_all, network, remote_head};
 use super::rig::{GitRepo, locked};
-use super::settings::{self, Checkout};
+use super::settings::{self, Checkout, Top};
 use super::{
     checkout, custody, discard, gate, injected_files, moved, places, share, share_integrity,
 };
@@ -38,11 +39,20 @@ pub(super) fn version() -> Result<String, RepoError> {
     Ok(Git::in_dir(Path::new("/")).arg("version").run()?.text())
 }
 
+/// Refuses a git that is too old. A good answer holds for as long as the process runs.
+fn check_version() -> Result<(), RepoError> {
+    static IS_FINE: OnceLock<()> = OnceLock::new();
+    if IS_FINE.get().is_none() {
+        local::git_version(&version()?).map_err(RepoError::Failed)?;
+    }
+    Ok(*IS_FINE.get_or_init(|| ()))
+}
+
 /// Makes or refreshes both repositories.
 pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     let _alone = locked(&repo.state.preparing);
     custody::expect(repo)?;
-    local::git_version(&version()?).map_err(RepoError::Failed)?;
+    check_version()?;
     let persons = match repo.source() {
         RigSource::Path(path) => Some(inspect(path)?),
         RigSource::Remote(_) => None,
@@ -145,7 +155,9 @@ fn inspect(path: &Path) -> Result<Checkout, RepoError> {
     }
     let asked = Git::in_dir(&real)
         .as_user()
-        .args(["rev-parse", "--path-format=absolute", "--git-common-dir"])
+        .args(["rev-parse", "--show-object-format"])
+        .args(["--is-shallow-repository", "--path-format=absolute"])
+        .arg("--git-common-dir")
         .output()?;
     if !asked.ok() {
         return Err(RepoError::Failed(format!(
@@ -162,7 +174,16 @@ fn inspect(path: &Path) -> Result<Checkout, RepoError> {
             "the repository {shown} is empty: make a first commit"
         )));
     }
-    Checkout::read(&real, PathBuf::from(asked.text()))
+    let text = asked.text();
+    let mut told = text.splitn(3, '\n');
+    let mut next = || told.next().unwrap_or_default();
+    let (format, is_shallow) = (next().to_owned(), next() != "false");
+    Checkout::read(Top {
+        dir: real,
+        git_dir: PathBuf::from(next()),
+        format,
+        is_shallow,
+    })
 }
 
 /// Runs `git init` with the object format of the source. Refs are kept in files, whatever the source does: git2 reads
@@ -174,12 +195,7 @@ fn init(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
     let is_begun_only = MADE.into_iter().any(is_missing) && !custody::is_fetched(repo)?;
     if is_missing("HEAD") || is_begun_only {
         let format = match (checkout, repo.source()) {
-            (Some(checkout), _) => {
-                let git = Git::in_dir(&checkout.top).as_user();
-                git.args(["rev-parse", "--show-object-format"])
-                    .run()?
-                    .text()
-            }
+            (Some(checkout), _) => checkout.top.format.clone(),
             (None, RigSource::Remote(url)) => remote_format(url)?,
             (None, RigSource::Path(_)) => "sha1".to_owned(),
         };
@@ -271,7 +287,7 @@ fn take_attributes(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), Re
     let Some(checkout) = checkout else {
         return Ok(());
     };
-    let from = checkout.git_dir.join("info").join("attributes");
+    let from = checkout.top.git_dir.join("info").join("attributes");
     let text = read_if_there(&from)?.unwrap_or_default();
     let info = repo.repo_dir().join("info");
     city_root::make_dirs(&info).at("cannot make", &info)?;

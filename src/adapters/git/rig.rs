@@ -176,8 +176,14 @@ impl GitRepo {
         if let Some(format) = self.state.format.get() {
             return Ok(format);
         }
-        let asked = self.git().args(["rev-parse", "--show-object-format"]);
-        let format = asked.run()?.text();
+        // libgit2 opens no other.
+        let format = match self.known() {
+            Some(_) => "sha1".to_owned(),
+            None => {
+                let asked = self.git().args(["rev-parse", "--show-object-format"]);
+                asked.run()?.text()
+            }
+        };
         Ok(self.state.format.get_or_init(|| format))
     }
 

@@ -12,12 +12,16 @@ use super::admin::{At, stamp, write_whole};
 use super::bytes;
 use super::command::Git;
 use super::filters::{self, Places};
+use super::prepare::READY;
 use super::rig::{GitRepo, PUSH_URL_KEY, locked};
 use super::{refusals, share, share_integrity};
 use crate::adapters::beneath;
 use crate::adapters::city_root;
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;
+
+/// The key of the URL that is fetched from.
+const ORIGIN: &str = "remote.origin.url";
 
 /// The file that the configuration of theirs includes.
 pub(super) const FILE: &str = "horde.config";
@@ -104,27 +108,36 @@ const REMOTE_KEYS: &[&str] = &[
     "lfspushurl",
 ];
 
+/// The place of the rig's checkout, and what git says about its repository.
+#[derive(Debug, Clone)]
+pub(super) struct Top {
+    /// Its top level, or the bare repository itself.
+    pub(super) dir: PathBuf,
+    /// The git directory that its worktrees share.
+    pub(super) git_dir: PathBuf,
+    /// The object format: `sha1` or `sha256`.
+    pub(super) format: String,
+    /// Set if its history is cut off.
+    pub(super) is_shallow: bool,
+}
+
 /// The rig's checkout.
 #[derive(Debug, Clone)]
 pub(super) struct Checkout {
-    /// Its top level, or the bare repository itself.
-    pub(super) top: PathBuf,
-    /// The git directory that its worktrees share.
-    pub(super) git_dir: PathBuf,
+    pub(super) top: Top,
     /// Its own settings, in order: key and value.
     pub(super) config: Vec<(String, Option<String>)>,
 }
 
 impl Checkout {
     /// Reads the checkout's own settings.
-    pub(super) fn read(top: &Path, git_dir: PathBuf) -> Result<Self, RepoError> {
-        let output = Git::in_dir(top)
+    pub(super) fn read(top: Top) -> Result<Self, RepoError> {
+        let output = Git::in_dir(&top.dir)
             .as_user()
             .args(["config", "--local", "--includes", "--list", "-z"])
             .run()?;
         Ok(Self {
-            top: top.to_owned(),
-            git_dir,
+            top,
             config: listed(&output.stdout),
         })
     }
@@ -153,7 +166,7 @@ impl Checkout {
         if !path || url.starts_with('/') || self.is_alias(url) {
             return url.to_owned();
         }
-        let joined = self.top.join(url);
+        let joined = self.top.dir.join(url);
         fs::canonicalize(&joined)
             .unwrap_or(joined)
             .display()
@@ -207,15 +220,14 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
             return Err(RepoError::NotFound(what));
         }
     };
-    let before = repo
-        .git()
-        .args(["config", "--get", "remote.origin.url"])
-        .output()?
-        .text();
+    let before = known_origin(repo)?;
     let format = repo.object_format()?;
     let mut own = wanted.clone();
     let city = repo.theirs().ancestors().nth(2).unwrap_or(Path::new("/"));
-    let theirs = [Some(city), checkout.map(|checkout| checkout.top.as_path())];
+    let theirs = [
+        Some(city),
+        checkout.map(|checkout| checkout.top.dir.as_path()),
+    ];
     let places = Places::here(theirs.into_iter().flatten().collect());
     let mut user = of_user()?;
     user.retain(|(key, _)| is_of_user(key));
@@ -232,8 +244,21 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
     refresh(&given_file(repo), &given)?;
     share::write(repo, FILE, given.as_bytes())?;
     renew(repo)?;
-    let origin = wanted.iter().find(|(key, _)| key == "remote.origin.url");
-    Ok(origin.and_then(|(_, value)| value.clone()) != Some(before))
+    let origin = wanted.iter().find(|(key, _)| key == ORIGIN);
+    let now = origin.and_then(|(_, value)| value.clone());
+    Ok(before.is_some() && before != now)
+}
+
+/// Returns the URL that was fetched from; none before the first fetch.
+fn known_origin(repo: &GitRepo) -> Result<Option<String>, RepoError> {
+    if !repo.repo_dir().join(READY).exists() {
+        return Ok(None);
+    }
+    if let Some(url) = repo.known().and_then(|known| known.setting(ORIGIN)) {
+        return Ok(Some(url));
+    }
+    let git = repo.git().args(["config", "--get", ORIGIN]);
+    Ok(Some(git.output()?.text()))
 }
 
 /// The file of ours with the settings that theirs was given.
@@ -262,8 +287,12 @@ fn renew(repo: &GitRepo) -> Result<(), RepoError> {
             "the shared configuration of the sandboxes is unusable; it is rewritten"
         );
     }
-    let text = base(repo.object_format()?, &[("include.path", FILE)]);
-    share::write(repo, "config", text.as_bytes())
+    share::write(repo, "config", given_base(repo)?.as_bytes())
+}
+
+/// Returns the text of the configuration of theirs as long as no agent has changed it.
+fn given_base(repo: &GitRepo) -> Result<String, RepoError> {
+    Ok(base(repo.object_format()?, &[("include.path", FILE)]))
 }
 
 /// Keeps git working in the sandboxes, although an agent can break the shared configuration for all. Reads the
@@ -298,6 +327,9 @@ fn unusable(repo: &GitRepo) -> Result<Option<String>, RepoError> {
         Ok(None) => return Ok(Some("it does not exist".to_owned())),
         Err(error) => return Ok(Some(error.to_string())),
     };
+    if text == given_base(repo)?.as_bytes() {
+        return Ok(None);
+    }
     let list = Git::in_dir(Path::new("/"))
         .args(["config", "--file", "-", "--no-includes", "--list", "-z"])
         .stdin(text)
@@ -428,7 +460,7 @@ fn hooks(checkout: &Checkout) -> Option<String> {
     if checkout.get("core.hookspath").is_some() {
         return None;
     }
-    let dir = checkout.git_dir.join("hooks");
+    let dir = checkout.top.git_dir.join("hooks");
     let own = fs::read_dir(&dir)
         .ok()?
         .flatten()

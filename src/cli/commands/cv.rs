@@ -5,21 +5,21 @@ use serde_json::json;
 use super::export_file::{self, Existing};
 use super::input_file;
 use crate::cli::answer;
-use crate::cli::args::{Cv, CvFile, CvTo, CvVerb};
+use crate::cli::args::{self, CvFile, CvTo, CvVerb};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output;
 use crate::cli::render::cv as render;
 use crate::control::client::Flow;
-use crate::control::protocol::answers::CvImported;
-use crate::control::protocol::args::{CvForget, CvImport};
+use crate::control::protocol::answers::{Cv, CvImported};
+use crate::control::protocol::args::{Cv as List, CvForget, CvImport};
 use crate::control::protocol::{BATCH_MAX, LINE_MAX, Op};
 use crate::domain::federation::{self, FILE_MAX, Header, Line};
 
 /// The bytes of a request's entries.
 const REQUEST: usize = LINE_MAX / 2;
 
-pub(super) fn run(args: Cv, context: &mut Context) -> Result<(), CliError> {
+pub(super) fn run(args: args::Cv, context: &mut Context) -> Result<(), CliError> {
     match args.verb {
         Some(CvVerb::Export(args)) => export(args, context),
         Some(CvVerb::Import(args)) => import(&args, context),
@@ -52,10 +52,17 @@ fn export(args: CvTo, context: &mut Context) -> Result<(), CliError> {
 
 /// Deletes the chains of another city.
 fn forget(mut args: CvForget, context: &mut Context) -> Result<(), CliError> {
-    context.consent(&format!(
-        "delete the chains that were imported from {}?",
-        args.city
-    ))?;
+    if !context.yes {
+        // Chains that do not exist need no consent.
+        let all: Cv = context.ask(&Op::Cv(List::default()))?;
+        let city = Some(&args.city);
+        if all.more || all.chains.iter().any(|it| it.city.as_ref() == city) {
+            context.consent(&format!(
+                "delete the chains that were imported from {}?",
+                args.city
+            ))?;
+        }
+    }
     args.yes = true;
     context.show(&Op::CvForget(args), render::forgotten)
 }

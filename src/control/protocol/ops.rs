@@ -289,8 +289,15 @@ fn read<T: DeserializeOwned>(name: OpName, args: Map<String, Value>) -> Result<T
     if let Some(key) = args.keys().find(|key| !known.contains(&key.as_str())) {
         return Err(unknown(&format!("argument of {name}"), key, known));
     }
-    serde_json::from_value(Value::Object(args))
-        .map_err(|error| ControlError::bad_request(format!("{name}: {error}")))
+    serde_path_to_error::deserialize(Value::Object(args)).map_err(|error| {
+        let (path, why) = (error.path().to_string(), error.inner().to_string());
+        // The path is a dot where the whole is at fault.
+        let message = match path == "." || why.contains(&path) {
+            true => format!("{name}: {why}"),
+            false => format!("{name}: {path}: {why}"),
+        };
+        ControlError::bad_request(message)
+    })
 }
 
 fn write<T: Serialize>(args: &T) -> Map<String, Value> {

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::LazyLock;
 
+/// Directories above which libgit2 looks for no repository.
+const NO_CEILINGS: [&str; 0] = [];
+
 /// The path of git. To look a name up in an environment that is not its own, the standard library first copies the
 /// whole process, which takes longer than most commands.
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -91,9 +94,12 @@ pub fn git_on_terminal(dir: &Path, args: &[&str]) -> ExitStatus {
     git.status().expect("git runs")
 }
 
-/// Returns the commit that a revision names.
+/// Returns the object that a revision names.
 pub fn rev(dir: &Path, name: &str) -> String {
-    git(dir, &["rev-parse", "--verify", name])
+    // A process costs milliseconds. libgit2 cannot open every repository.
+    let here = git2::Repository::open_ext(dir, git2::RepositoryOpenFlags::empty(), NO_CEILINGS);
+    let found = here.and_then(|repo| Ok(repo.revparse_single(name)?.id().to_string()));
+    found.unwrap_or_else(|_| git(dir, &["rev-parse", "--verify", name]))
 }
 
 /// Writes a file and its directories.
@@ -106,6 +112,7 @@ pub fn write(dir: &Path, name: &str, content: impl AsRef<[u8]>) {
 /// Commits everything that is in the work tree.
 pub fn commit_all(dir: &Path, message: &str) -> String {
     git(dir, &["add", "-A"]);
-    git(dir, &["commit", "--quiet", "-m", message]);
+    let commit = ["-c", "maintenance.auto=false", "commit", "--quiet"];
+    git(dir, &[&commit[..], &["-m", message]].concat());
     rev(dir, "HEAD")
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::super::testing::Rigged;
 use super::*;
+use crate::testing::tier::{by_tier, sampled};
 
 /// Writes an object of this text.
 fn write(rigged: &Rigged, kind: &str, text: impl Into<Vec<u8>>) -> Oid {
@@ -425,8 +426,9 @@ fn commit_is_refused_exactly_where_a_remote_that_checks_refuses_it() {
     let mut heads: Vec<Oid> = odd.into_iter().map(on).collect();
     heads.extend(commits.map(|text| write(&rigged, "commit", text)));
     heads.extend(authors.map(by));
+    assert_eq!(heads.len(), 119);
     let (mut refused, mut differ) = (0, Vec::new());
-    for head in &heads {
+    for head in sampled(&heads, 3) {
         let fits = check(&rigged.repo, &PathBuf::from("/none"), head, "main");
         let taken = is_taken(&rigged, head);
         if fits.is_ok() != taken {
@@ -447,8 +449,7 @@ fn commit_is_refused_exactly_where_a_remote_that_checks_refuses_it() {
         }
     }
     assert!(differ.is_empty(), "{differ:#?}");
-    assert_eq!(heads.len(), 119);
-    assert!(refused > 60, "{refused}");
+    assert!(refused > by_tier(10, 60), "{refused}");
 }
 
 /// The forge cannot merge such a head, and its raider would be gone by then.

@@ -167,15 +167,19 @@ impl<F: Fn() -> Git> Judge<'_, F> {
     }
 
     fn config(&self) -> Result<Config, RepoError> {
-        let value = |key: &str| -> Result<String, RepoError> {
-            let asked = (self.git)().args(["config", "--get", key]).output()?;
-            Ok(asked.text().to_ascii_lowercase())
+        let keys = r"^core\.(autocrlf|eol)$";
+        let asked = (self.git)().args(["config", "--get-regexp", keys]);
+        let text = asked.output()?.text().to_ascii_lowercase();
+        // The last value counts.
+        let value = |key: &str| {
+            let mut lines = text.lines().rev().filter_map(|line| line.split_once(' '));
+            lines.find(|(name, _)| *name == key).map_or("", |it| it.1)
         };
-        let auto = value("core.autocrlf")?;
-        let is_true = matches!(auto.as_str(), "true" | "yes" | "on" | "1");
+        let auto = value("core.autocrlf");
+        let is_true = matches!(auto, "true" | "yes" | "on" | "1");
         Ok(Config {
             auto: is_true || auto == "input",
-            crlf: is_true || (auto != "input" && value("core.eol")? == "crlf"),
+            crlf: is_true || (auto != "input" && value("core.eol") == "crlf"),
         })
     }
 

@@ -355,11 +355,9 @@ fn local(url: &str) -> Option<&Path> {
 /// Returns the commits that the refs of ours name. Salvage and pinned stash entries do not count, or the act of
 /// saving would change the measurement.
 fn ours(repo: &GitRepo) -> Result<Vec<Oid>, RepoError> {
-    let format = "--format=%(objectname) %(refname)";
-    let refs = repo.git().args(["for-each-ref", format]).run()?.text();
-    let refs = refs.lines().filter_map(|line| line.split_once(' '));
+    let refs = repo.refs()?.into_iter();
     let counted = refs.filter(|(_, name)| !is_ours_alone(name));
-    counted.map(|(id, _)| oid(id)).collect()
+    Ok(counted.map(|(id, _)| id).collect())
 }
 
 /// Returns the commit that the base of a repository records for a submodule: it came from outside.

@@ -41,12 +41,8 @@ fn listed(
 ) -> Result<BTreeMap<u64, Vec<String>>, RepoError> {
     let prefix = prefix(raider, incarnation);
     let parent = format!("refs/horde/salvage/{}/{}/", raider.rig, raider.name);
-    let output = repo
-        .git()
-        .args(["for-each-ref", "--format=%(refname)", &parent])
-        .run()?;
     let mut found: BTreeMap<u64, Vec<String>> = BTreeMap::new();
-    for name in output.text().lines() {
+    for (_, name) in repo.refs_below(&parent)? {
         let Some(rest) = name.strip_prefix(&prefix) else {
             continue;
         };
@@ -57,7 +53,7 @@ fn listed(
             Some(number) => number.parse().ok(),
         };
         if let Some(number) = number {
-            found.entry(number).or_default().push(name.to_owned());
+            found.entry(number).or_default().push(name);
         }
     }
     Ok(found)
@@ -252,12 +248,10 @@ fn make_refs(
         .args(["-c", "core.fsync=reference", "update-ref", "--stdin"])
         .stdin(script)
         .run()?;
-    let format = "--format=%(refname) %(objectname)";
-    let found = repo.git().args(["for-each-ref", format, prefix]).run()?;
-    let found = found.text();
+    let found = repo.refs_below(&format!("{prefix}/"))?;
     for (name, id) in &refs {
-        let line = format!("{prefix}/{name} {id}");
-        if !found.lines().any(|found| found == line) {
+        let made = (id.clone(), format!("{prefix}/{name}"));
+        if !found.contains(&made) {
             return Err(RepoError::Failed(format!(
                 "{prefix}/{name} could not be verified after writing"
             )));

@@ -18,10 +18,11 @@ use git2::build::TreeUpdateBuilder;
 use git2::{FileMode, Repository, Signature};
 
 use super::command::Git;
-use super::rig::{GitRepo, GitRig, PUSH_URL_KEY, oid};
+use super::rig::{GitRepo, GitRig, oid};
 use super::share;
 use crate::domain::city::RigSource;
 use crate::domain::ids::{Oid, RigName};
+use crate::testing::empty_repository;
 use crate::testing::program::script;
 
 /// A prepared rig whose target `main` has one commit.
@@ -33,13 +34,16 @@ pub(super) struct Rigged {
 }
 
 /// Settings of the test repositories: the user's global settings may differ.
-const SETTINGS: &[(&str, &str)] = &[
-    ("user.name", "Test"),
-    ("user.email", "test@example.invalid"),
-    ("commit.gpgsign", "false"),
-    ("core.hooksPath", "hooks"),
-    ("core.excludesFile", "/dev/null"),
-];
+const SETTINGS: &str = "\
+[user]
+\tname = Test
+\temail = test@example.invalid
+[commit]
+\tgpgsign = false
+[core]
+\thooksPath = hooks
+\texcludesFile = /dev/null
+";
 
 impl Rigged {
     /// Makes a rig with a bare remote.
@@ -63,16 +67,15 @@ impl Rigged {
         // git separates paths by a colon, where it takes several.
         let ours = dir.path().join("ci:ty/.horde/custody/rig.git");
         let theirs = dir.path().join("ci:ty/rig/repo.git");
-        for (path, bare) in [(&origin, !local), (&ours, true), (&theirs, true)] {
-            std::fs::create_dir_all(path).unwrap();
-            let kind: &[&str] = if bare { &["--bare"] } else { &[] };
-            let init = Git::in_dir(path).args(["init", "-q", "--initial-branch=main"]);
-            init.args(kind).run().unwrap();
-            for (key, value) in SETTINGS {
-                Git::in_dir(path)
-                    .args(["config", key, value])
-                    .run()
-                    .unwrap();
+        let url = origin.display();
+        let of_ours = format!(
+            "{SETTINGS}[remote \"origin\"]\n\turl = {url}\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n[horde]\n\tpushUrl = {url}\n"
+        );
+        empty_repository::bare(&ours, &of_ours);
+        for (path, bare) in [(&origin, !local), (&theirs, true)] {
+            match bare {
+                true => empty_repository::bare(path, SETTINGS),
+                false => empty_repository::of_a_checkout(&path.join(".git"), SETTINGS),
             }
         }
         let rig = GitRig {
@@ -89,14 +92,6 @@ impl Rigged {
             push,
         };
         let repo = GitRepo::new(rig);
-        let url = origin.display().to_string();
-        for (key, value) in [
-            ("remote.origin.url", url.as_str()),
-            ("remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*"),
-            (PUSH_URL_KEY, &url),
-        ] {
-            repo.git().args(["config", key, value]).run().unwrap();
-        }
         share::init(&repo).unwrap();
         share::lend(&repo).unwrap();
         let base = commit(&repo, None, &[("file", "1\n2\n3\n")]);
