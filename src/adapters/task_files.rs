@@ -273,8 +273,10 @@ impl TaskFiles for DiskTaskFiles {
         let _alone = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let times = self.unsettled().get(dir).copied().unwrap_or_default();
         let found = outcome::read(dir, sandbox, &committed, times < UNSETTLED_MAX)?;
-        match found.unsettled {
+        let has_waited = times >= UNSETTLED_MAX;
+        match found.unsettled || (has_waited && found.odd.is_some()) {
             true => self.unsettled().insert(dir.to_owned(), times + 1),
+            // It is judged, or gone.
             false => self.unsettled().remove(dir),
         };
         Ok(found)

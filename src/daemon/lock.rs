@@ -63,10 +63,13 @@ pub(super) fn file(state: impl AsFd, shown: &Path) -> Result<File, DaemonError> 
     match try_for_a_moment(&file) {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            let said = regular::read(&at, regular::Links::Refuse, 64).unwrap_or_default();
-            return Err(DaemonError::Held {
-                pid: String::from_utf8_lossy(&said).trim().to_owned(),
-            });
+            let said = || {
+                let said = regular::read(&at, regular::Links::Refuse, 64).unwrap_or_default();
+                String::from_utf8_lossy(&said).trim().to_owned()
+            };
+            // Any program may have written a pid into the file.
+            let pid = holder(&file).map_or_else(said, |pid| pid.to_string());
+            return Err(DaemonError::Held { pid });
         }
         Err(TryLockError::Error(error)) => return Err(failed_at(&path, "cannot be locked")(error)),
     }
@@ -90,8 +93,8 @@ pub(super) fn again(state: impl AsFd) -> io::Result<Option<File>> {
 /// Writes the pid into the lock again if it has another content. Returns whether it had.
 ///
 /// # Errors
-/// The system refuses, or the lock got another name and a content that is no pid: a file must not lose what was written to it
-/// by that name.
+/// The system refuses, or the lock got another name and another content: a file must not lose what was written to it by that
+/// name.
 pub(super) fn sign_again(lock: &File) -> io::Result<bool> {
     let (pid, mut content) = (signature(), vec![0; LOCK_MAX as usize]);
     let length = lock.read_at(&mut content, 0)?;
@@ -99,8 +102,10 @@ pub(super) fn sign_again(lock: &File) -> io::Result<bool> {
     if content == pid.as_bytes() {
         return Ok(false);
     }
-    refuse_linked(lock)?;
-    sign(lock).map(|()| true)
+    match lock.metadata()?.nlink() {
+        0 | 1 => sign(lock).map(|()| true),
+        _ => Err(other("it is a hard link to another file")),
+    }
 }
 
 /// Returns a path of an open directory that stays valid when the directory moves.
@@ -173,7 +178,13 @@ fn holder(locked: &File) -> Option<u32> {
 }
 
 fn listed_holder(locked: &File) -> Option<u32> {
-    let inode = format!(":{} ", locked.metadata().ok()?.ino());
+    // Several file systems have files of the same number.
+    let found = locked.metadata().ok()?;
+    let (major, minor) = (
+        rustix::fs::major(found.dev()),
+        rustix::fs::minor(found.dev()),
+    );
+    let inode = format!(" {major:02x}:{minor:02x}:{} ", found.ino());
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let line = locks
         .lines()
@@ -280,16 +291,28 @@ mod tests {
     }
 
     #[test]
+    fn holder_of_a_lock_is_named_by_the_kernel_and_not_by_its_content() {
+        let dir = crate::testing::scratch();
+        let _lock = take(dir.path()).unwrap();
+        fs::write(dir.path().join(FILE), "1\n").unwrap();
+        let held = take(dir.path()).unwrap_err();
+        let own = std::process::id().to_string();
+        assert!(matches!(held, DaemonError::Held { pid } if pid == own));
+    }
+
+    #[test]
     fn content_that_came_by_another_name_of_the_lock_is_kept() {
         let dir = crate::testing::scratch();
         let lock = take(dir.path()).unwrap();
         let notes = dir.path().join("notes.txt");
         fs::hard_link(dir.path().join(FILE), &notes).unwrap();
         assert!(!sign_again(&lock).unwrap());
-        fs::write(&notes, "precious").unwrap();
-        let why = sign_again(&lock).unwrap_err().to_string();
-        assert!(why.contains("hard link"), "{why}");
-        assert_eq!(fs::read_to_string(&notes).unwrap(), "precious");
+        for content in ["precious", "42\n"] {
+            fs::write(&notes, content).unwrap();
+            let why = sign_again(&lock).unwrap_err().to_string();
+            assert!(why.contains("hard link"), "{why}");
+            assert_eq!(fs::read_to_string(&notes).unwrap(), content);
+        }
         fs::remove_file(dir.path().join(FILE)).unwrap();
         assert!(sign_again(&lock).unwrap(), "it has a single name");
     }

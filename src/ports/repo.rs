@@ -42,10 +42,8 @@ pub enum Committed {
     Before,
     /// Commits of the branch alone, or the index.
     OnBranch,
-    /// HEAD does not have it, but git has these bytes: git or the session may have written the file.
+    /// HEAD does not have it, but git has these bytes, or a file of that name: git or the session may have written the file.
     Known,
-    /// git does not have these bytes, but a filter or an encoding applies to the file, so that git may have written it.
-    Converted,
     /// git is changing the sandbox's files.
     Unsettled,
 }

@@ -236,13 +236,18 @@ fn remains_of_a_killed_restore_are_replaced() {
         fs::remove_file(saved.part.join("README")).unwrap();
         fs::remove_dir_all(saved.part.join("tools")).unwrap();
     };
-    let kills: [Kill<'_>; 6] = [
+    let kills: [Kill<'_>; 7] = [
         ("its directory made", &|saved| {
             fs::create_dir_all(&saved.part).unwrap();
         }),
         ("known to git, without files", &|saved| {
             half(saved);
             fs::remove_dir_all(&saved.part).unwrap();
+        }),
+        ("its link not yet renamed", &|saved| {
+            half(saved);
+            fs::remove_dir_all(&saved.part).unwrap();
+            write(&saved.part, ".tmpAbC123", "gitdir: ");
         }),
         ("half filled", &half),
         ("half taken away again", &|saved| {

@@ -66,8 +66,10 @@ struct Clocks {
 }
 
 impl Clocks {
-    /// Looks at the clocks. Jumps are remembered for this long.
-    fn look(world: &World, longest: Duration) -> Self {
+    /// Looks at the clocks. Jumps are remembered for as long as anything is kept.
+    fn look(world: &World) -> Self {
+        let gc = world.city.daemon.wisp_gc;
+        let longest = longest(&world.city.retention).max(gc.map_or(Duration::ZERO, |gc| gc.ttl));
         let (wall, since_boot) = (world.clock.now(), world.clock.since_boot());
         // A time in which the machine was suspended is no jump: its files are that much older.
         let jumps = world.jumps(wall, since_boot, longest);
@@ -108,7 +110,7 @@ impl LastRuns {
     pub(super) fn rest_due(&mut self, world: &World) -> Option<Run> {
         let now = world.clock.mono();
         let policy = &world.city.retention;
-        let clocks = Clocks::look(world, longest(policy));
+        let clocks = Clocks::look(world);
         let early =
             |(last, of): &(Duration, RetentionPolicy)| now - *last < INTERVAL && of == policy;
         if self.rest.as_ref().is_some_and(early) {

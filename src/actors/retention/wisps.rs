@@ -1,8 +1,7 @@
 //! Wisp GC (`health-patrol.md`): deletes closed wisps older than `wisp_ttl`, with all their rows.
 
-use jiff::Timestamp;
-
 use super::super::world::World;
+use super::Clocks;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::ports::relics::{StoreError, Txn};
@@ -20,8 +19,9 @@ pub async fn collect(world: &World) -> Result<(), StoreError> {
     let Some(gc) = world.city.daemon.wisp_gc else {
         return Ok(());
     };
-    let closed_before = world.clock.now().checked_sub(gc.ttl);
-    let closed_before = closed_before.unwrap_or(Timestamp::MIN);
+    // No jump of the wall clock makes them older.
+    let clocks = Clocks::look(world);
+    let closed_before = clocks.jumps.before(gc.ttl, clocks.wall, clocks.since_boot);
     while !world.is_stopping() {
         let city = world.city.name.clone();
         let part = move |txn: &mut dyn Txn| {

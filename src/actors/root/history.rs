@@ -49,6 +49,8 @@ pub(super) struct Histories {
     pub(super) loaded: bool,
     /// Rows of children that have no record yet.
     left: BTreeMap<ChildId, DeathRecord>,
+    /// The time of the last death of each child that an earlier supervisor counted.
+    pub(super) counted: BTreeMap<ChildId, Timestamp>,
     /// Raiders that were in quarantine or on trial, and have no record yet.
     quarantined: BTreeMap<RaiderId, QuarantineRecord>,
     /// Rows of children with a record, as last written.
@@ -121,6 +123,9 @@ impl Root {
             return;
         };
         if left.made_from == made_from(&record.spec) {
+            if let Some(last) = left.at.last() {
+                self.histories.counted.insert(record.spec.id.clone(), *last);
+            }
             let (now, mono) = (self.world.clock.now(), self.world.clock.mono());
             let policy = &self.world.city.daemon.restart;
             let deaths = DeathWindow::restored(&left.at, policy, now, mono);

@@ -33,6 +33,7 @@ impl Root {
             let is_gone = |record: &ChildRecord| *record.child.phase() == ChildPhase::Gone;
             if self.children.get(id).is_some_and(is_gone) {
                 self.children.remove(id);
+                self.histories.counted.remove(id);
             }
             let _behind = self.keep(id);
             self.go_on_together(me, id).await;
@@ -171,6 +172,7 @@ impl Root {
             generation: record.generation,
             cause: record.child.cause(),
             unattended,
+            counted: self.histories.counted.get(id).copied(),
             crashed,
             written: None,
         };

@@ -16,6 +16,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::actors::effects;
@@ -61,6 +62,8 @@ pub struct ChildArgs {
     pub cause: Cause,
     /// Set when its last session came to no planned end: if it does not run, it died.
     pub unattended: bool,
+    /// The time of the last death that an earlier supervisor counted: sessions from before count no more.
+    pub counted: Option<Timestamp>,
     /// Set when its last session died, regardless of later failed starts.
     pub crashed: bool,
     /// The session starts only after this write has ended.

@@ -26,12 +26,9 @@ pub async fn judge(world: &World, spec: &ChildSpec, event: SessionEvent) -> Chil
         match is_finished(world, hook).await {
             Ok(true) => return ChildExit::Finished,
             Ok(false) => {}
-            // It may have declared its outcome: the next start judges that, and starts nothing before. A session that was started for
-            // its outcome is started whatever that is.
-            Err(error) if error.kind == RefusalKind::Unavailable && problem.is_none() => {
-                return ChildExit::Unseen(error.to_string());
-            }
-            // The outcome is read at the next start.
+            // It may have declared its outcome: the next start judges that, and starts nothing before.
+            Err(error) if problem.is_none() => return ChildExit::Unseen(error.to_string()),
+            // A session that was started for its outcome is started whatever that is.
             Err(error) => {
                 tracing::warn!(
                     raider = %hook.raider,

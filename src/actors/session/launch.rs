@@ -139,7 +139,7 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, ChildExit> {
             agent::start(world, agent, &spec.id, why, before.as_ref()).await?
         }
     };
-    if args.unattended {
+    if args.unattended && is_uncounted(args, before.as_ref()) {
         let exit = before.and_then(|facts| match facts.state {
             RunState::Exited(exit) => Some(exit),
             RunState::Running | RunState::Lost { .. } | RunState::Unknown { .. } => None,
@@ -150,6 +150,15 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, ChildExit> {
     }
     let last = before.map_or(0, |facts| facts.generation.0);
     start_session(args, start, Generation(args.generation.0.max(last + 1))).await
+}
+
+/// Returns true if the death of the last session is in no stored history. A persistent history is open from the order to
+/// start: its supervisor may have been killed before there was a session, or after the death of the last one was counted.
+fn is_uncounted(args: &ChildArgs, before: Option<&SessionFacts>) -> bool {
+    match before {
+        Some(facts) => args.counted.is_none_or(|at| facts.started_at > at),
+        None => !args.world.city.daemon.restart.outlives(),
+    }
 }
 
 async fn adopt(world: &World, facts: &SessionFacts) -> Result<Opened, ChildExit> {

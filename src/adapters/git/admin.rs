@@ -184,6 +184,19 @@ pub(super) fn write_whole_by(dir: &Path, path: &Path, content: &[u8]) -> Result<
     Ok(())
 }
 
+/// Unlocks the entries of worktrees that a killed supervisor was making. Only while no other is made.
+pub(super) fn unlock_leftovers(repo: &GitRepo) -> Result<(), RepoError> {
+    let dir = repo.theirs().join("worktrees");
+    let listed = match fs::read_dir(&dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        listed => listed.at("cannot list", &dir)?,
+    };
+    for entry in listed {
+        unlock(&entry.at("cannot list", &dir)?.path())?;
+    }
+    Ok(())
+}
+
 /// An error that names the file.
 pub(super) fn failed(what: &str, path: &Path, error: &io::Error) -> RepoError {
     RepoError::Failed(format!("{what} {}: {error}", path.display()))
@@ -382,9 +395,12 @@ pub(super) fn make(
 
 /// Ends the lock of [`make`], after the work tree got its link. The lock of an agent stays.
 pub(super) fn unlock(admin: &Path) -> Result<(), RepoError> {
-    let text = beneath::read(admin, Path::new(LOCKED), BEING_MADE.len() as u64);
-    if !text.is_ok_and(|text| text.as_deref() == Some(BEING_MADE)) {
-        return Ok(());
+    match beneath::read(admin, Path::new(LOCKED), BEING_MADE.len() as u64) {
+        Ok(Some(text)) if text == BEING_MADE => {}
+        // An agent put its own in that place, or took it away.
+        Ok(_) => return Ok(()),
+        Err(error) if beneath::is_odd(&error) => return Ok(()),
+        Err(error) => return Err(failed("cannot unlock", admin, &error)),
     }
     let removed = beneath::remove(admin, Path::new(LOCKED));
     removed.at("cannot unlock", admin)
@@ -429,6 +445,11 @@ mod tests {
         fs::write(admin.join(LOCKED), "mine").unwrap();
         unlock(&admin).unwrap();
         assert!(admin.join(LOCKED).exists());
+        // A kill left another one.
+        let left = make(repo, "Nux", head.as_bytes(), &rigged.path("left")).unwrap();
+        unlock_leftovers(repo).unwrap();
+        prune();
+        assert!(admin.join(LOCKED).exists() && !left.exists());
         fs::remove_file(admin.join(LOCKED)).unwrap();
         fs::remove_file(tree.join(".git")).unwrap();
         prune();

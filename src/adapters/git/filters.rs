@@ -16,7 +16,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::settings::Settings;
+use super::config_text::Settings;
 
 /// Keys of a filter or a merge driver that hold a command.
 const COMMANDS: &[&str] = &["clean", "smudge", "process", "driver"];

@@ -24,7 +24,7 @@ use crate::regular;
 pub(super) const EXCLUDED: [&str; 4] = [TASK, TASK_ELSE, OUTCOMES[0], OUTCOMES[1]];
 
 /// Returns the names among `names` that a commit has.
-fn tracked<const N: usize>(
+pub(super) fn tracked<const N: usize>(
     repo: &GitRepo,
     commit: &Oid,
     names: [&str; N],

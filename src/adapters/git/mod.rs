@@ -10,6 +10,7 @@ mod collect;
 pub mod command;
 mod commit_checks;
 mod committed;
+mod config_text;
 mod custody;
 mod default_branch;
 mod diff;

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::admin::{At, failed, read_if_there, remove_if_there, write_whole};
+use super::admin::{self, At, failed, read_if_there, remove_if_there, write_whole};
 use super::command::Git;
 use super::fetch::{fetch_all, network, remote_head};
 use super::rig::{GitRepo, locked};
@@ -70,6 +70,9 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     }
     // Before anything is written there.
     share_integrity::heal(repo);
+    if let Err(error) = admin::unlock_leftovers(repo) {
+        tracing::warn!(rig = %repo.name(), %error, "the entries of worktrees that were being made could not be unlocked; the next preparation of the rig tries again");
+    }
     let moved = settings::take_over(repo, persons.as_ref())?;
     repo.forget_user();
     take_attributes(repo, persons.as_ref())?;

@@ -1,7 +1,7 @@
 //! Settings that git refuses although they can be parsed: with one such line, an agent breaks git in every sandbox of
 //! the rig.
 
-use super::settings;
+use super::config_text;
 
 /// Keys that git reads in every command, and that must be booleans.
 const BOOLS: &[&str] = &[
@@ -33,7 +33,7 @@ const EXTENSIONS: &[&str] = &[
 
 /// Returns the reason why git would refuse a repository with this output of `git config --list -z`, without includes.
 pub(super) fn refused(listed: &[u8], format: impl FnOnce() -> Option<String>) -> Option<String> {
-    let records = settings::listed(listed);
+    let records = config_text::listed(listed);
     for (key, value) in &records {
         // Without a value it is true.
         let value = value.as_deref();

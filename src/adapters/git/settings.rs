@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::admin::{At, stamp, write_whole};
 use super::bytes;
 use super::command::Git;
+use super::config_text::{Settings, listed, render};
 use super::filters::{self, Places};
 use super::prepare::READY;
 use super::rig::{GitRepo, PUSH_URL_KEY, locked};
@@ -126,7 +127,7 @@ pub(super) struct Top {
 pub(super) struct Checkout {
     pub(super) top: Top,
     /// Its own settings, in order: key and value.
-    pub(super) config: Vec<(String, Option<String>)>,
+    pub(super) config: Settings,
 }
 
 impl Checkout {
@@ -172,18 +173,6 @@ impl Checkout {
             .display()
             .to_string()
     }
-}
-
-/// Parses the output of `git config --list -z`.
-pub(super) fn listed(text: &[u8]) -> Settings {
-    let records = bytes::split(text).map(|record| {
-        let text = bytes::lossy(record);
-        match text.split_once('\n') {
-            Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
-            None => (text, None),
-        }
-    });
-    records.collect()
 }
 
 /// Returns the file with the settings that were taken over from the user and the machine: commands of ours read it
@@ -393,8 +382,6 @@ fn closed(mut wanted: Settings) -> Settings {
     wanted
 }
 
-pub(super) type Settings = Vec<(String, Option<String>)>;
-
 fn remote(settings: &mut Settings, name: &str) {
     let refspec = format!("+refs/heads/*:refs/remotes/{name}/*");
     settings.push((format!("remote.{name}.fetch"), Some(refspec)));
@@ -466,43 +453,4 @@ fn hooks(checkout: &Checkout) -> Option<String> {
         .flatten()
         .any(|entry| !entry.file_name().to_string_lossy().ends_with(".sample"));
     own.then(|| dir.display().to_string())
-}
-
-/// Formats the settings in git's file format.
-pub(super) fn render(settings: &Settings) -> String {
-    let mut text = String::from("# Written by horde-supervisor; changes here are lost.\n");
-    for (key, value) in settings {
-        let Some((section, rest)) = key.split_once('.') else {
-            continue;
-        };
-        let (sub, name) = rest
-            .rsplit_once('.')
-            .map_or((None, rest), |(sub, name)| (Some(sub), name));
-        match sub {
-            Some(sub) => {
-                let sub = sub.replace('\\', "\\\\").replace('"', "\\\"");
-                text.push_str(&format!("[{section} \"{sub}\"]\n"));
-            }
-            None => text.push_str(&format!("[{section}]\n")),
-        }
-        match value {
-            Some(value) => text.push_str(&format!("\t{name} = \"{}\"\n", escape(value))),
-            None => text.push_str(&format!("\t{name}\n")),
-        }
-    }
-    text
-}
-
-fn escape(value: &str) -> String {
-    let mut text = String::new();
-    for char in value.chars() {
-        match char {
-            '\\' => text.push_str("\\\\"),
-            '"' => text.push_str("\\\""),
-            '\n' => text.push_str("\\n"),
-            '\t' => text.push_str("\\t"),
-            char => text.push(char),
-        }
-    }
-    text
 }

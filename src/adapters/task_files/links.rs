@@ -50,9 +50,11 @@ pub(super) fn repair(dir: &Path, sandbox: &Path, is_own: IsOwn<'_>) -> Repaired 
     let wrong = names.filter_map(|(name, target)| {
         let link = sandbox.join(name);
         let found = found(&link, target)?;
-        let is_the_session_s =
-            is_own(name, None) && (*target == task || is_declared(name, &link, found, is_own));
-        is_the_session_s.then_some((found, link, target))
+        // git brings the link of another task from a commit of its session, and what is written through it would be that
+        // task's outcome.
+        let is_replaced = found == Found::OldLink
+            || is_own(name, None) && (*target == task || is_declared(name, &link, found, is_own));
+        is_replaced.then_some((found, link, target))
     });
     let mut wrong: Vec<_> = wrong.collect();
     // The outcome that came last counts: it is moved first, and every state until the end shows it as the last one.
@@ -115,6 +117,10 @@ fn bytes_of(file: &Path, levels: usize) -> io::Result<Option<Vec<u8>>> {
 fn task_name(sandbox: &Path, task: &Path, is_own: IsOwn<'_>) -> &'static str {
     let leads_there = |name| fs::read_link(sandbox.join(name)).is_ok_and(|target| target == task);
     let else_there = sandbox.join(TASK_ELSE).symlink_metadata().is_ok();
+    // A link to another task is no file of the repository.
+    if found(&sandbox.join(TASK), task) == Some(Found::OldLink) {
+        return TASK;
+    }
     if !leads_there(TASK) && (else_there || !is_own(TASK, None)) {
         return TASK_ELSE;
     }

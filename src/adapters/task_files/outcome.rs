@@ -102,12 +102,8 @@ fn in_sandbox(own: &Path, name: &str, committed: AskOfFile<'_>) -> InPlace {
                 then write it anew with another text, or run `hd done`"
             )),
             Some(Committed::Known) => InPlace::Odd(format!(
-                "git has a file with the text of {name}, and may have written it, so it is not read as an outcome; \
-                if it is yours, write it anew with another text, for example with a \"reason\", or run `hd done`"
-            )),
-            Some(Committed::Converted) => InPlace::Odd(format!(
-                "a filter or an encoding in .gitattributes applies to {name}, and git may have written it, so it is not read \
-                as an outcome; if it is yours, run `hd done`, or remove {name}, wait until its link is there again, and write through that"
+                "git has a file of the name {name}, or one with its text, and may have written it, so it is not read as an \
+                outcome; if it is yours, run `hd done`, or remove {name}, wait until its link is there again, and write through that"
             )),
             Some(Committed::Unsettled) | None => InPlace::Unsettled,
         },
@@ -118,6 +114,8 @@ fn in_sandbox(own: &Path, name: &str, committed: AskOfFile<'_>) -> InPlace {
             Some(_) => InPlace::Nothing,
             None => InPlace::Unsettled,
         },
+        // Another program holds a lease on it, for a moment.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => InPlace::Unsettled,
         // An error of the system: the file in the task directory decides.
         Ok(None) | Err(_) => InPlace::Nothing,
     }

@@ -140,6 +140,24 @@ async fn no_child_respawns_without_limit_though_the_supervisor_is_killed_each_ti
     }
 }
 
+/// The row is open from the order to start: the supervisor may be killed after it counted the death, before there is another
+/// session.
+#[tokio::test(start_paused = true)]
+async fn death_is_counted_once_whenever_the_supervisor_is_killed_after_it() {
+    for settles in 0..24 {
+        let city = persistent().start().await;
+        let session = city.session(&agent("mayor"));
+        city.parts.sessions.crash(&session, 9);
+        for _ in 0..settles {
+            tokio::task::yield_now().await;
+        }
+        let city = again(city, persistent(), |_| {}).await;
+        let crashed = city.events(EventType::AgentCrashed).await.len();
+        let view = city.view(&agent("mayor")).await.unwrap();
+        assert_eq!((crashed, view.restarts), (1, 1), "{settles}");
+    }
+}
+
 /// The death of an agent that waits for another one still counts.
 #[tokio::test(start_paused = true)]
 async fn death_without_a_supervisor_counts_though_the_child_cannot_start_yet() {

@@ -10,8 +10,9 @@ use super::worktree::remove_all;
 use crate::adapters::city_root;
 use crate::adapters::git::admin::{At, entries_in, remove_if_there, write_whole};
 use crate::adapters::git::bytes;
+use crate::adapters::git::config_text::{listed, render};
 use crate::adapters::git::rig::GitRepo;
-use crate::adapters::git::settings::{self, NO_PUSH};
+use crate::adapters::git::settings::NO_PUSH;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -96,14 +97,14 @@ fn config(repo: &GitRepo) -> Result<String, RepoError> {
         ("core.logallrefupdates".to_owned(), Some("true".to_owned())),
         ("remote.origin.pushurl".to_owned(), Some(NO_PUSH.to_owned())),
     ];
-    for (key, value) in settings::listed(&list.run()?.stdout) {
+    for (key, value) in listed(&list.run()?.stdout) {
         let section = key.split('.').next().unwrap_or_default();
         let format = key == "core.repositoryformatversion";
         if SECTIONS.contains(&section) || KEYS.contains(&&*key) || format {
             settings.push((key, value));
         }
     }
-    Ok(settings::render(&settings))
+    Ok(render(&settings))
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), RepoError> {

@@ -71,7 +71,8 @@ fn clear(repo: &GitRepo, part: &Path) -> Result<(), RepoError> {
         Ok(list) => {
             let list = list.map_err(fail)?;
             let link = part.join(".git");
-            if !list.is_empty() && !is_ours(repo, part) {
+            let is_begun = !admins.is_empty() && list.iter().all(is_temporary);
+            if !list.is_empty() && !is_begun && !is_ours(repo, part) {
                 let what = format!("{} is in the way", part.display());
                 return Err(RepoError::Failed(what));
             }
@@ -85,6 +86,13 @@ fn clear(repo: &GitRepo, part: &Path) -> Result<(), RepoError> {
         }
     }
     admins.iter().try_for_each(|admin| remove(admin))
+}
+
+/// Returns true for the file that becomes the link, as a killed restore leaves it.
+fn is_temporary(entry: &fs::DirEntry) -> bool {
+    let name = entry.file_name();
+    let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+    is_file && bytes::of(Path::new(&name)).starts_with(b".tmp")
 }
 
 /// Returns true if its link leads into our repository, even to a missing entry.

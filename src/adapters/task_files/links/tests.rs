@@ -64,6 +64,23 @@ fn replaced_links_are_put_back_and_what_was_written_is_kept() {
     assert_eq!(text(dir.join(OUTCOME)), "stuck");
 }
 
+/// A merge of a commit in which another session added its links by force.
+#[test]
+fn links_of_another_task_are_replaced_although_git_brought_them() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    let other = top.path().join("tasks/rig/gt-2/Nux-2");
+    for (name, target) in [(OUTCOMES[0], OUTCOME), (TASK, TASK)] {
+        fs::remove_file(sandbox.join(name)).unwrap();
+        symlink(other.join(target), sandbox.join(name)).unwrap();
+    }
+    assert!(repaired(&dir, &sandbox, &|_, _| false).is_empty());
+    assert_eq!(text(sandbox.join(TASK)), "do it");
+    fs::write(sandbox.join(OUTCOMES[0]), "passed").unwrap();
+    assert_eq!(text(dir.join(OUTCOME)), "passed");
+    assert!(!other.exists());
+}
+
 #[test]
 fn outcome_that_was_written_before_is_kept_and_an_empty_one_replaces_none() {
     let top = crate::testing::scratch();
