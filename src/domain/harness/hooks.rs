@@ -199,3 +199,38 @@ pub(super) fn started(event: &Value, id: &str) -> Option<Report> {
         transcript: text(event, "/transcript_path").map(str::to_owned),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The supervisor learns of a compaction in time only from the hook that comes before it.
+    #[test]
+    fn compaction_is_reported_by_the_hook_before_it() {
+        let setting = Setting {
+            hd: "/x/hd",
+            dir: "/s",
+            has: &|_| false,
+            own_helper: false,
+        };
+        for (hooks, key, name) in [
+            (Hooks::Claude, "hook_event_name", "PreCompact"),
+            (Hooks::Codex, "hook_event_name", "PreCompact"),
+            (Hooks::Copilot, "hook_event_name", "preCompact"),
+            (Hooks::Pi, "type", "session_before_compact"),
+        ] {
+            let kind = hooks.as_str();
+            assert_eq!(
+                hooks.report(&json!({ key: name })),
+                Some(Report::Compacts),
+                "{kind}"
+            );
+            let mut fill = Fill::default();
+            let files = hooks.set_up(&setting, &mut fill).into_iter();
+            let mut configured: Vec<_> = files.map(|file| file.text).collect();
+            configured.extend(fill.put_in_all(&["{hooks}".to_owned()]));
+            let is_asked_for = configured.iter().any(|text| text.contains(name));
+            assert!(is_asked_for, "{kind}: {configured:?}");
+        }
+    }
+}

@@ -4,6 +4,7 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use crate::support::git::{commit_all, git, write};
 use crate::support::live::asks::session_pid as pid;
 use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
@@ -32,7 +33,7 @@ fn an_agent_killed_mid_work_is_back_on_its_sandbox_with_its_dirty_file() {
     let relic = city.work(
         "be killed",
         &[
-            "[ $n = 2 ] || { echo half >dirty.txt; sign dirty; forever; }",
+            "[ $n = 2 ] || { commit a.txt; echo half >dirty.txt; sign dirty; forever; }",
             "await go",
             "git add dirty.txt",
             "git commit --quiet -m 'the other half'",
@@ -40,6 +41,14 @@ fn an_agent_killed_mid_work_is_back_on_its_sandbox_with_its_dirty_file() {
         ],
     );
     city.wait_sign("dirty");
+    // The target moves on: a restart that pulls or rebases would change the sandbox.
+    let checkout = city.checkout();
+    write(&checkout, "theirs.txt", "theirs\n");
+    let theirs = commit_all(&checkout, "theirs");
+    git(&checkout, &["push", "--quiet", "origin", "main"]);
+    let sandbox = city.sandbox("Toast");
+    let commits = || git(&sandbox, &["log", "--format=%H"]);
+    let before = commits();
     let first = city.wait_session(&relic, 1);
     processes::signal(pid(&first), Signal::SIGKILL);
     let prompt = city.wait_prompt(&relic, 2);
@@ -53,8 +62,16 @@ fn an_agent_killed_mid_work_is_back_on_its_sandbox_with_its_dirty_file() {
     assert_eq!(second["restarts"], 1);
     assert_eq!(second["incarnation"], first["incarnation"]);
     assert_eq!(second["sandbox"], first["sandbox"]);
-    let dirty = std::fs::read_to_string(city.sandbox("Toast").join("dirty.txt")).unwrap();
+    let dirty = std::fs::read_to_string(sandbox.join("dirty.txt")).unwrap();
     assert_eq!(dirty, "half\n");
+    assert_eq!(
+        commits(),
+        before,
+        "HEAD, and the commit that it is based on"
+    );
+    assert!(!before.contains(&theirs));
+    let status = git(&sandbox, &["status", "--porcelain"]);
+    assert_eq!(status, "?? dirty.txt", "no merge or rebase was begun");
     city.wait_event(1, "raider.respawned", TOAST);
     let order = newest(
         &city,
@@ -71,7 +88,9 @@ fn an_agent_killed_mid_work_is_back_on_its_sandbox_with_its_dirty_file() {
     }
     city.sign("go");
     city.wait_status(&relic, "closed");
-    assert!(city.landed().contains(&"dirty.txt".to_owned()));
+    for file in ["dirty.txt", "theirs.txt"] {
+        assert!(city.landed().contains(&file.to_owned()), "{file}");
+    }
 }
 
 /// Zombie capture (`witness-patrol.md`): the event has the text of the terminal from when its agent died.

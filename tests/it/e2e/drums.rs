@@ -126,3 +126,31 @@ fn a_standing_agent_takes_its_relic_and_closes_it_and_keeps_its_note() {
     let closed = city.happened("relic.closed", &relic);
     assert_eq!(closed[0]["data"]["by"], "mayor");
 }
+
+/// A program that shows each line that it reads.
+const READER: &str = r#"
+[harness.reader]
+command = ["sh", "-c", 'echo ready; while read -r line; do echo "heard <$line>"; done']
+[[agents]]
+name = "mayor"
+harness = "reader"
+prompt = "p"
+"#;
+
+/// A line in the terminal says that a drum has arrived, not what it says. A person's text is typed by `nudge`, the older word for
+/// `send`.
+#[test]
+fn a_drum_is_delivered_into_a_session_that_waits_for_text() {
+    let city = Plan::new().add(READER).start();
+    let screen = || city.hd_text(&["peek", "mayor"]).out;
+    let shows = |words: &str| wait(words, || screen().contains(words).then_some(()));
+    shows("ready");
+    let mail = ["drums", "send", "mayor", "-s", "lunch", "-m", "at noon"];
+    let sent = city.hd(&[&mail[..], &["--deliver"]].concat()).json();
+    assert_eq!(sent["delivery"]["state"], "delivered", "{sent}");
+    shows("heard <Drum 1 from operator has arrived");
+    assert!(!screen().contains("at noon"), "{}", screen());
+    assert_eq!(city.happened("drums.delivered", "mayor").len(), 1);
+    assert_eq!(city.hd_text(&["nudge", "mayor", "hello there"]).code, 0);
+    shows("heard <hello there>");
+}

@@ -2,8 +2,10 @@
 
 use serde_json::Value;
 
+use crate::support::git::write;
 use crate::support::live::City;
 use crate::support::plan::Plan;
+use crate::support::repository::repository;
 
 /// The note is in the next prompt, the sandbox is unchanged, and it counts as no restart.
 #[test]
@@ -110,4 +112,60 @@ fn session_older_than_max_session_is_asked_to_hand_off() {
     city.wait_status(&relic, "closed");
     let crashed = city.happened("agent.crashed", "horde/raiders/Toast");
     assert!(crashed.is_empty(), "{crashed:?}");
+}
+
+/// The scripted agent with the hooks of claude, and a rig of its own whose sessions are told to rally.
+const COMPACTING: &str = r#"
+[harness.compacting]
+command = ["sh", "../../../agent.sh"]
+prompt = "file"
+hooks = "claude"
+[[rigs]]
+name = "other"
+path = "other-checkout"
+prefix = "ot"
+[rigs.raiders]
+harness = "compacting"
+on_compact = "rally"
+"#;
+
+/// Says that its conversation is compacted, and reads the line that follows.
+const COMPACTS: &str =
+    r#"echo '{"hook_event_name":"PreCompact"}' | hd hook-event claude; read line"#;
+
+/// `on_compact`: with "handoff" a fresh session gets the note, with "rally" the same session is told to read its task again.
+#[test]
+fn session_that_compacts_hands_off_or_rallies_as_its_rig_says() {
+    let plan = Plan::new()
+        .set("raiders", "harness", r#""compacting""#)
+        .set("raiders", "on_compact", r#""handoff""#)
+        .add(COMPACTING);
+    let mut city = City::made(&plan);
+    let checkout = city.root().join("other-checkout");
+    repository(&checkout, Some("other-origin.git"), |checkout| {
+        write(checkout, "README", "hello\n");
+    });
+    city.start();
+    let told = r#"case "$line" in *handoff*) hd handoff -m half;; esac; forever"#;
+    let first = format!("[ $n != 1 ] || {{ {COMPACTS}; {told}; }}");
+    let handed = city.work("long", &[&first, "commit a.txt", "hd done"]);
+    let told = r#"printf '%s' "$line" >../../../signs/line"#;
+    let steps = [COMPACTS, told, "commit b.txt", "hd done"];
+    let rallied = city.relic_in("other", "long, too", &steps);
+    city.hd(&["charge", &rallied, "other"]).json();
+
+    let prompt = city.wait_prompt(&handed, 2);
+    assert!(prompt.contains("handed off to you"), "{prompt}");
+    assert!(prompt.contains("half"), "{prompt}");
+    for relic in [&handed, &rallied] {
+        city.wait_status(relic, "closed");
+    }
+    let line = std::fs::read_to_string(city.root().join("signs/line")).unwrap();
+    assert!(line.contains("was compacted"), "{line}");
+    assert_eq!(city.sessions_of(&handed), 2);
+    assert_eq!(city.sessions_of(&rallied), 1);
+    assert_eq!(city.all_of("agent.crashed"), Vec::<Value>::new());
+    let handoffs = city.all_of("raider.handoff");
+    let by: Vec<_> = handoffs.iter().map(|event| &event["subject"]).collect();
+    assert_eq!(by, ["horde/raiders/Toast"]);
 }

@@ -254,3 +254,23 @@ fn person_is_called_when_a_result_cannot_be_recorded_in_its_chain() {
         open.to_string().contains("is not in the chain of script")
     });
 }
+
+/// A name of `[identities]` is in its record and in the commit that lands; `hd mq show` prints the gate and its verdict.
+#[test]
+fn landed_work_names_its_configured_identity_and_its_gates() {
+    let city = gated().add("[identities]\nscribe = \"script\"\n").start();
+    let relic = city.work("first", &["commit a.txt", "hd done"]);
+    city.wait_status(&relic, "closed");
+    let record = || city.hd(&["cv", "scribe"]).json()["entries"].clone();
+    until("it is recorded", || record()[0]["kind"] == "merged");
+    assert_eq!(record()[0]["data"]["relic"], relic.as_str());
+    assert_eq!(city.hd(&["cv", SCRIPT]).code, 4, "it has another name");
+    let trailers = ["log", "-1", "--format=%(trailers)", "main"];
+    let trailers = git(&city.origin(), &trailers);
+    assert!(trailers.contains("Horde-Identity: scribe"), "{trailers}");
+    let shown = city.hd_text(&["mq", "show", &relic]).out;
+    let words: Vec<_> = shown.split_whitespace().collect();
+    for pair in [["name", "test"], ["verdict", "pass"]] {
+        assert!(words.windows(2).any(|it| *it == pair), "{pair:?}: {shown}");
+    }
+}

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::git::{git, write};
+use crate::support::git::{commit_all, git, write};
 use crate::support::live::asks::session_pid;
 use crate::support::live::{City, until};
 use crate::support::plan::Plan;
@@ -18,14 +18,28 @@ use crate::support::{processes, program};
 const TOAST: &str = "horde/raiders/Toast";
 const BRANCH: &str = "raider/Toast/gt-1-1";
 
-/// The work of the three sessions: steps 1 and 2, then a handoff; step 3 and half of step 4, then a crash; the rest, then `hd done`.
-const WORK: &[&str] = &[
-    "[ $n != 1 ] || { sign up1; await one; commit 1.txt; hd step done; commit 2.txt; hd step done; }",
-    "[ $n != 1 ] || { hd handoff -m 'mind the gap'; forever; }",
-    "[ $n != 2 ] || { sign up2; await two; commit 3.txt; hd step done; echo half >4.txt; git add 4.txt; }",
+/// Session 1: steps 1 and 2, then a handoff.
+const FIRST: &[&str] = &[
+    "sign up$n; await go$n",
+    "[ $n != 1 ] || { commit 1.txt; hd step done; commit 2.txt; hd step done; }",
+    "[ $n != 1 ] || { hd handoff -m 'mind gap 1'; forever; }",
+];
+
+/// Session 2: steps 3 and 4, then a handoff. Session 3: step 5, then `hd done`. Session 4 is that of the fresh raider.
+const HANDED_OFF: &[&str] = &[
+    "[ $n != 2 ] || { commit 3.txt; hd step done; commit 4.txt; hd step done; }",
+    "[ $n != 2 ] || { hd handoff -m 'mind gap 2'; forever; }",
+    "[ $n != 4 ] || { for it in 1 2 3 4; do commit $it.txt; done; }",
+    "commit README mine",
+    "commit 5.txt",
+    "[ $n != 3 ] || hd step done",
+    "hd done",
+];
+
+/// Session 2: step 3 and half of step 4, then a crash. Session 3: the rest, then `hd done`.
+const CRASHED: &[&str] = &[
+    "[ $n != 2 ] || { commit 3.txt; hd step done; echo half >4.txt; git add 4.txt; }",
     "[ $n != 2 ] || { echo note >loose.txt; sign halved; forever; }",
-    "sign up3",
-    "await three",
     "rm loose.txt",
     "git commit --quiet -m 'add 4.txt'",
     "hd step done",
@@ -70,9 +84,9 @@ struct Life {
 
 impl Life {
     /// First box: slot, sandbox on a new branch, session, and the totem on the hook.
-    fn charge() -> Self {
+    fn charge(further: &[&str]) -> Self {
         let city = city();
-        let relic = city.relic("five steps", WORK);
+        let relic = city.relic("five steps", &[FIRST, further].concat());
         city.hd(&["totem", "start", "five", &relic]).json();
         assert_eq!(
             city.raiders(),
@@ -138,22 +152,26 @@ impl Life {
         all.split_off(1)
     }
 
-    /// Second box, session 1: steps 1 and 2, then a handoff.
-    fn hand_off(&self) {
-        self.city.sign("one");
-        self.city.wait_sign("up2");
-        let prompt = self.city.wait_prompt(&self.relic, 2);
-        for part in ["handed off to you", "mind the gap", "Step 3"] {
+    /// Second box: this session does its two steps, then a handoff.
+    fn hand_off(&self, session: u64) {
+        self.city.sign(&format!("go{session}"));
+        self.city.wait_sign(&format!("up{}", session + 1));
+        let steps = u32::try_from(session * 2).unwrap();
+        let prompt = self.city.wait_prompt(&self.relic, session as usize + 1);
+        let (gap, next) = (format!("mind gap {session}"), format!("Step {}", steps + 1));
+        for part in ["handed off to you", &gap, &next] {
             assert!(prompt.contains(part), "{part}: {prompt}");
         }
-        self.assert_at_work(2, 0, 3);
-        let both = ["add 1.txt", "add 2.txt"].map(|it| format!("{it} by {TOAST}"));
-        assert_eq!(self.commits(), both);
+        self.assert_at_work(session + 1, 0, steps + 1);
+        let all: Vec<_> = (1..=steps)
+            .map(|it| format!("add {it}.txt by {TOAST}"))
+            .collect();
+        assert_eq!(self.commits(), all);
     }
 
     /// Second box, session 2: steps 3 and half of 4, then a crash. Staged and untracked files are still there.
     fn crash(&self) {
-        self.city.sign("two");
+        self.city.sign("go2");
         self.city.wait_sign("halved");
         let raider = self.city.wait_session(&self.relic, 2);
         processes::signal(session_pid(&raider), Signal::SIGKILL);
@@ -171,7 +189,7 @@ impl Life {
     /// Third box: pushed, in the merge queue, and the raider is gone before its work is merged.
     fn done(&self) {
         let session = session_pid(&self.city.wait_session(&self.relic, 3));
-        self.city.sign("three");
+        self.city.sign("go3");
         self.city.wait_no_raiders();
         until("the session has ended", || !processes::runs(session));
         assert!(!self.sandbox.exists());
@@ -197,6 +215,17 @@ impl Life {
     /// Last box: merged to main, and the relic is closed. The slot is free.
     fn merge(&self) {
         self.city.sign("land");
+        self.assert_merged();
+        assert_eq!(self.city.sessions_of(&self.relic), 3);
+        let next = self.city.work("the next", &["forever"]);
+        let raider = self.city.wait_session(&next, 1);
+        assert_eq!(
+            (&raider["id"], &raider["incarnation"]),
+            (&json!(TOAST), &json!(2))
+        );
+    }
+
+    fn assert_merged(&self) {
         self.city.wait_status(&self.relic, "closed");
         self.city.wait_event(1, "raider.merged", TOAST);
         let landed = self.city.landed();
@@ -206,44 +235,128 @@ impl Life {
         until("its branch is gone", || {
             git(&self.city.origin(), &["for-each-ref", "refs/heads/raider"]).is_empty()
         });
-        assert_eq!(self.city.sessions_of(&self.relic), 3);
-        let next = self.city.work("the next", &["forever"]);
-        let raider = self.city.wait_session(&next, 1);
+    }
+
+    /// Last box, when another client's commit conflicts: a fresh raider does the relic again on top of that commit.
+    fn conflict(&self) {
+        let checkout = self.city.checkout();
+        write(&checkout, "README", "theirs\n");
+        let theirs = commit_all(&checkout, "theirs");
+        git(&checkout, &["push", "--quiet", "origin", "main"]);
+        self.city.sign("land");
+        self.city.wait_sign("up4");
+        let fresh = self.city.wait_session(&self.relic, 1);
         assert_eq!(
-            (&raider["id"], &raider["incarnation"]),
-            (&json!(TOAST), &json!(2))
+            (&fresh["incarnation"], &fresh["restarts"]),
+            (&json!(2), &json!(0))
         );
+        assert_ne!(fresh["branch"], BRANCH);
+        assert_eq!(git(&self.sandbox, &["rev-parse", "HEAD"]), theirs);
+        let prompt = self.city.wait_prompt(&self.relic, 4);
+        let task = fs::read_to_string(self.sandbox.join("TASK.md")).unwrap();
+        let told = prompt + &task;
+        for part in ["An earlier attempt", "README"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        fs::remove_file(self.city.root().join("signs/land")).unwrap();
+        self.city.sign("go4");
+        self.city.wait_no_raiders();
+        self.city.sign("land");
+        self.assert_merged();
+        let readme = git(&self.city.origin(), &["show", "main:README"]);
+        assert_eq!(readme, "mine");
+        assert_eq!(self.city.sessions_of(&self.relic), 4);
+        assert_eq!(self.city.raiders(), Vec::<Value>::new());
     }
 }
 
-/// The events of the raider and of its totem, in order, each with its cause.
-const STORY: &[&str] = &[
-    "totem.started operator",
-    "agent.started charged",
-    "raider.charged operator",
-    "raider.working charged",
-    "totem.step_done agent",
-    "totem.step_done agent",
-    "raider.handoff handoff",
-    "agent.restarted handoff",
-    "agent.started handoff",
-    "totem.step_done agent",
-    "agent.crashed session_died",
-    "agent.started session_died",
-    "raider.respawned session_died",
-    "totem.step_done agent",
-    "totem.step_done agent",
-    "raider.done done",
-    "agent.stopped done",
-    "raider.nuked done_clean_pushed",
-    "raider.merged merged",
-];
+/// The course of a life, in order: the events of the raider and of its totem, each with its cause; the states of its merge
+/// requests; the messages between session, witness and forge.
+struct Story {
+    events: &'static [&'static str],
+    queue: &'static [&'static str],
+    messages: &'static [&'static str],
+}
 
-/// The messages between session, witness and forge, in order.
-const MESSAGES: &[&str] = &["HANDOFF", "POLECAT_DONE", "MERGE_READY", "MERGED"];
+const THREE_SESSIONS_AND_A_CONFLICT: Story = Story {
+    events: &[
+        "totem.started operator",
+        "agent.started charged",
+        "raider.charged operator",
+        "raider.working charged",
+        "totem.step_done agent",
+        "totem.step_done agent",
+        "raider.handoff handoff",
+        "agent.restarted handoff",
+        "agent.started handoff",
+        "totem.step_done agent",
+        "totem.step_done agent",
+        "raider.handoff handoff",
+        "agent.restarted handoff",
+        "agent.started handoff",
+        "totem.step_done agent",
+        "raider.done done",
+        "agent.stopped done",
+        "raider.nuked done_clean_pushed",
+        "raider.merge_failed merge_failed",
+        "agent.started charged",
+        "raider.charged merge_failed",
+        "raider.working charged",
+        "raider.done done",
+        "agent.stopped done",
+        "raider.nuked done_clean_pushed",
+        "raider.merged merged",
+    ],
+    queue: &[
+        "mr.queued done",
+        "mr.testing done",
+        "mr.merging done",
+        "mr.testing done",
+        "mr.conflict merge_failed",
+        "mr.queued done",
+        "mr.testing done",
+        "mr.merging done",
+    ],
+    messages: &[
+        "HANDOFF",
+        "HANDOFF",
+        "POLECAT_DONE",
+        "MERGE_READY",
+        "MERGE_FAILED",
+        "POLECAT_DONE",
+        "MERGE_READY",
+        "MERGED",
+    ],
+};
+
+const A_CRASH_IN_SESSION_2: Story = Story {
+    events: &[
+        "totem.started operator",
+        "agent.started charged",
+        "raider.charged operator",
+        "raider.working charged",
+        "totem.step_done agent",
+        "totem.step_done agent",
+        "raider.handoff handoff",
+        "agent.restarted handoff",
+        "agent.started handoff",
+        "totem.step_done agent",
+        "agent.crashed session_died",
+        "agent.started session_died",
+        "raider.respawned session_died",
+        "totem.step_done agent",
+        "totem.step_done agent",
+        "raider.done done",
+        "agent.stopped done",
+        "raider.nuked done_clean_pushed",
+        "raider.merged merged",
+    ],
+    queue: &["mr.queued done", "mr.testing done", "mr.merging done"],
+    messages: &["HANDOFF", "POLECAT_DONE", "MERGE_READY", "MERGED"],
+};
 
 /// Checks that the events happened in order, and no other of their kinds.
-fn assert_story(events: &[Value]) {
+fn assert_story(events: &[Value], story: &Story) {
     let kind = |event: &Value| event["type"].as_str().unwrap().to_owned();
     let end = events.iter().position(|it| kind(it) == "raider.merged");
     let life = &events[..=end.unwrap()];
@@ -256,28 +369,41 @@ fn assert_story(events: &[Value]) {
             found.map(|event| format!("{} {}", kind(event), event["cause"].as_str().unwrap()));
         words.collect()
     };
-    assert_eq!(of(&["totem.", "agent.", "raider."]), STORY);
+    assert_eq!(of(&["totem.", "agent.", "raider."]), story.events);
     // The witness and the forge work at the same time, so only their own events have an order.
-    let queue = ["mr.queued done", "mr.testing done", "mr.merging done"];
-    assert_eq!(of(&["mr."]), queue);
-    let at = |wanted: &str| life.iter().position(|event| kind(event) == wanted);
+    assert_eq!(of(&["mr."]), story.queue);
+    let last = |wanted: &str| life.iter().rposition(|event| kind(event) == wanted);
     assert!(
-        at("raider.nuked") < at("mr.merging"),
+        last("raider.nuked") < last("mr.merging"),
         "gone before the merge"
     );
     let sent = life.iter().filter(|event| kind(event) == "message.sent");
     let sent: Vec<_> = sent.map(|event| event["data"]["type"].clone()).collect();
-    assert_eq!(sent, MESSAGES);
+    assert_eq!(sent, story.messages);
 }
 
+/// The diagram of the seed, literally: steps 1 and 2, handoff, steps 3 and 4, handoff, step 5, `hd done`. Its work conflicts, and a
+/// fresh raider does it again; the first raider never comes back.
+///
 /// Weakness W25 of an earlier system: the session after a handoff began in the wrong directory, and prompts were
 /// typed after a fixed time, whatever was on the screen.
 #[test]
-fn one_raider_lives_through_three_sessions_from_charge_to_merge() {
-    let life = Life::charge();
-    life.hand_off();
+fn one_raider_lives_through_three_sessions_and_a_fresh_one_resolves_the_conflict() {
+    let life = Life::charge(HANDED_OFF);
+    life.hand_off(1);
+    life.hand_off(2);
+    life.done();
+    life.conflict();
+    assert_story(&life.city.events(), &THREE_SESSIONS_AND_A_CONFLICT);
+}
+
+/// A crash in the middle of a step is a change of the session, too: staged and untracked files are still there.
+#[test]
+fn one_raider_lives_through_a_handoff_and_a_crash_from_charge_to_merge() {
+    let life = Life::charge(CRASHED);
+    life.hand_off(1);
     life.crash();
     life.done();
     life.merge();
-    assert_story(&life.city.events());
+    assert_story(&life.city.events(), &A_CRASH_IN_SESSION_2);
 }

@@ -4,7 +4,7 @@
 //!
 //! | Shown | tests |
 //! |---|---|
-//! | the life of a raider, as docs/seeds/raider-lifecycle.md describes it | one_raider_lives_through_three_sessions_from_charge_to_merge |
+//! | the life of a raider, as docs/seeds/raider-lifecycle.md describes it | one_raider_lives_through_three_sessions_and_a_fresh_one_resolves_the_conflict, one_raider_lives_through_a_handoff_and_a_crash_from_charge_to_merge |
 //! | relics: create, show, list, edit, close, reopen, cancel, dep, ready | list_and_show_from_the_command_line, edit_dep_ready_and_reopen_from_the_command_line, cancel_ends_the_raider_and_keeps_its_work, work_after_other_work_is_charged_when_that_has_closed |
 //! | relics: export and import | an_export_restores_the_same_relics_in_another_city, beads_are_imported_once_and_updated_afterwards, issues_of_github_are_imported_once_and_updated_afterwards |
 //! | rituals and totems | a_totem_is_done_step_by_step_and_cycles_the_session_where_the_ritual_says_so, a_totem_survives_a_killed_supervisor_and_a_crashed_session |

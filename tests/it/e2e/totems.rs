@@ -230,3 +230,32 @@ fn an_automation_makes_a_totem_that_a_raider_works_on() {
     let shown = city.hd(&["totem", "show", &relic]).json();
     assert_eq!(shown["by"], "automation/weekly", "{shown}");
 }
+
+/// Takes the work of its pool, and does its steps; the session that the ritual cycles finds the first ones done.
+const MEMBER: &str = "until hd --json hook | grep gt-1; do sleep 0.05; done; \
+    hd step done gt-1.1; hd step done gt-1.2; hd step done gt-1.3; hd done --reason 'both are there'; exec sleep 1000";
+
+/// An automation makes work for a pool: a member takes it, does each step, and closes it. No raider is charged with it.
+#[test]
+fn a_pool_member_finishes_the_totem_that_an_automation_makes_for_its_pool() {
+    let plan = Plan::new().agent("worker", MEMBER, "pool = { min = 1, max = 1 }");
+    let mut city = City::made(&plan);
+    write(city.root(), "rituals/halves.toml", RITUAL);
+    let automation = "ritual = \"halves\"\npool = \"worker\"\ngate = \"manual\"\n";
+    let file = "automations/weekly/automation.toml";
+    write(city.root(), file, automation);
+    city.start();
+    let run = city.hd(&["auto", "run", "weekly", "--wait"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    city.wait_status("gt-1", "closed");
+    let done = city.happened("totem.step_done", "gt-1");
+    let steps: Vec<_> = done.iter().map(|event| &event["data"]["step"]).collect();
+    assert_eq!(steps, ["gt-1.1", "gt-1.2", "gt-1.3"]);
+    let member = json!({ "kind": "agent", "name": "worker-1" });
+    assert!(done.iter().all(|event| event["data"]["asker"] == member));
+    let closed = city.happened("relic.closed", "gt-1");
+    assert_eq!(closed[0]["data"]["by"], "worker-1", "{closed:?}");
+    let started = city.happened("agent.started", "worker-1");
+    assert_eq!(started.len(), 2, "one handoff: {started:?}");
+    assert_eq!(city.all_of("raider.charged"), Vec::<Value>::new());
+}

@@ -4,6 +4,8 @@
 //! tier kills at each point, once with one raider, and at its first, second and third time with three raiders at work;
 //! `HORDE_SWEEP=<point>` has it sweep a single point.
 
+mod decided;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::thread;
@@ -32,10 +34,24 @@ enum Story {
     Rework,
     /// Charged, nuked with salvage, the salvage pruned.
     Prune,
+    /// Charged, cancelled while it holds work.
+    Cancel,
+    /// Charged, done, rejected into its live session, done again, approved, landed.
+    Review,
+    /// Charged with a totem of two steps, with a handoff between them, done, landed.
+    Totem,
 }
 
 impl Story {
-    const ALL: &[Self] = &[Self::Work, Self::Nuke, Self::Rework, Self::Prune];
+    const ALL: &[Self] = &[
+        Self::Work,
+        Self::Nuke,
+        Self::Rework,
+        Self::Prune,
+        Self::Cancel,
+        Self::Review,
+        Self::Totem,
+    ];
 }
 
 /// Returns the stories that pass a point. No wildcard, so that a new point is not forgotten.
@@ -48,30 +64,31 @@ fn stories(point: FaultPoint) -> &'static [Story] {
         | P::ChargeSandboxAfter
         | P::ChargeHookBefore
         | P::ChargeHookAfter
-        | P::ChargeSessionBefore
-        | P::ChargeSessionAfter
-        | P::DoneIntentBefore
-        | P::DoneIntentAfter
-        | P::DonePushBefore
-        | P::DonePushAfter
-        | P::DoneSubmitBefore
-        | P::DoneSubmitAfter
         | P::DoneSessionBefore
         | P::DoneSessionAfter
         | P::WitnessReadyBefore
         | P::WitnessReadyAfter
         | P::LandPinBefore
-        | P::LandPinAfter
-        | P::LandIntentBefore
+        | P::LandPinAfter => &[Story::Work],
+        P::ChargeSessionBefore | P::ChargeSessionAfter => {
+            &[Story::Work, Story::Review, Story::Totem]
+        }
+        P::DoneIntentBefore
+        | P::DoneIntentAfter
+        | P::DonePushBefore
+        | P::DonePushAfter
+        | P::DoneSubmitBefore
+        | P::DoneSubmitAfter => &[Story::Work, Story::Review, Story::Totem],
+        P::LandIntentBefore
         | P::LandIntentAfter
         | P::LandPushBefore
         | P::LandPushAfter
         | P::MergedCloseBefore
-        | P::MergedCloseAfter => &[Story::Work],
+        | P::MergedCloseAfter => &[Story::Work, Story::Review],
         P::NukeIntentBefore | P::NukeIntentAfter | P::NukeReleaseBefore | P::NukeReleaseAfter => {
-            &[Story::Work, Story::Nuke]
+            &[Story::Work, Story::Nuke, Story::Cancel]
         }
-        P::NukeSalvageBefore | P::NukeSalvageAfter => &[Story::Nuke],
+        P::NukeSalvageBefore | P::NukeSalvageAfter => &[Story::Nuke, Story::Cancel],
         P::ReworkBefore | P::ReworkAfter => &[Story::Rework],
         P::PruneIntentBefore | P::PruneIntentAfter | P::PruneDropBefore | P::PruneDropAfter => {
             &[Story::Prune]
@@ -107,10 +124,19 @@ fn a_daemon_that_dies_once_in_a_story_comes_to_the_same_end() {
     let chosen = |story: &Story| {
         let mut on_its_way = points();
         on_its_way.retain(|point| stories(*point).contains(story));
-        (!on_its_way.is_empty()).then(|| Case {
+        if on_its_way.is_empty() {
+            return None;
+        }
+        let point = on_its_way[chance.below(on_its_way.len())];
+        let is_passed_twice = *story == Story::Review && decided::is_passed_twice(point);
+        Some(Case {
             story: *story,
-            point: on_its_way[chance.below(on_its_way.len())],
-            nth: 1,
+            point,
+            nth: if is_passed_twice {
+                1 + chance.below(2)
+            } else {
+                1
+            },
             raiders: 1,
         })
     };
@@ -125,7 +151,11 @@ fn a_daemon_that_dies_at_any_fault_point_comes_to_the_same_end() {
     let mut cases = Vec::new();
     for point in points() {
         for &story in stories(point) {
-            cases.extend([(1, 1), (1, 3), (2, 3), (3, 3)].map(|(nth, raiders)| Case {
+            let mut times = vec![(1, 1), (1, 3), (2, 3), (3, 3)];
+            if story == Story::Review && decided::is_passed_twice(point) {
+                times.push((2, 1));
+            }
+            cases.extend(times.into_iter().map(|(nth, raiders)| Case {
                 story,
                 point,
                 nth,
@@ -164,6 +194,9 @@ fn run(case: Case) {
         Story::Nuke => nuke(case),
         Story::Rework => rework(case),
         Story::Prune => prune(case),
+        Story::Cancel => decided::cancel(case),
+        Story::Review => decided::review(case),
+        Story::Totem => totem(case),
     }
 }
 
@@ -187,6 +220,9 @@ impl Case {
         let relics = names.map(|name| (name.clone(), city.script(&name, &script(&name))));
         let relics: Vec<_> = relics.collect();
         let city = &*city;
+        for (_, relic) in relics.iter().filter(|_| self.story == Story::Totem) {
+            city.answer("totem.start", json!({ "ritual": "two", "relic": relic }));
+        }
         thread::scope(|scope| {
             for (_, relic) in &relics {
                 scope.spawn(move || {
@@ -236,6 +272,45 @@ fn work(case: Case) {
     case.crash(&mut city);
     charge_again(&city, &relics);
     city.assert_landed(&relics);
+    city.assert_no_salvage();
+    city.stop();
+}
+
+/// The second step begins in a fresh session.
+const TWO_STEPS: &str = r#"
+[[steps]]
+id = "one"
+title = "One"
+[[steps]]
+id = "two"
+title = "Two"
+needs = ["one"]
+fresh_session = true
+"#;
+
+fn totem(case: Case) {
+    let mut city = City::made(&plan());
+    write(city.root(), "rituals/two.toml", TWO_STEPS);
+    let script = |name: &str| {
+        format!(
+            "until hd totem show $HD_RELIC >/dev/null; do sleep 0.05; done\n\
+             at() {{ hd totem show $HD_RELIC | grep -q \"now  *$HD_RELIC.$1 \"; }}\n\
+             ! at 1 || {{ hd step done $HD_RELIC.1; forever; }}\n\
+             ! at 2 || hd step done $HD_RELIC.2\n{}",
+            does(name)
+        )
+    };
+    let relics = case.begin(&mut city, script);
+    case.crash(&mut city);
+    charge_again(&city, &relics);
+    city.assert_landed(&relics);
+    for (_, relic) in &relics {
+        let done = city.happened("totem.step_done", relic);
+        let steps: Vec<_> = done.iter().map(|event| &event["data"]["step"]).collect();
+        assert_eq!(steps, [&format!("{relic}.1"), &format!("{relic}.2")]);
+        let totem = city.answer("totem.show", json!({ "relic": relic }));
+        assert_eq!(totem["present"], Value::Null, "{totem}");
+    }
     city.assert_no_salvage();
     city.stop();
 }

@@ -1,18 +1,29 @@
 //! Remotes that refuse, and remotes that are away (`rules.md`, done).
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::json;
 
 use super::{assert_no_raider_blamed, failures, landed};
 use crate::faults::{does, plan};
-use crate::support::git::git;
-use crate::support::live::wait;
+use crate::support::git::{git, rev};
+use crate::support::live::{City, wait};
 use crate::support::program;
 
+/// Weakness W22 of an earlier system: gates ran on the target before the merge, and a failed push left its merge
+/// behind.
 #[test]
 fn a_remote_that_refuses_the_target_is_a_failed_push_and_calls_a_person() {
-    let mut city = plan().start();
+    let gates = r#"[{ name = "check", run = "{root}/gate" }]"#;
+    let mut city = City::made(&plan().set("forge", "gates", gates));
+    let place = city.root().join("gated-in").display().to_string();
+    program::script(
+        &city.root().join("gate"),
+        &format!("test -f work/w1 && pwd >{place}"),
+    );
+    let main = rev(&city.checkout(), "HEAD");
+    city.start();
     program::script(
         &city.origin().join("hooks/pre-receive"),
         "while read -r old new ref; do\n\
@@ -28,6 +39,18 @@ fn a_remote_that_refuses_the_target_is_a_failed_push_and_calls_a_person() {
     city.wait_first("escalation.raised");
     assert_eq!(landed(&city), Vec::<String>::new());
     assert_eq!(city.all_of("raider.charged").len(), 1);
+    // No ref of the target moved, and the merge is not left in the work tree of the gates.
+    for dir in [city.repo(), city.theirs()] {
+        let refs = ["for-each-ref", "--format=%(refname) %(objectname)"];
+        let refs = git(&dir, &refs);
+        let targets = refs.lines().filter(|line| line.contains("/main "));
+        let targets: Vec<_> = targets.collect();
+        let moved: Vec<_> = targets.iter().filter(|it| !it.ends_with(&main)).collect();
+        assert!(!targets.is_empty() && moved.is_empty(), "{targets:?}");
+    }
+    let gated_in = fs::read_to_string(place).expect("the gate ran");
+    let status = ["status", "--porcelain", "--ignored"];
+    assert_eq!(git(Path::new(gated_in.trim()), &status), "");
     // The work itself is safe on its branch.
     let head = failed[0]["head"].as_str().expect("a commit");
     let contains = ["for-each-ref", "--contains", head, "refs/heads/raider"];

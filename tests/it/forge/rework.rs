@@ -10,11 +10,15 @@ use crate::support::git::git;
 use crate::support::live::City;
 use crate::support::program;
 
+/// A conflict holds up no later merge request.
+/// Weakness W22 of an earlier system: gates ran on the target before the merge, and a failed push left its merge
+/// behind.
 #[test]
 fn conflict_goes_to_a_fresh_raider_with_the_conflicting_files() {
     let mut city = plan().start();
     let script = format!(
         "cp TASK.md $HD_CITY/task.$HD_INCARNATION; sign ready; await go\n\
+         [ $n = 1 ] || await again\n\
          sed 's/^two.*/two, mine/' shared.txt > .new; mv .new shared.txt; git add shared.txt\n{}",
         does("w1")
     );
@@ -23,7 +27,12 @@ fn conflict_goes_to_a_fresh_raider_with_the_conflicting_files() {
     city.wait_sign("ready");
     foreign(&city, "shared.txt", "one\ntwo, theirs\nthree\n");
     city.sign("go");
-    city.assert_landed(&[("w1".to_owned(), relic.clone())]);
+    city.wait_event(2, "raider.charged", "horde/raiders/Toast");
+    let later = city.work_on("w2");
+    city.wait_status(&later, "closed");
+    assert_eq!(city.status_of(&relic), "hooked");
+    city.sign("again");
+    city.assert_landed(&[("w1".to_owned(), relic.clone()), ("w2".to_owned(), later)]);
 
     let failed = failures(&city, &relic);
     assert_eq!(failed.len(), 1);
@@ -33,7 +42,8 @@ fn conflict_goes_to_a_fresh_raider_with_the_conflicting_files() {
     let states: Vec<_> = mrs.iter().map(|mr| mr["state"].clone()).collect();
     assert_eq!(states, ["conflict", "merged"]);
     assert_eq!(mrs[0]["conflict_files"], json!(["shared.txt"]));
-    let charged = city.all_of("raider.charged");
+    let mut charged = city.all_of("raider.charged");
+    charged.retain(|event| event["data"]["relic"] == relic.as_str());
     assert_eq!(charged.len(), 2);
     let who = |event: &serde_json::Value| {
         (

@@ -15,6 +15,8 @@ use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
 use crate::domain::gates::Gate;
 use crate::domain::ground::Part;
+use crate::domain::problem::ProblemKind;
+use crate::domain::relic::RelicStatus;
 use crate::ports::sessions::{Sessions, StartError};
 use crate::testing::hang::Hang;
 use crate::testing::world::{Scenario, TestCity, agent};
@@ -201,6 +203,31 @@ async fn patrols_need_no_agent() {
     city.pass(PATROL).await;
     assert_eq!(city.events(EventType::AgentIdleKilled).await.len(), 1);
     assert_eq!(city.parts.runner.started("tick").len(), 2);
+}
+
+/// Weakness W21 of an earlier system: merging, cleanup and escalation were done by language models, and were as
+/// correct as their prompts.
+#[tokio::test(start_paused = true)]
+async fn merge_cleanup_and_escalation_need_no_agent() {
+    let city = Scenario::new().gate("test").start().await;
+    assert!(city.world.city.agents.is_empty());
+    let (finished, failing) = (city.worker("a").await, city.worker("b").await);
+    city.completed(&finished.raider).await.unwrap();
+    city.pass(PATROL).await;
+    assert_eq!(city.status(&finished.relic).await, RelicStatus::Closed);
+    assert_eq!(city.parts.repo.landings(), 1);
+    let slot = failing.raider.name.to_string();
+    assert_eq!(city.parts.repo.names(), [slot], "the other one is gone");
+    for _ in 0..6 {
+        city.parts.sessions.crash(&failing.session, 9);
+        city.pass(SECOND * 9).await;
+    }
+    assert_eq!(city.events(EventType::AgentQuarantined).await.len(), 1);
+    city.pass(PATROL * 4).await;
+    let calls = city.escalations().await;
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    assert_eq!(calls[0].title, ProblemKind::Quarantined.text());
+    assert_eq!(city.status(&failing.relic).await, RelicStatus::Blocked);
 }
 
 /// `health-patrol.md`, invariant: the tracking record is there before the run.

@@ -337,3 +337,35 @@ async fn call_about_a_quarantine_is_still_true_when_the_raider_is_gone_and_its_r
     );
     assert!(calls[0].title.contains("its relic waits for a person"));
 }
+
+/// No alarm counts the deaths of different children together, so none depends on a window of time: each death is an event, and each
+/// child that dies too often is escalated once.
+/// Weakness W20 of an earlier system: work in progress counted as a stall, and the alarm about it was repeated every
+/// three minutes.
+#[tokio::test(start_paused = true)]
+async fn deaths_of_several_raiders_seconds_apart_are_each_counted_and_escalated_once() {
+    let city = fragile().start().await;
+    let mut workers = Vec::new();
+    for title in ["a", "b", "c"] {
+        workers.push(city.worker(title).await);
+    }
+    for deaths in 1..=2 {
+        for charged in &workers {
+            city.parts.sessions.crash(&charged.session, 9);
+            city.pass(Duration::from_secs(7)).await;
+        }
+        let crashed = city.events(EventType::AgentCrashed).await;
+        assert_eq!(crashed.len(), deaths * workers.len());
+        for charged in &workers {
+            let id = charged.raider.to_string();
+            let own = crashed.iter().filter(|event| event.subject == id);
+            assert_eq!(own.count(), deaths, "{id}");
+        }
+    }
+    city.pass(PATROL * 4).await;
+    assert_eq!(calls(&city).await.len(), workers.len());
+    assert_eq!(city.escalations().await.len(), workers.len());
+    for charged in &workers {
+        assert_eq!(status(&city, charged).await, RelicStatus::Blocked);
+    }
+}

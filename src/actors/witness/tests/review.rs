@@ -70,6 +70,32 @@ async fn raider_with_unreviewed_work_goes_after_review_hold_and_its_merge_reques
     assert!(city.escalations().await.is_empty());
 }
 
+/// A nuke leaves the work to its open merge request.
+/// Weakness W12 of an earlier system: merge requests were looked up with the highest priority only, and nothing kept
+/// two from claiming the same work.
+#[tokio::test(start_paused = true)]
+async fn nuke_sees_an_open_merge_request_of_any_priority() {
+    for priority in [0, 2, 4] {
+        let city = reviewed().start().await;
+        let charged = city.worker("a").await;
+        let mut relic = city.relic_now(&charged.relic).await;
+        relic.priority = priority;
+        city.store(move |txn| txn.put_relic(&relic)).await;
+        city.completed(&charged.raider).await.unwrap();
+        city.settle().await;
+        city.nuke(&charged.raider, false).await.unwrap();
+        assert!(city.hook(&charged.raider).await.is_none(), "{priority}");
+        let mr = city.mr(&charged.relic).await.unwrap();
+        assert_eq!(mr.priority, priority);
+        assert!(mr.awaits_person(), "{mr:?}");
+        assert_eq!(city.status(&charged.relic).await, RelicStatus::Hooked);
+        city.charge(&charged.relic).await.unwrap_err();
+        approve(&city, &charged).await;
+        assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
+        assert_eq!(city.parts.repo.landings(), 1);
+    }
+}
+
 /// A person tried something out in it.
 #[tokio::test(start_paused = true)]
 async fn sandbox_with_work_at_risk_is_kept_and_finally_salvaged() {
