@@ -5,7 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::admin::{self, At, failed, read_if_there, remove_if_there, write_whole};
 use super::command::Git;
@@ -41,11 +41,12 @@ pub(super) fn version() -> Result<String, RepoError> {
 
 /// Refuses a git that is too old. A good answer holds for as long as the process runs.
 fn check_version() -> Result<(), RepoError> {
-    static IS_FINE: OnceLock<()> = OnceLock::new();
-    if IS_FINE.get().is_none() {
+    static IS_FINE: AtomicBool = AtomicBool::new(false);
+    if !IS_FINE.load(Ordering::Relaxed) {
         local::git_version(&version()?).map_err(RepoError::Failed)?;
+        IS_FINE.store(true, Ordering::Relaxed);
     }
-    Ok(*IS_FINE.get_or_init(|| ()))
+    Ok(())
 }
 
 /// Makes or refreshes both repositories.
