@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
-use super::record::{Tried, call, hold, record_mr, take};
+use super::record::{call, hold, record_mr, take};
 use crate::actors::mail::LandOutcome;
 use crate::actors::records::{key_values, later_heads};
 use crate::domain::cause::Cause;
@@ -15,7 +15,7 @@ use crate::domain::ids::RelicId;
 use crate::domain::merge::{Chase, HoldReason, MergeRequest, MrState};
 use crate::domain::message;
 use crate::domain::problem::ProblemKind;
-use crate::domain::queue::{Step, pause};
+use crate::domain::queue::{Step, Tried, pause};
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::RepoError;
 
