@@ -198,3 +198,55 @@ fn saga_that_names_one_above_it_is_caught() {
     );
     assert_eq!(count("src/actors/sagas/novel.rs", ""), 1);
 }
+
+/// The actors that never work with an outdated configuration: the root applies each new one, the store has none, and a
+/// child has the settings that its session was started with.
+const WITHOUT_RELOAD: &[&str] = &["RootActor", "StoreActor", "ChildActor"];
+
+/// Returns the actors of a file that handle messages without the newest configuration.
+fn outdated(source: &Source) -> Vec<String> {
+    const ACTOR: &str = "impl Actor for ";
+    let lines: Vec<_> = source.shipped().collect();
+    let mut found = Vec::new();
+    for (index, (number, line)) in lines.iter().enumerate() {
+        let Some((_, after)) = line.split_once(ACTOR) else {
+            continue;
+        };
+        let name = after.trim_end_matches([' ', '{']);
+        let body = lines[index..].iter().map(|(_, line)| *line);
+        let body = body.take_while(|line| *line != "}");
+        let handle = body.skip_while(|line| !line.contains("async fn handle("));
+        let mut handle = handle.skip(1).take_while(|line| *line != "    }");
+        if !WITHOUT_RELOAD.contains(&name) && !handle.any(|line| line.contains(".newest()")) {
+            let name = &source.name;
+            found.push(format!(
+                "{name}:{number} handles messages with an outdated world"
+            ));
+        }
+    }
+    found
+}
+
+#[test]
+fn each_actor_handles_a_message_with_the_newest_configuration() {
+    let actors = below("src/actors/").filter(|source| source.code.contains("impl Actor for "));
+    assert!(actors.count() >= WITHOUT_RELOAD.len() + 5);
+    let outdated: Vec<_> = below("src/actors/").flat_map(outdated).collect();
+    expect_none(
+        "an actor takes `.newest()` of its world in `handle`",
+        &outdated,
+    );
+}
+
+#[test]
+fn actor_with_an_outdated_configuration_is_caught() {
+    let actor = |body: &str| {
+        let text = format!(
+            "impl Actor for NovelActor {{\n    async fn handle(\n    ) {{\n{body}\n    }}\n}}\n\
+             fn other() {{\n    world.newest();\n}}\n"
+        );
+        outdated(&Source::new("src/actors/novel.rs", &text)).len()
+    };
+    assert_eq!(actor("        look();"), 1);
+    assert_eq!(actor("        novel.world = novel.world.newest();"), 0);
+}
