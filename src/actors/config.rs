@@ -258,6 +258,10 @@ impl Config {
                     "the configuration files could not be checked; the configuration in force \
                     stays"
                 );
+                if !dry_run {
+                    let why = format!("the configuration was not checked: {refusal}");
+                    self.args.world.directory.set_reload_error(Some(why));
+                }
                 Err(refusal)
             }
             Outcome::Same => {

@@ -15,7 +15,7 @@ use crate::domain::age::{Ages, Jumps};
 use crate::domain::ids::RigName;
 
 /// Holds the present address of each actor that receives messages, and the tables that several actors read. A table that
-/// only one actor reads is in the memory of that actor, which the root holds (`witness::Memory`, `shaman::Notices`),
+/// only one actor reads is in the memory of that actor, which the root holds (`witness::Memory`, `shaman::Notices`, `forge::Tried`),
 /// unless another layer reads it, too.
 ///
 /// | Table | Written by | Read by |

@@ -31,9 +31,7 @@ use crate::ports::sessions::{
 use crate::ports::tasks::{TaskError, TaskFiles};
 
 /// Runs blocking work; `None` when it panicked (the hook logs the panic).
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }
 
@@ -77,6 +75,18 @@ pub async fn city_files<T: Send + 'static>(
 ) -> Option<T> {
     let read = budgeted(world, Owner::City, WorkKind::Files, work).await;
     read.ok().flatten()
+}
+
+/// Reads the configuration or prepares for it, in one thread at a time. None when that panicked.
+///
+/// # Errors
+/// Why it was not begun.
+pub async fn configuration<T: Send + 'static>(
+    world: &World,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<Option<T>, String> {
+    let done = budgeted(world, Owner::City, WorkKind::Config, work).await;
+    done.map_err(|refused| refused.to_string())
 }
 
 /// The limit of reading a caller's process.

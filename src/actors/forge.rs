@@ -12,7 +12,7 @@ mod elsewhere;
 
 use crate::actors::mail::ForgeMsg;
 use crate::actors::mail::LaneTurn;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -48,6 +48,8 @@ pub struct ForgeArgs {
     pub world: Arc<World>,
     /// Its rig.
     pub rig: RigName,
+    /// The merge request that is tried now. It outlives the forge, as the task that tries it does.
+    pub tried: Arc<Tried>,
 }
 
 /// A forge's state.
@@ -58,8 +60,6 @@ pub struct Forge {
     again: bool,
     /// Set while a landing runs.
     landing: bool,
-    /// The merge request that is tried now.
-    tried: Tried,
     /// The watch over merge requests that wait for a review.
     watch: Arc<elsewhere::Watch>,
     /// Set when the rig was suspended at the last turn; none before the first.
@@ -69,7 +69,15 @@ pub struct Forge {
 }
 
 /// The merge request that the task of the lane tries, for the task that looks.
-type Tried = Arc<Mutex<Option<RelicId>>>;
+#[derive(Default)]
+pub struct Tried(Mutex<Option<RelicId>>);
+
+impl Tried {
+    fn now(&self) -> MutexGuard<'_, Option<RelicId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 type Timer = tokio::task::JoinHandle<Result<(), ractor::MessagingErr<ForgeMsg>>>;
 
 /// The actor.
@@ -92,7 +100,6 @@ impl Actor for ForgeActor {
             looking: false,
             again: false,
             landing: false,
-            tried: Tried::default(),
             watch: Arc::default(),
             paused: None,
             timer: None,
@@ -129,12 +136,11 @@ impl Forge {
     fn start_look(&mut self, me: &ActorRef<ForgeMsg>) {
         self.looking = true;
         let (args, me) = (self.args.clone(), me.clone());
-        let tried = Arc::clone(&self.tried);
         tokio::spawn(async move {
             let own = args.clone();
             let read = async move {
                 let read = read_inbox(&own).await;
-                if let Err(error) = end_void_gate(&own, &tried).await {
+                if let Err(error) = end_void_gate(&own).await {
                     tracing::warn!(
                         rig = %own.rig,
                         %error,
@@ -179,9 +185,9 @@ impl Forge {
         };
         self.landing = true;
         let (args, me) = (self.args.clone(), me.clone());
-        let (watch, tried) = (Arc::clone(&self.watch), Arc::clone(&self.tried));
+        let watch = Arc::clone(&self.watch);
         tokio::spawn(async move {
-            let landing = tokio::spawn(async move { land_one(&args, &watch, &tried).await });
+            let landing = tokio::spawn(async move { land_one(&args, &watch).await });
             let panicked = |panic| Err(Refusal::new(RefusalKind::Internal, format!("{panic}")));
             let result = landing.await.unwrap_or_else(panicked);
             drop(claim);
@@ -323,11 +329,7 @@ async fn refuse(args: &ForgeArgs, ready: MergeReady, error: Refusal) -> Result<(
 }
 
 /// Finishes an interrupted landing, else lands the next merge request; none when there is nothing to do.
-async fn land_one(
-    args: &ForgeArgs,
-    watch: &elsewhere::Watch,
-    tried: &Tried,
-) -> Result<LaneTurn, Refusal> {
+async fn land_one(args: &ForgeArgs, watch: &elsewhere::Watch) -> Result<LaneTurn, Refusal> {
     let world = &args.world;
     let Some(rig) = world.city.rig(&args.rig).cloned() else {
         return Ok(LaneTurn::Idle { due: None });
@@ -369,9 +371,9 @@ async fn land_one(
         Some(mr) => {
             let (id, own) = (mr.id.clone(), Arc::clone(world));
             let work = async move { land::attempt(&own, &rig, id).await };
-            set(tried, Some(mr.id.clone()));
+            *args.tried.now() = Some(mr.id.clone());
             let landing = apart(world, Some(mr.id.clone()), work).await;
-            set(tried, None);
+            *args.tried.now() = None;
             landing
         }
         None => {
@@ -384,14 +386,10 @@ async fn land_one(
     }
 }
 
-fn set(tried: &Tried, mr: Option<RelicId>) {
-    *tried.lock().unwrap_or_else(PoisonError::into_inner) = mr;
-}
-
 /// Ends the gate of a merge request that was withdrawn while it was tested: it would hold the lane for nothing, up to
 /// its timeout. A stop that comes between two gates is repeated at the next look.
-async fn end_void_gate(args: &ForgeArgs, tried: &Tried) -> Result<(), Refusal> {
-    let id = tried.lock().unwrap_or_else(PoisonError::into_inner).clone();
+async fn end_void_gate(args: &ForgeArgs) -> Result<(), Refusal> {
+    let id = args.tried.now().clone();
     let Some(id) = id else { return Ok(()) };
     let (world, mr) = (&args.world, id.clone());
     let state = world.store.run(move |txn| Ok(txn.mr(&mr)?.state)).await?;

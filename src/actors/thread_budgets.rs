@@ -67,13 +67,15 @@ pub enum WorkKind {
     List,
     /// Reads or writes task files.
     Tasks,
+    /// Reads the configuration, and prepares the session providers for it.
+    Config,
 }
 
 impl WorkKind {
     /// Returns the number of places.
     const fn places(self) -> usize {
         match self {
-            Self::Caller | Self::Prepare => 1,
+            Self::Caller | Self::Prepare | Self::Config => 1,
             Self::Upkeep => 2,
             Self::Landing | Self::Life => 4,
             Self::Files | Self::Sandbox | Self::Network | Self::Session | Self::List => 8,
@@ -93,7 +95,7 @@ impl WorkKind {
         Duration::from_secs(match self {
             Self::Caller | Self::Callers => 10,
             Self::Files | Self::Session | Self::List => 15,
-            Self::Prepare => 30,
+            Self::Prepare | Self::Config => 30,
             Self::Sandbox | Self::Network | Self::Landing | Self::Life | Self::Tasks => 60,
             Self::Notices => 60,
             Self::Checks => 600,
@@ -113,7 +115,7 @@ impl WorkKind {
             // A first fetch has an hour.
             Self::Network | Self::Upkeep | Self::Prepare => 2 * 3600,
             Self::Commands | Self::Session | Self::Life | Self::List | Self::Tasks => return None,
-            Self::Caller | Self::Callers => return None,
+            Self::Caller | Self::Callers | Self::Config => return None,
             Self::Automations | Self::Checks | Self::Notices => return None,
         };
         Some(Duration::from_secs(seconds))
@@ -142,6 +144,7 @@ impl WorkKind {
             Self::Caller | Self::Callers => "reading the caller's process",
             Self::List => "listing the sessions",
             Self::Tasks => "reading task files",
+            Self::Config => "reading the configuration",
         }
     }
 }

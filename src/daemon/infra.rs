@@ -64,6 +64,7 @@ pub(super) fn of_rig(world: &Arc<World>, rig: &RigName) -> Vec<InfraSpec> {
     let forge = ForgeArgs {
         world: Arc::clone(world),
         rig: rig.clone(),
+        tried: Arc::default(),
     };
     let witness = WitnessArgs {
         world: Arc::clone(world),

@@ -47,7 +47,7 @@ pub enum MergeOutcome {
 pub enum MrState {
     /// Made by `done`; the witness has not validated it yet, or a person must review it.
     Reviewing,
-    /// Queued, but waiting until what it needs works again: only shown, never stored.
+    /// Queued, but waiting until what it needs works again: a word for displays only, which no step enters or stores.
     Held,
     /// Waits for its turn.
     Queued,

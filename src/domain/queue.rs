@@ -22,6 +22,9 @@ use jiff::Timestamp;
 use super::ids::Oid;
 use super::merge::{FailureType, HoldReason, MergeRequest, MrState, Review, order};
 
+/// Number of attempts after which a held merge request needs a person.
+pub const PATIENCE: u32 = 5;
+
 /// Returns the delay of a held merge request after this number of attempts: 10 s, doubled with each, up to a maximum
 /// (`rules.md`, gates).
 #[must_use]
@@ -109,6 +112,26 @@ pub enum Step {
     },
 }
 
+/// The accounting of an attempt that failed: counted already, or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tried {
+    /// The attempt was counted when it began.
+    Begun,
+    /// The attempt did not begin. It counts only until a person is called.
+    Not,
+}
+
+/// The hold that follows an attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    /// The step that begins it.
+    pub step: Step,
+    /// True for another reason than before, whatever its text: the hold is journalled.
+    pub is_new: bool,
+    /// True when the number of attempts reaches [`PATIENCE`]: a person is called.
+    pub calls_person: bool,
+}
+
 /// The state in which a step is not possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the merge request is {0:?}")]
@@ -188,6 +211,31 @@ impl MergeRequest {
             self.decided_at = Some(now);
         }
         Ok(())
+    }
+
+    /// Returns the hold that follows an attempt, for this reason with its text for people, until the next attempt.
+    #[must_use]
+    pub fn held(
+        &self,
+        (reason, note): (HoldReason, String),
+        until: Timestamp,
+        tried: Tried,
+    ) -> Hold {
+        let counts = match tried {
+            Tried::Begun => false,
+            Tried::Not => self.attempts < PATIENCE,
+        };
+        let attempts = self.attempts + u32::from(counts);
+        Hold {
+            step: Step::Held {
+                reason,
+                note,
+                until,
+                counts,
+            },
+            is_new: self.hold != Some(reason),
+            calls_person: attempts == PATIENCE && (counts || tried == Tried::Begun),
+        }
     }
 
     fn apply(&mut self, step: &Step, now: Timestamp) {

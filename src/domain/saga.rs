@@ -55,6 +55,12 @@ impl Saga {
         self.kind == SagaKind::Charge && of.is_some_and(|of| of == relic.as_str())
     }
 
+    /// Returns true for a completion that is still being pushed, so that it may be withdrawn.
+    #[must_use]
+    pub fn is_pushing(&self) -> bool {
+        self.kind == SagaKind::Done && self.step == "intent"
+    }
+
     /// Returns why the push of a `done` saga does not succeed.
     #[must_use]
     pub fn push_error(&self) -> Option<&str> {

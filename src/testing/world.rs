@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use crate::actors::ask;
 use crate::actors::claims::Claims;
 use crate::actors::dispatcher::DispatcherActor;
-use crate::actors::forge::{ForgeActor, ForgeArgs};
+use crate::actors::forge::{ForgeActor, ForgeArgs, Tried};
 use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::{Accepted, DoneRequest};
@@ -296,10 +296,13 @@ fn infrastructure(world: &Arc<World>) -> Vec<InfraSpec> {
             async move { cell(ShamanActor::spawn_linked(None, ShamanActor, args, root).await) },
         )
     });
-    let own = Arc::clone(world);
+    let (own, tried) = (Arc::clone(world), Arc::<Tried>::default());
     let forge: Spawn = Arc::new(move |root| {
-        let (world, rig) = (Arc::clone(&own), rig());
-        let args = ForgeArgs { world, rig };
+        let args = ForgeArgs {
+            world: Arc::clone(&own),
+            rig: rig(),
+            tried: Arc::clone(&tried),
+        };
         Box::pin(async move { cell(ForgeActor::spawn_linked(None, ForgeActor, args, root).await) })
     });
     let (own, memory) = (Arc::clone(world), Arc::<Memory>::default());

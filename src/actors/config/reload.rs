@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::actors::look_timer::{NoLook, watched};
 use crate::actors::mail::{Applied, Outcome};
 use crate::actors::mail::{Reload, RootMail};
 use crate::actors::records::operator_orders;
-use crate::actors::refusal::Refusal;
+use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
 use crate::actors::{ask, conditions, effects};
 use crate::domain::city::{City, Rig};
@@ -51,10 +52,10 @@ async fn attempt(
     dry_run: bool,
 ) -> Result<Outcome, Refusal> {
     let reading = Arc::clone(&source);
-    let loaded = match effects::blocking(move || reading.load()).await {
-        Some(Ok(loaded)) => loaded,
-        Some(Err(wrong)) => return Ok(Outcome::Rejected(wrong)),
-        None => return Err(Refusal::internal("reading the configuration panicked")),
+    let read = limited(world, "the configuration files", move || reading.load());
+    let loaded = match read.await? {
+        Ok(loaded) => loaded,
+        Err(wrong) => return Ok(Outcome::Rejected(wrong)),
     };
     let old = &world.city;
     let draining = old.rigs.iter().any(|rig| rig.draining);
@@ -103,6 +104,30 @@ async fn attempt(
         raiders,
         pending,
     }))
+}
+
+/// Does one thing of a reload in a thread of its own, with a limit: a disk that does not answer must not end all
+/// reloads. While the thread hangs, no other is begun.
+async fn limited<T: Send + 'static>(
+    world: &Arc<World>,
+    what: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
+    let own = Arc::clone(world);
+    let done = async move { effects::configuration(&own, work).await };
+    let late = |why: &str| {
+        let message = format!("{what}: {why}");
+        Refusal::new(RefusalKind::Timeout, message)
+            .hint("check for a disk or a network mount that does not answer")
+    };
+    match watched(world, "config", done).await {
+        Ok(Ok(Some(done))) => Ok(done),
+        Ok(Err(why)) => Err(late(&why)),
+        Err(NoLook::Hangs) => Err(late("no answer in time")),
+        Ok(Ok(None)) | Err(NoLook::Panicked) => {
+            Err(Refusal::internal(format!("{what}: reading panicked")))
+        }
+    }
 }
 
 /// Returns the rigs with a raider, an open saga or a merge request, which cannot be removed yet; all hooks; and the
@@ -194,15 +219,14 @@ async fn repo(
 
 /// Prepares the session providers that the configuration uses or may use.
 async fn make_ready(
-    world: &World,
+    world: &Arc<World>,
     city: &City,
     dry_run: bool,
 ) -> Result<Result<(), String>, Refusal> {
     let (sessions, provider) = (Arc::clone(&world.sessions), city.session.provider);
-    let ready = effects::blocking(move || match dry_run {
+    let ready = move || match dry_run {
         true => sessions.check(provider),
         false => sessions.make_ready(provider),
-    })
-    .await;
-    ready.ok_or_else(|| Refusal::internal("the provider panicked"))
+    };
+    limited(world, "the session provider", ready).await
 }

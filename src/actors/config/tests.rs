@@ -10,11 +10,12 @@ use super::{ConfigActor, ConfigArgs};
 use crate::actors::ask;
 use crate::actors::mail::{ConfigMsg, Reloaded};
 use crate::actors::mail::{RootMail, StopMode};
-use crate::actors::refusal::Refusal;
+use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::domain::city::{City, Provider, RestartType, Rig};
 use crate::domain::event::EventType;
 use crate::ports::config::{ConfigListener, ConfigSource, Loaded};
 use crate::ports::repo::Repo;
+use crate::testing::hang::{Door, Hang};
 use crate::testing::world::{Scenario, TestCity, agent};
 
 /// Files that never change, and the number of reads.
@@ -31,6 +32,22 @@ impl ConfigSource for Files {
 
     fn open_rig(&self, _: &City, rig: &Rig) -> Result<Arc<dyn Repo>, String> {
         Err(format!("{} is not new", rig.name))
+    }
+
+    fn listen(&self, _: ConfigListener) {}
+}
+
+/// The same files on a disk that hangs.
+struct HungFiles(Files, Door);
+
+impl ConfigSource for HungFiles {
+    fn load(&self) -> Result<Loaded, String> {
+        self.1.enter();
+        self.0.load()
+    }
+
+    fn open_rig(&self, city: &City, rig: &Rig) -> Result<Arc<dyn Repo>, String> {
+        self.0.open_rig(city, rig)
     }
 
     fn listen(&self, _: ConfigListener) {}
@@ -204,5 +221,64 @@ async fn asked_for_a_reload_each_rig_takes_its_settings_over_although_the_city_i
     assert_eq!(test_city.parts.repo.count("prepare"), before, "a rehearsal");
     reload(&config, false).await.unwrap();
     assert_eq!(test_city.parts.repo.count("prepare"), before + 1);
+    config.stop(None);
+}
+
+/// An include on a mount that is away.
+#[tokio::test(start_paused = true)]
+async fn files_that_hang_end_their_check_and_later_ones_until_they_answer() {
+    let test_city = Scenario::new().start().await;
+    let hang = Hang::default();
+    let files = Files(City::clone(&test_city.world.city), AtomicUsize::new(0));
+    let args = ConfigArgs {
+        world: Arc::clone(&test_city.world),
+        source: Arc::new(HungFiles(files, hang.door())),
+        listener: Arc::new(|_| ()),
+    };
+    let (config, _task) = ConfigActor::spawn(None, ConfigActor, args).await.unwrap();
+    test_city
+        .until("the first check hangs", || hang.entered() == 1)
+        .await;
+    let asked =
+        |config: ActorRef<ConfigMsg>| tokio::spawn(async move { reload(&config, false).await });
+    let request = asked(config.clone());
+    tokio::time::advance(Duration::from_secs(301)).await;
+    let refused = request.await.unwrap().unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Timeout, "{refused}");
+    let told = test_city.world.directory.reload_error().unwrap();
+    assert!(told.contains("the configuration files"), "{told}");
+    // Each later request is answered at once, and holds no further thread.
+    asked(config.clone()).await.unwrap().unwrap_err();
+    assert_eq!(hang.entered(), 1);
+    hang.release();
+    test_city.settle().await;
+    reload(&config, false).await.unwrap();
+    assert_eq!(test_city.world.directory.reload_error(), None);
+    config.stop(None);
+}
+
+/// The provider may ask a program, which may not answer.
+#[tokio::test(start_paused = true)]
+async fn session_provider_that_hangs_ends_the_check() {
+    let test_city = Scenario::new().start().await;
+    let mut city = City::clone(&test_city.world.city);
+    city.revision = "new".to_owned();
+    let (config, _) = watcher(&test_city, city).await;
+    test_city.settle().await;
+    let hang = Hang::default();
+    let door = hang.door();
+    test_city
+        .parts
+        .sessions
+        .interlude("check", move || door.enter());
+    let own = config.clone();
+    let request = tokio::spawn(async move { reload(&own, true).await });
+    test_city.until("it hangs", || hang.entered() == 1).await;
+    tokio::time::advance(Duration::from_secs(301)).await;
+    let refused = request.await.unwrap().unwrap_err();
+    assert!(refused.message.contains("session provider"), "{refused}");
+    hang.release();
+    test_city.settle().await;
+    reload(&config, true).await.unwrap();
     config.stop(None);
 }

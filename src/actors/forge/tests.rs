@@ -1,6 +1,7 @@
 //! The merge queue on fakes, under the paused clock.
 
 mod merged_elsewhere;
+mod successor;
 mod waits;
 
 use std::sync::Arc;

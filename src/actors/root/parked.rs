@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::super::accounts;
 use super::super::claims::ClaimKey;
+use super::super::look_timer::{self, watched};
 use super::super::mail::RootMail;
 use super::child_record::ChildRecord;
 use super::{Root, RootMsg};
@@ -39,7 +40,12 @@ impl Root {
         let me = me.clone();
         tokio::spawn(async move {
             let next = loop {
-                let next = accounts::advance(&world.newest()).await;
+                let world = world.newest();
+                let own = Arc::clone(&world);
+                let advance = async move { accounts::advance(&own).await };
+                // One that panics or hangs must not be the last one.
+                let next = watched(&world, "accounts", advance).await;
+                let next = next.unwrap_or_else(|_| look_timer::retry(&world));
                 match claim.give_back() {
                     Some(again) => claim = again,
                     None => break next,

@@ -29,13 +29,13 @@ use super::super::world::World;
 use super::{claimed, pack, step, unpack};
 use crate::actors::mail::raider_spec;
 use crate::actors::records::failures::Former;
-use crate::actors::records::{agent_hooks, auto_charge, identities, quarantine};
+use crate::actors::records::{agent_hooks, auto_charge, charges, identities, quarantine};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
-use crate::domain::event::{EventType, NewEvent, Origin};
+use crate::domain::event::{EventType, NewEvent};
 use crate::domain::existing_branch::Start;
 use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId};
-use crate::domain::relic::{Hook, REWORK, Relic, RelicKind, RelicStatus};
+use crate::domain::relic::{Hook, Relic, RelicKind, RelicStatus};
 use crate::domain::routing::Choice;
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
@@ -373,46 +373,13 @@ async fn forward(world: &World, saga: &mut Saga, plan: &Plan) -> Result<(), Refu
     world.at(FaultPoint::ChargeSessionBefore);
     let id = saga.id;
     let shown = world.store.run(move |txn| match txn.saga(id)? {
-        Some(saga) => show(txn, &saga),
+        Some(saga) => charges::show(txn, &saga),
         // The agent was faster: its `hd done` has shown the charge.
         None => Ok(()),
     });
     shown.await?;
     world.at(FaultPoint::ChargeSessionAfter);
     Ok(())
-}
-
-/// Journals the charge as complete, before any act of the agent.
-///
-/// # Errors
-/// The store's; [`StoreError::Conflict`] when no session is wanted, or no longer.
-pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
-    let busy = || StoreError::Conflict(format!("the charge of {} is still running", saga.subject));
-    let plan: Plan = unpack(saga).map_err(|_| busy())?;
-    if saga.step != "hook" {
-        return Err(busy());
-    }
-    let mut relic = txn.relic(&plan.relic)?;
-    if plan.former.as_ref().is_some_and(Former::was_blocked) {
-        quarantine::close(txn, &relic.id)?;
-    }
-    if plan.cause.is_asked() {
-        relic.charge_failures = 0;
-    }
-    relic.labels.retain(|label| label != REWORK);
-    txn.put_relic(&relic)?;
-    let data = serde_json::json!({
-        "relic": plan.relic, "incarnation": plan.incarnation, "branch": plan.branch,
-        "base": plan.base, "harness": plan.harness, "start": plan.start,
-        "identity": plan.identity, "why": plan.choice.as_ref().map(Choice::says), "choice": plan.choice,
-    });
-    let raider = &plan.raider;
-    let origin = Origin::new(plan.cause, plan.by);
-    txn.record(&NewEvent::new(EventType::RaiderCharged, raider, origin).with(data))?;
-    let working = serde_json::json!({ "relic": plan.relic });
-    let event = NewEvent::new(EventType::RaiderWorking, raider, Cause::Charged);
-    txn.record(&event.with(working))?;
-    txn.close_saga(saga.id)
 }
 
 /// Writes the hook in one transaction; checks the relic again, which may have been closed while the sandbox was made.

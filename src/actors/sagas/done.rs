@@ -6,7 +6,7 @@
 //!             │          │
 //!             │          ├── the remote is away: `push_blocked`, retried with back-off
 //!             │          ├── the remote refuses: the same, and a person is called
-//!             │          └── withdrawn (`withdraw`): the hook is open again
+//!             │          └── withdrawn (`records/withdrawals.rs`): the hook is open again
 //!             └── answered to the caller here: from now on it survives everything
 //! ```
 //!
@@ -29,7 +29,7 @@ use super::super::refusal::Refusal;
 use super::super::world::World;
 use super::{claimed, pack, step, unpack};
 use crate::actors::mail::ChildRef;
-use crate::actors::records::{quarantine, self_reviews};
+use crate::actors::records::{charges, quarantine, self_reviews};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId};
@@ -43,7 +43,6 @@ use crate::ports::relics::{StoreError, Txn};
 use self::again::Again;
 use self::submit::submit;
 
-pub use self::push::{is_pushing, withdraw};
 pub use self::report::mismatch;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -233,7 +232,7 @@ fn declare(
     txn.put_relic(&relic)?;
     if let Some(charge) = txn.saga_of(SagaKind::Charge, &subject)? {
         // The agent finished before its charge was shown: the journal keeps the order.
-        super::charge::show(txn, &charge)?;
+        charges::show(txn, &charge)?;
     }
     hook.done = Some(DoneIntent {
         exit: request.exit,

@@ -21,6 +21,7 @@ mod wait;
 
 use crate::actors::mail::LandOutcome;
 use crate::actors::records::identities;
+use crate::actors::records::salvages::{self, SalvageSubject};
 use crate::actors::rig_settings;
 use std::collections::BTreeMap;
 
@@ -30,7 +31,6 @@ use serde::{Deserialize, Serialize};
 pub use elsewhere::merged_elsewhere;
 pub use record::{forget_done, record_mr, reject, restore, set_back, take, withdraw};
 pub use review::hold_for_review;
-pub use wait::{later_head, record_later_head};
 
 use self::record::{
     fail, note_verdicts, open, push_begins, record_merged, retry_after_error, retry_for,
@@ -40,7 +40,7 @@ use self::wait::{put_back, wait_for_checkout};
 use super::super::refusal::Refusal;
 use super::super::world::World;
 use super::super::{effects, gates};
-use super::{nuke, pack, step, unpack};
+use super::{pack, step, unpack};
 use crate::domain::attempt::file_types;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
@@ -243,8 +243,8 @@ async fn save_commits(world: &World, rig: &Rig, mr: &MergeRequest) -> Result<(),
     let Some(record) = kept.await? else {
         return Ok(());
     };
-    let about = nuke::SalvageSubject::of(mr, Cause::Merged);
-    let noted = move |txn: &mut dyn Txn| nuke::record_salvage(txn, &about, &record);
+    let about = SalvageSubject::of(mr, Cause::Merged);
+    let noted = move |txn: &mut dyn Txn| salvages::record(txn, &about, &record);
     world.store.run(noted).await?;
     Ok(())
 }

@@ -25,9 +25,9 @@ use super::super::claims::{Claim, ClaimKey};
 use super::super::refusal::{Refusal, RefusalKind};
 use super::super::world::World;
 use super::super::{ask, effects};
-use super::{claimed, done, pack, unpack};
+use super::{claimed, pack, unpack};
 use crate::actors::records::escalations::{self, Ends};
-use crate::actors::records::hooks;
+use crate::actors::records::{hooks, withdrawals};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::facts::Probed;
@@ -53,7 +53,6 @@ use permit::verdict::{at_risk, probe, probe_with};
 use permit::{ignored, missing};
 pub use save::salvage::safekeep;
 pub(super) use save::salvage::write_salvage;
-pub use save::salvage::{SalvageSubject, record_salvage};
 use save::{quota, salvage};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -128,13 +127,13 @@ async fn admitted(world: &World, target: &NukeTarget, salvage: bool) -> Result<(
         .await?;
     match saga {
         Some(saga) if saga.kind == SagaKind::Nuke => return Err(busy(target)),
-        Some(saga) if done::is_pushing(&saga) && gives_up(target, salvage) => {}
+        Some(saga) if saga.is_pushing() && gives_up(target, salvage) => {}
         Some(saga) => {
             let (raider, kind) = (&target.raider, saga.kind.as_str());
             let message = format!("{raider} is busy: {kind} is running");
             let refusal = Refusal::conflict(message);
             let hint = "`--salvage` saves its work and abandons the branch";
-            let pushing = done::is_pushing(&saga);
+            let pushing = saga.is_pushing();
             return Err(if pushing { refusal.hint(hint) } else { refusal });
         }
         None => {}
@@ -188,7 +187,7 @@ pub async fn begin(world: &World, judged: &Judged) -> Result<(Saga, Claim), Refu
                 still_so(txn, &target, &hook)?;
             }
             if gives_up(&target, salvage) {
-                done::withdraw(txn, &target.raider, target.cause)?;
+                withdrawals::withdraw(txn, &target.raider, target.cause)?;
             }
             for kind in [SagaKind::Charge, SagaKind::Done] {
                 if txn.saga_of(kind, &subject)?.is_some() {

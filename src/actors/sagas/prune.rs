@@ -20,7 +20,7 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::ids::{Oid, RaiderId};
 use crate::domain::saga::{FaultPoint, Saga, SagaKind};
-use crate::ports::relics::{SalvageEntry, StoreError, Txn};
+use crate::ports::relics::{SalvageEntry, StoreError};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Plan {
@@ -99,14 +99,6 @@ fn missing(entry: &SalvageEntry) -> StoreError {
         kind: "salvage",
         id: entry.id.clone(),
     }
-}
-
-/// Returns true when a salvage is being destroyed: nothing may rely on it any more.
-///
-/// # Errors
-/// The store's.
-pub fn is_under_way(txn: &mut dyn Txn, salvage: &str) -> Result<bool, StoreError> {
-    Ok(txn.saga_of(SagaKind::Prune, salvage)?.is_some())
 }
 
 /// Runs the saga to its end from its current step.

@@ -18,7 +18,7 @@ use super::{
     WitnessArgs, broken_sandboxes, charges, merged, nuke_now, observe, quarantined, review,
     session_age, sessionless, stall, stuck_work, unknown_owner, wisps, zombies,
 };
-use crate::actors::records::escalations;
+use crate::actors::records::{escalations, withdrawals};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::ids::{RaiderId, RigName};
@@ -248,7 +248,7 @@ fn withdraw_closed(txn: &mut dyn Txn, records: &[RaiderRecord]) -> Result<bool, 
         |record: &&RaiderRecord| record.hook.is_declared() && record.relic == RelicStatus::Closed;
     let mut any = false;
     for record in records.iter().filter(is_closed) {
-        done::withdraw(txn, &record.hook.raider, Cause::RelicClosed)?;
+        withdrawals::withdraw(txn, &record.hook.raider, Cause::RelicClosed)?;
         any = true;
     }
     Ok(any)

@@ -4,12 +4,13 @@
 
 use super::super::effects;
 use super::super::refusal::{Refusal, RefusalKind};
-use super::super::sagas::{closing, nuke};
+use super::super::sagas::closing;
 use super::inbox::Handled;
 use super::{WitnessArgs, nuke_now};
 use crate::actors::mail::NukeTarget;
 use crate::actors::records::escalations::{self, Ends};
 use crate::actors::records::identities::{self, Ended};
+use crate::actors::records::salvages::{self, SalvageSubject};
 use crate::domain::attempt::Outcome;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -139,10 +140,10 @@ async fn is_held(args: &WitnessArgs, mr: &MergeRequest) -> Result<bool, Refusal>
     match kept.await {
         Ok(None) => Ok(true),
         Ok(Some(record)) => {
-            let about = nuke::SalvageSubject::of(mr, Cause::Superseded);
+            let about = SalvageSubject::of(mr, Cause::Superseded);
             let noted = world
                 .store
-                .run(move |txn| nuke::record_salvage(txn, &about, &record));
+                .run(move |txn| salvages::record(txn, &about, &record));
             noted.await?;
             Ok(true)
         }

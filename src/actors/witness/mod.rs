@@ -228,7 +228,9 @@ impl Witness {
             let name = message::witness(&args.rig);
             let looked = look_timer::watched_with_rest(&args.world, &name, look).await;
             if looked.as_ref().err() == Some(&NoLook::Hangs) {
-                look::call_about_hang(&args).await;
+                // In a task of its own: the end of this look must reach the witness even if the call hangs, too.
+                let own = args.clone();
+                tokio::spawn(async move { look::call_about_hang(&own).await });
             }
             let (retry, next) = match looked {
                 Ok(Ok(next)) => (false, next),

@@ -20,6 +20,7 @@ use super::kept_sandboxes::{self, KeptSandbox};
 use super::{WitnessArgs, remote_branch, wisps};
 use crate::actors::mail::{ChildRef, NukeTarget};
 use crate::actors::records::identities::{self, Ended};
+use crate::actors::records::later_heads;
 use crate::domain::attempt::Outcome;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -153,7 +154,7 @@ async fn approved(
         ask::end(&args.world, meant, Cause::Approved).await?;
     }
     let (of, head) = (mr.id, mr.head);
-    let later = args.world.store.run(move |txn| land::later_head(txn, &of));
+    let later = args.world.store.run(move |txn| later_heads::read(txn, &of));
     let later = later.await?;
     if let Some(why) = remote_branch::ensure_pushed(args, &done, &head, later).await? {
         // The approved commit may be in no sandbox.

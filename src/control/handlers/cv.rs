@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::to_json;
+use super::{served_elsewhere, to_json};
 use crate::actors::records::identity_sums::{self, Summed};
 use crate::actors::world::World;
 use crate::control::protocol::answers::{Chain, Cv};
@@ -37,7 +37,7 @@ pub(super) async fn dispatch(
         Op::Cv(args) => show(world, args).await,
         Op::CvImport(args) => transfer::import(world, caller, args).await,
         Op::CvForget(args) => transfer::forget(world, caller, args.city).await,
-        _ => Err(ControlError::internal("this operation is served elsewhere")),
+        _ => Err(served_elsewhere()),
     }
 }
 

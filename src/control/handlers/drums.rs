@@ -11,7 +11,7 @@ pub(super) use self::address::unknown_note;
 pub(super) use self::live::{deliver, waits};
 use self::party::Party;
 pub(super) use self::party::mailboxes_of;
-use super::to_json;
+use super::{served_elsewhere, to_json};
 use crate::actors::records::drums;
 use crate::actors::world::World;
 use crate::control::protocol::answers::{AckedDrums, Inbox, RalliedDrums, SentDrum};
@@ -38,7 +38,7 @@ pub(super) async fn dispatch(
         Op::DrumsRead(args) => read(world, party, &args).await,
         Op::DrumsReply(args) => reply(world, party, args).await,
         Op::DrumsAck(args) => ack(world, party, args).await,
-        _ => Err(ControlError::internal("this operation is served elsewhere")),
+        _ => Err(served_elsewhere()),
     }
 }
 

@@ -14,6 +14,7 @@ mod doctor;
 mod doctor_work;
 mod drums;
 mod events;
+mod every_operation;
 mod fuzz;
 mod handoff_notes;
 mod imports;

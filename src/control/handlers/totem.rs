@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::relic::guard;
-use super::{caller, names, to_json};
+use super::{caller, names, served_elsewhere, to_json};
 use crate::actors::briefs;
 use crate::actors::records::totems;
 use crate::actors::world::World;
@@ -34,7 +34,7 @@ pub(super) async fn dispatch(
         Op::TotemStart(args) => start(world, caller, args).await,
         Op::TotemShow(args) => show(world, &args.relic).await,
         Op::StepDone(args) => step::done(world, caller, args).await,
-        _ => Err(ControlError::internal("this operation is served elsewhere")),
+        _ => Err(served_elsewhere()),
     }
 }
 

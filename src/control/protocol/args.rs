@@ -4,6 +4,7 @@
 //! Names of objects are plain text here: the handler decides whether `gt-9` or `horde/Toast` exists (`not_found`), and
 //! an invalid name does not exist either.
 
+mod consent;
 mod cost;
 mod cv;
 mod done;
@@ -17,6 +18,7 @@ mod totem;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+pub use self::consent::Consent;
 pub use self::cost::Cost;
 pub use self::cv::{Cv, CvExport, CvForget, CvImport};
 pub use self::drums::{DrumRef, DrumsAck, DrumsInbox, DrumsReply, DrumsSend};

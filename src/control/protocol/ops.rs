@@ -36,8 +36,28 @@ pub enum Pace {
     Slow,
 }
 
+/// The answers of the table to: does this operation run only with a person's consent?
+mod consent {
+    use crate::control::protocol::args::Consent;
+
+    /// It destroys nothing.
+    pub(super) fn free<T>(_: &T) -> bool {
+        true
+    }
+
+    /// It destroys something.
+    pub(super) fn needed<T: Consent>(args: &T) -> bool {
+        args.is_given()
+    }
+
+    /// It destroys something in some states, which only its handler knows.
+    pub(super) fn by_handler<T: Consent>(_: &T) -> bool {
+        true
+    }
+}
+
 macro_rules! ops {
-    ($($text:literal => $name:ident($args:ident), $need:ident, $pace:ident;)+) => {
+    ($($text:literal => $name:ident($args:ident), $need:ident, $pace:ident, $consent:ident;)+) => {
         /// An operation with its arguments.
         #[derive(Debug, Clone, PartialEq, Eq)]
         #[expect(missing_docs, reason = "each is the verb of `hd` that its arguments document")]
@@ -92,6 +112,11 @@ macro_rules! ops {
                 match self { $(Self::$name(_) => OpName::$name),+ }
             }
 
+            /// Returns true when it may run: it needs no consent here, or has it.
+            fn is_consented(&self) -> bool {
+                match self { $(Self::$name(args) => consent::$consent(args)),+ }
+            }
+
             /// Returns its arguments as they go over the wire.
             #[must_use]
             pub fn args(&self) -> Map<String, Value> {
@@ -102,94 +127,94 @@ macro_rules! ops {
 }
 
 ops! {
-    "ping" => Ping(Nothing), Look, Quick;
-    "status" => Status(Status), Look, Quick;
-    "metrics" => Metrics(Nothing), Look, Quick;
-    "cost" => Cost(Cost), Look, Quick;
-    "cv" => Cv(Cv), Look, Slow;
-    "cv.export" => CvExport(CvExport), Look, Slow;
-    "cv.import" => CvImport(CvImport), Operate, Quick;
-    "cv.forget" => CvForget(CvForget), Operate, Slow;
-    "stop" => Stop(Stop), Operate, Slow;
-    "reload" => Reload(Reload), Operate, Quick;
-    "run" => Run(Run), Work, Slow;
-    "charge" => Charge(Charge), Work, Slow;
-    "charge.pause" => ChargePause(InRigFlag), Operate, Quick;
-    "charge.resume" => ChargeResume(InRigFlag), Operate, Quick;
-    "done" => Done(Done), Own, Slow;
-    "handoff" => Handoff(Handoff), Own, Slow;
-    "wait" => Wait(Wait), Own, Quick;
-    "review" => Review(Review), Own, Slow;
-    "hook-event" => HookEvent(HookEvent), Own, Quick;
-    "rally" => Rally(Nothing), Look, Quick;
-    "hook" => Hook(Nothing), Own, Quick;
-    "relic.create" => RelicCreate(RelicCreate), Work, Quick;
-    "relic.show" => RelicShow(RelicRef), Look, Quick;
-    "relic.list" => RelicList(RelicList), Look, Quick;
-    "relic.close" => RelicClose(RelicClose), Work, Quick;
-    "relic.reopen" => RelicReopen(RelicReopen), Work, Quick;
-    "relic.edit" => RelicEdit(RelicEdit), Work, Quick;
-    "relic.cancel" => RelicCancel(RelicCancel), Work, Slow;
-    "relic.dep.add" => RelicDepAdd(RelicDep), Work, Quick;
-    "relic.dep.remove" => RelicDepRemove(RelicDep), Work, Quick;
-    "relic.dep.list" => RelicDepList(RelicDepList), Look, Quick;
-    "relic.ready" => RelicReady(RelicReady), Look, Quick;
-    "relic.export" => RelicExport(Nothing), Look, Quick;
-    "relic.import" => RelicImport(RelicImport), Work, Quick;
-    "diff" => Diff(Diff), Look, Slow;
-    "ritual.list" => RitualList(Nothing), Look, Quick;
-    "ritual.show" => RitualShow(RitualRef), Look, Quick;
-    "totem.start" => TotemStart(TotemStart), Work, Quick;
-    "totem.show" => TotemShow(RelicRef), Look, Quick;
-    "step.done" => StepDone(StepDone), Own, Slow;
-    "raider.list" => RaiderList(InRig), Look, Quick;
-    "raider.show" => RaiderShow(Named), Look, Quick;
-    "raider.nuke" => RaiderNuke(RaiderNuke), Operate, Slow;
-    "raider.repair" => RaiderRepair(RaiderRepair), Operate, Slow;
-    "raider.suspend" => RaiderSuspend(Named), Operate, Quick;
-    "raider.resume" => RaiderResume(Named), Operate, Quick;
+    "ping" => Ping(Nothing), Look, Quick, free;
+    "status" => Status(Status), Look, Quick, free;
+    "metrics" => Metrics(Nothing), Look, Quick, free;
+    "cost" => Cost(Cost), Look, Quick, free;
+    "cv" => Cv(Cv), Look, Slow, free;
+    "cv.export" => CvExport(CvExport), Look, Slow, free;
+    "cv.import" => CvImport(CvImport), Operate, Quick, free;
+    "cv.forget" => CvForget(CvForget), Operate, Slow, needed;
+    "stop" => Stop(Stop), Operate, Slow, free;
+    "reload" => Reload(Reload), Operate, Quick, free;
+    "run" => Run(Run), Work, Slow, free;
+    "charge" => Charge(Charge), Work, Slow, free;
+    "charge.pause" => ChargePause(InRigFlag), Operate, Quick, free;
+    "charge.resume" => ChargeResume(InRigFlag), Operate, Quick, free;
+    "done" => Done(Done), Own, Slow, free;
+    "handoff" => Handoff(Handoff), Own, Slow, free;
+    "wait" => Wait(Wait), Own, Quick, free;
+    "review" => Review(Review), Own, Slow, free;
+    "hook-event" => HookEvent(HookEvent), Own, Quick, free;
+    "rally" => Rally(Nothing), Look, Quick, free;
+    "hook" => Hook(Nothing), Own, Quick, free;
+    "relic.create" => RelicCreate(RelicCreate), Work, Quick, free;
+    "relic.show" => RelicShow(RelicRef), Look, Quick, free;
+    "relic.list" => RelicList(RelicList), Look, Quick, free;
+    "relic.close" => RelicClose(RelicClose), Work, Quick, by_handler;
+    "relic.reopen" => RelicReopen(RelicReopen), Work, Quick, free;
+    "relic.edit" => RelicEdit(RelicEdit), Work, Quick, free;
+    "relic.cancel" => RelicCancel(RelicCancel), Work, Slow, needed;
+    "relic.dep.add" => RelicDepAdd(RelicDep), Work, Quick, free;
+    "relic.dep.remove" => RelicDepRemove(RelicDep), Work, Quick, free;
+    "relic.dep.list" => RelicDepList(RelicDepList), Look, Quick, free;
+    "relic.ready" => RelicReady(RelicReady), Look, Quick, free;
+    "relic.export" => RelicExport(Nothing), Look, Quick, free;
+    "relic.import" => RelicImport(RelicImport), Work, Quick, free;
+    "diff" => Diff(Diff), Look, Slow, free;
+    "ritual.list" => RitualList(Nothing), Look, Quick, free;
+    "ritual.show" => RitualShow(RitualRef), Look, Quick, free;
+    "totem.start" => TotemStart(TotemStart), Work, Quick, free;
+    "totem.show" => TotemShow(RelicRef), Look, Quick, free;
+    "step.done" => StepDone(StepDone), Own, Slow, free;
+    "raider.list" => RaiderList(InRig), Look, Quick, free;
+    "raider.show" => RaiderShow(Named), Look, Quick, free;
+    "raider.nuke" => RaiderNuke(RaiderNuke), Operate, Slow, needed;
+    "raider.repair" => RaiderRepair(RaiderRepair), Operate, Slow, needed;
+    "raider.suspend" => RaiderSuspend(Named), Operate, Quick, free;
+    "raider.resume" => RaiderResume(Named), Operate, Quick, free;
     // `attach` leads to a terminal that takes input.
-    "attach" => Attach(Named), Operate, Quick;
-    "peek" => Peek(Named), Look, Quick;
-    "send" => Send(Send), Operate, Quick;
-    "answer" => Answer(Answer), Operate, Quick;
-    "logs" => Logs(Logs), Look, Quick;
-    "agent.list" => AgentList(Nothing), Look, Quick;
-    "agent.start" => AgentStart(Named), Operate, Slow;
-    "agent.stop" => AgentStop(Named), Operate, Slow;
-    "agent.restart" => AgentRestart(Restart), Operate, Slow;
-    "agent.suspend" => AgentSuspend(Named), Operate, Quick;
-    "agent.resume" => AgentResume(Named), Operate, Quick;
-    "agent.unquarantine" => AgentUnquarantine(Named), Operate, Quick;
-    "harness.resume" => HarnessResume(HarnessRef), Operate, Quick;
-    "mq.list" => MqList(InRig), Look, Quick;
-    "mq.show" => MqShow(MrRef), Look, Quick;
-    "mq.retry" => MqRetry(MrRef), Operate, Quick;
-    "mq.approve" => MqApprove(MqApprove), Operate, Quick;
-    "mq.reject" => MqReject(MqReject), Operate, Quick;
-    "mq.pr" => MqPr(MqPr), Operate, Slow;
-    "auto.list" => AutoList(Nothing), Look, Quick;
-    "auto.run" => AutoRun(AutoRef), Operate, Quick;
-    "auto.history" => AutoHistory(AutoHistory), Look, Quick;
-    "auto.enable" => AutoEnable(AutoRef), Operate, Quick;
-    "auto.disable" => AutoDisable(AutoRef), Operate, Quick;
-    "events" => Events(Events), Look, Quick;
-    "why" => Why(Named), Look, Quick;
-    "salvage.list" => SalvageList(InRig), Look, Quick;
-    "salvage.stashes" => SalvageStashes(InRig), Look, Quick;
-    "salvage.show" => SalvageShow(SalvageRef), Look, Quick;
-    "salvage.restore" => SalvageRestore(SalvageRestore), Operate, Slow;
-    "salvage.prune" => SalvagePrune(SalvagePrune), Operate, Slow;
-    "escalate" => Escalate(Escalate), Call, Quick;
-    "escalations" => Escalations(Nothing), Look, Quick;
-    "escalations.ack" => EscalationsAck(EscalationRef), Operate, Quick;
-    "drums.send" => DrumsSend(DrumsSend), Call, Slow;
-    "drums.inbox" => DrumsInbox(DrumsInbox), Call, Quick;
-    "drums.read" => DrumsRead(DrumRef), Call, Quick;
-    "drums.reply" => DrumsReply(DrumsReply), Call, Slow;
-    "drums.ack" => DrumsAck(DrumsAck), Call, Quick;
-    "config.show" => ConfigShow(Nothing), Look, Quick;
-    "doctor" => Doctor(Doctor), Look, Quick;
+    "attach" => Attach(Named), Operate, Quick, free;
+    "peek" => Peek(Named), Look, Quick, free;
+    "send" => Send(Send), Operate, Quick, free;
+    "answer" => Answer(Answer), Operate, Quick, free;
+    "logs" => Logs(Logs), Look, Quick, free;
+    "agent.list" => AgentList(Nothing), Look, Quick, free;
+    "agent.start" => AgentStart(Named), Operate, Slow, free;
+    "agent.stop" => AgentStop(Named), Operate, Slow, free;
+    "agent.restart" => AgentRestart(Restart), Operate, Slow, free;
+    "agent.suspend" => AgentSuspend(Named), Operate, Quick, free;
+    "agent.resume" => AgentResume(Named), Operate, Quick, free;
+    "agent.unquarantine" => AgentUnquarantine(Named), Operate, Quick, free;
+    "harness.resume" => HarnessResume(HarnessRef), Operate, Quick, free;
+    "mq.list" => MqList(InRig), Look, Quick, free;
+    "mq.show" => MqShow(MrRef), Look, Quick, free;
+    "mq.retry" => MqRetry(MrRef), Operate, Quick, free;
+    "mq.approve" => MqApprove(MqApprove), Operate, Quick, free;
+    "mq.reject" => MqReject(MqReject), Operate, Quick, needed;
+    "mq.pr" => MqPr(MqPr), Operate, Slow, free;
+    "auto.list" => AutoList(Nothing), Look, Quick, free;
+    "auto.run" => AutoRun(AutoRef), Operate, Quick, free;
+    "auto.history" => AutoHistory(AutoHistory), Look, Quick, free;
+    "auto.enable" => AutoEnable(AutoRef), Operate, Quick, free;
+    "auto.disable" => AutoDisable(AutoRef), Operate, Quick, free;
+    "events" => Events(Events), Look, Quick, free;
+    "why" => Why(Named), Look, Quick, free;
+    "salvage.list" => SalvageList(InRig), Look, Quick, free;
+    "salvage.stashes" => SalvageStashes(InRig), Look, Quick, free;
+    "salvage.show" => SalvageShow(SalvageRef), Look, Quick, free;
+    "salvage.restore" => SalvageRestore(SalvageRestore), Operate, Slow, free;
+    "salvage.prune" => SalvagePrune(SalvagePrune), Operate, Slow, needed;
+    "escalate" => Escalate(Escalate), Call, Quick, free;
+    "escalations" => Escalations(Nothing), Look, Quick, free;
+    "escalations.ack" => EscalationsAck(EscalationRef), Operate, Quick, free;
+    "drums.send" => DrumsSend(DrumsSend), Call, Slow, free;
+    "drums.inbox" => DrumsInbox(DrumsInbox), Call, Quick, free;
+    "drums.read" => DrumsRead(DrumRef), Call, Quick, free;
+    "drums.reply" => DrumsReply(DrumsReply), Call, Slow, free;
+    "drums.ack" => DrumsAck(DrumsAck), Call, Quick, free;
+    "config.show" => ConfigShow(Nothing), Look, Quick, free;
+    "doctor" => Doctor(Doctor), Look, Quick, free;
 }
 
 /// Explains why `raider done` and `raider reset` do not exist, and what to do instead (`product.md`).
@@ -258,22 +283,12 @@ impl fmt::Display for OpName {
 }
 
 impl Op {
-    /// Refuses a destructive operation without consent (`rules.md`, flags). Closing a hooked relic needs consent too,
-    /// but only its handler knows whether the relic is hooked.
+    /// Refuses a destructive operation without consent (`rules.md`, flags).
     ///
     /// # Errors
     /// `bad_request`.
     pub fn consented(&self) -> Result<(), ControlError> {
-        let given = match self {
-            Self::RaiderNuke(nuke) => nuke.yes || nuke.dry_run,
-            Self::RaiderRepair(repair) => repair.yes,
-            Self::MqReject(reject) => reject.yes,
-            Self::RelicCancel(cancel) => cancel.yes,
-            Self::SalvagePrune(prune) => prune.yes,
-            Self::CvForget(forget) => forget.yes,
-            _ => true,
-        };
-        if given {
+        if self.is_consented() {
             return Ok(());
         }
         let name = self.name();

@@ -136,6 +136,30 @@ fn destructive_operations_need_consent() {
     assert!(op(json!({"name":"Toast","dry_run":true})).is_ok());
 }
 
+/// Arguments with a `yes` belong to an operation that destroys something: each refuses to run without it. Whether a
+/// relic is hooked is known to the handler of `relic.close` only.
+#[test]
+fn every_operation_that_takes_consent_asks_for_it() {
+    let mut refuses = BTreeSet::new();
+    for line in golden("requests.json") {
+        let mut request = Request::parse(&line.to_string()).unwrap();
+        let op = request.op;
+        for consent in ["yes", "dry_run"] {
+            request.args.remove(consent);
+        }
+        let without = Op::parse(op, request.args.clone()).unwrap();
+        if without.consented().is_err() {
+            request.args.insert("yes".to_owned(), true.into());
+            let given = Op::parse(op, request.args).unwrap();
+            assert_eq!(given.consented(), Ok(()), "{op}");
+            refuses.insert(op);
+        }
+    }
+    let takes = |op: &OpName| op.keys().contains(&"yes") && *op != OpName::RelicClose;
+    let all: BTreeSet<_> = OpName::ALL.iter().copied().filter(takes).collect();
+    assert_eq!(refuses, all);
+}
+
 #[test]
 fn an_intent_reads_as_it_was_written() {
     let text = fs::read_to_string(

@@ -1,5 +1,8 @@
 //! The results of an attempt, and what each counts as.
 
+use serde::Deserialize as _;
+use serde::de::value::{Error as Unknown, StrDeserializer};
+
 use crate::domain::asker::AskerKind;
 use crate::domain::cause::Cause;
 use crate::domain::merge::FailureType;
@@ -40,13 +43,22 @@ impl Outcome {
     /// Returns true for a success, false for a failure; none for a result that says nothing about the agent.
     #[must_use]
     pub fn succeeded(self, failure: Option<&str>) -> Option<bool> {
-        let is = |kind: FailureType| failure == Some(word(kind));
         match self {
             Self::Merged => Some(true),
             // An agent that declares either without work would have a perfect record.
             Self::NoChange | Self::Closed => None,
-            // The remote or a gate's own infrastructure failed, not the work.
-            Self::MergeFailed if is(FailureType::Push) || is(FailureType::Infra) => None,
+            Self::MergeFailed => match failure.and_then(failure_of) {
+                // The remote or a gate's own infrastructure failed, not the work.
+                Some(FailureType::Push | FailureType::Infra) => None,
+                Some(
+                    FailureType::Conflict
+                    | FailureType::Tests
+                    | FailureType::Build
+                    | FailureType::Unrelated,
+                ) => Some(false),
+                // A word of another version, or none.
+                None => Some(false),
+            },
             // An agent could spoil the record of another one, and could have done so before that was recorded.
             Self::Rejected
                 if [BY_AGENT, BY_AUTOMATION, BY_UNKNOWN]
@@ -55,7 +67,7 @@ impl Outcome {
             {
                 None
             }
-            Self::MergeFailed | Self::Rejected | Self::Escalated | Self::Quarantined => Some(false),
+            Self::Rejected | Self::Escalated | Self::Quarantined => Some(false),
             Self::Deferred | Self::ChargeFailed => None,
             // A quarantine has its own entry; a person may remove any raider.
             Self::Abandoned => (failure == Some(Cause::KeptLongEnough.as_str())).then_some(false),
@@ -78,6 +90,11 @@ pub fn rejected_by(kind: AskerKind) -> &'static str {
         AskerKind::Agent => BY_AGENT,
         AskerKind::Automation => BY_AUTOMATION,
     }
+}
+
+/// Returns the failure of a landing that has this word.
+fn failure_of(word: &str) -> Option<FailureType> {
+    FailureType::deserialize(StrDeserializer::<Unknown>::new(word)).ok()
 }
 
 /// Returns the word of a failure of a landing.

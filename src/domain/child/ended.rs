@@ -235,7 +235,14 @@ impl Step<'_> {
                 }
                 self.facts.patrol
             }
-            _ => {
+            ChildExit::Unseen(_)
+            | ChildExit::Unwritable(_)
+            | ChildExit::Died { .. }
+            | ChildExit::StartFailed(_)
+            | ChildExit::Finished
+            | ChildExit::Ended(_)
+            | ChildExit::NotEnded(_)
+            | ChildExit::Broken(_) => {
                 self.push(Action::PutOff(why.clone()));
                 self.memory.unseen = Some(why);
                 PUT_OFF
@@ -400,7 +407,16 @@ impl Step<'_> {
                 ..
             } => ChildPhase::Resting(Rest::Order(cause)),
             ChildPhase::Resting(_) | ChildPhase::Gone => phase,
-            _ => ChildPhase::Resting(Rest::Over),
+            ChildPhase::Leaving {
+                to: Leave::Gone(_), ..
+            }
+            | ChildPhase::Blocked
+            | ChildPhase::Starting { .. }
+            | ChildPhase::Running { .. }
+            | ChildPhase::Replacing { .. }
+            | ChildPhase::Backoff { .. }
+            | ChildPhase::Quarantined { .. }
+            | ChildPhase::Finished => ChildPhase::Resting(Rest::Over),
         }
     }
 }

@@ -253,7 +253,14 @@ impl Step<'_> {
             ChildPhase::Backoff { .. } | ChildPhase::Quarantined { .. } => true,
             // It came to rest by its earlier restart type.
             ChildPhase::Resting(Rest::Over) => self.facts.restart == RestartType::Permanent,
-            _ => false,
+            ChildPhase::Resting(Rest::Order(_))
+            | ChildPhase::Blocked
+            | ChildPhase::Starting { .. }
+            | ChildPhase::Running { .. }
+            | ChildPhase::Replacing { .. }
+            | ChildPhase::Leaving { .. }
+            | ChildPhase::Finished
+            | ChildPhase::Gone => false,
         };
         if !waits || self.facts.turn == Turn::Member {
             return phase;
@@ -316,7 +323,18 @@ impl Step<'_> {
             ChildPhase::Leaving {
                 to: Leave::Gone(_), ..
             } => phase,
-            _ => self.leave(Leave::Gone(cause)),
+            ChildPhase::Leaving {
+                to: Leave::Rest(_), ..
+            }
+            | ChildPhase::Blocked
+            | ChildPhase::Starting { .. }
+            | ChildPhase::Running { .. }
+            | ChildPhase::Replacing { .. }
+            | ChildPhase::Backoff { .. }
+            | ChildPhase::Quarantined { .. }
+            | ChildPhase::Finished
+            | ChildPhase::Resting(_)
+            | ChildPhase::Gone => self.leave(Leave::Gone(cause)),
         }
     }
 
@@ -334,7 +352,18 @@ impl Step<'_> {
             {
                 phase
             }
-            _ => {
+            ChildPhase::Leaving {
+                to: Leave::Rest(_), ..
+            }
+            | ChildPhase::Blocked
+            | ChildPhase::Starting { .. }
+            | ChildPhase::Running { .. }
+            | ChildPhase::Replacing { .. }
+            | ChildPhase::Backoff { .. }
+            | ChildPhase::Quarantined { .. }
+            | ChildPhase::Finished
+            | ChildPhase::Resting(_)
+            | ChildPhase::Gone => {
                 self.memory.drain = None;
                 self.leave(Leave::Rest(cause))
             }
@@ -349,11 +378,31 @@ impl Step<'_> {
             return phase;
         }
         self.push(Action::EndActor);
-        match cause {
-            Cause::Idle => self.push(Action::Journal(EventType::AgentIdleKilled, cause)),
-            Cause::Drift => self.push(Action::Journal(EventType::AgentDrifted, cause)),
-            _ => {}
+        if let Some(kind) = event_of_cycle(cause) {
+            self.push(Action::Journal(kind, cause));
         }
         phase.replaced(by)
+    }
+}
+
+/// Returns the event that tells why a session is replaced, beside the end of the session; none where that end tells all.
+#[rustfmt::skip]
+fn event_of_cycle(cause: Cause) -> Option<EventType> {
+    use Cause as C;
+    match cause {
+        C::Idle => Some(EventType::AgentIdleKilled),
+        C::Drift => Some(EventType::AgentDrifted),
+        C::Operator | C::Agent | C::Automation | C::Config | C::Charged | C::Recovered | C::Adopted
+        | C::SessionDied | C::SessionLost | C::EndedByPerson | C::StartFailed | C::TooManyDeaths
+        | C::WindowPassed | C::Done | C::Handoff | C::HandoffLoop | C::DoneCleanPushed | C::Approved
+        | C::ReviewHold | C::Merged | C::Superseded | C::MergeFailed | C::Salvaged | C::WorkAtRisk
+        | C::ChargeFailed | C::Shutdown | C::Resumed | C::OutcomeFile | C::ReportMismatch | C::DoneTimeout
+        | C::KeptLongEnough | C::RelicClosed | C::HookLost | C::AgentDead | C::Stuck | C::Stalled | C::Question
+        | C::UnknownScreen | C::LineLeft | C::RateLimit | C::Login | C::SessionAge | C::Progress | C::Wait
+        | C::Deferred | C::ReworkExhausted | C::Removed | C::Remote | C::Internal | C::Forbidden | C::Patrol
+        | C::Repair | C::Suspended | C::Unsuspended | C::Drained | C::Group | C::Cooldown | C::Cron
+        | C::Condition | C::Event | C::Completed | C::ExitCode | C::Signal | C::Timeout | C::Crash
+        | C::StillRunning | C::QueueFull | C::EndlessChain | C::Missed | C::Expired | C::Unanswered
+        | C::Vanished => None,
     }
 }

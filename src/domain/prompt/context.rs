@@ -32,7 +32,10 @@ pub fn rework(failed: &MergeFailed, began: Option<&Oid>) -> String {
         let error = quoted(&failed.error);
         let what = match failed.failure_type {
             FailureType::Tests | FailureType::Build => "Last output",
-            _ => "The reason in full",
+            FailureType::Conflict
+            | FailureType::Push
+            | FailureType::Infra
+            | FailureType::Unrelated => "The reason in full",
         };
         text.push_str(&format!("\n\n{what}:\n\n{error}"));
     }

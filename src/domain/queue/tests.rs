@@ -47,6 +47,46 @@ fn held(counts: bool) -> Step {
     }
 }
 
+/// A person is called once, at the fifth attempt.
+#[test]
+fn hold_counts_an_attempt_that_did_not_begin_until_a_person_is_called() {
+    use Tried::{Begun, Not};
+    #[rustfmt::skip]
+    let cases = [
+        // Attempts so far, whether this one was counted, whether it counts now, whether a person is called.
+        (1, Begun, false, false),
+        (4, Begun, false, false),
+        (5, Begun, false, true),
+        (6, Begun, false, false),
+        (0, Not, true, false),
+        (3, Not, true, false),
+        (4, Not, true, true),
+        (5, Not, false, false),
+        (6, Not, false, false),
+    ];
+    for (attempts, tried, counted, calls) in cases {
+        let mut mr = request(1, MrState::Queued);
+        mr.attempts = attempts;
+        let hold = mr.held((HoldReason::Infra, "why".into()), at(9), tried);
+        assert_eq!(hold.calls_person, calls, "{attempts} {tried:?}");
+        assert!(hold.is_new);
+        mr.step(&hold.step, at(1)).unwrap();
+        assert_eq!(
+            mr.attempts,
+            attempts + u32::from(counted),
+            "{attempts} {tried:?}"
+        );
+        assert_eq!(
+            (mr.not_before, mr.note.as_deref()),
+            (Some(at(9)), Some("why"))
+        );
+        let same = mr.held((HoldReason::Infra, "another text".into()), at(9), tried);
+        assert!(!same.is_new, "the reason is the same");
+        let other = mr.held((HoldReason::Checkout, "why".into()), at(9), tried);
+        assert!(other.is_new);
+    }
+}
+
 fn moved(until: Option<Timestamp>) -> Step {
     Step::TargetMoved {
         until,

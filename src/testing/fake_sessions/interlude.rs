@@ -13,7 +13,8 @@ pub(super) type Act = Arc<dyn Fn() + Send + Sync>;
 
 impl FakeSessions {
     /// Runs this at the beginning of every call of the operation, named as the method of the port: `start`, `send`,
-    /// `agents_live`, `list`, `facts`, `logs`, `cpu`, `interrupt`, `stop`, `forget` or `membership`.
+    /// `agents_live`, `list`, `facts`, `logs`, `cpu`, `interrupt`, `stop`, `forget`, `check`
+    /// or `membership`.
     pub fn interlude(&self, op: &'static str, act: impl Fn() + Send + Sync + 'static) {
         self.inner().interludes.insert(op, Arc::new(act));
     }

@@ -230,6 +230,7 @@ impl Sessions for FakeSessions {
     }
 
     fn check(&self, provider: Provider) -> Result<(), String> {
+        self.enter("check");
         match &self.inner().lacking {
             Some((lacking, why)) if *lacking == provider => Err(why.clone()),
             _ => Ok(()),

@@ -3,23 +3,18 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
-use super::super::{land, pack, unpack};
+use super::super::pack;
 use super::Plan;
 use crate::actors::records::escalations;
 use crate::actors::refusal::LASTING;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
-use crate::domain::ids::RaiderId;
 use crate::domain::message::{self, Escalation};
 use crate::domain::problem::ProblemKind;
-use crate::domain::relic::{Completion, DoneIntent};
-use crate::domain::saga::{Saga, SagaKind};
-use crate::ports::relics::{StoreError, Txn};
+use crate::domain::saga::Saga;
 
 /// Pushes until the remote has the branch; returns false when the completion was withdrawn meanwhile. A remote that is
 /// away or refuses blocks only this raider.
@@ -114,59 +109,4 @@ async fn record_failure(
     told.await?;
     world.nudge(message::SHAMAN);
     Ok(())
-}
-
-/// Returns true when this completion is still being pushed, so that it may be withdrawn.
-#[must_use]
-pub fn is_pushing(saga: &Saga) -> bool {
-    saga.kind == SagaKind::Done && saga.step == "intent"
-}
-
-/// Withdraws a completion that is still being pushed: its raider has open work again. Where it was to replace work that a
-/// person reviews, that completion counts again: its merge request waits on.
-///
-/// # Errors
-/// The store's.
-pub fn withdraw(txn: &mut dyn Txn, raider: &RaiderId, cause: Cause) -> Result<(), StoreError> {
-    let saga = txn.saga_of(SagaKind::Done, &raider.to_string())?;
-    let (Some(saga), Some(mut hook)) = (saga.filter(is_pushing), txn.hook(raider)?) else {
-        return Ok(());
-    };
-    txn.close_saga(saga.id)?;
-    // An unreadable plan was written by another version, which replaced none.
-    let plan = unpack::<Plan>(&saga).ok();
-    let at = hook.done.as_ref().map_or_else(|| txn.now(), |done| done.at);
-    let later = plan.as_ref().map(|plan| plan.head.clone());
-    hook.done = plan.and_then(|plan| former(plan, at));
-    if let (Some(head), true) = (later, hook.is_declared())
-        && let Some(mr) = txn.mr_of(&hook.relic, raider, hook.incarnation)?
-        && !mr.is_final()
-    {
-        land::record_later_head(txn, &mr.id, &head)?;
-    }
-    txn.put_hook(&hook)?;
-    let reviewed = hook.done.as_ref().map(|done| &done.head);
-    let data = serde_json::json!({
-        "relic": hook.relic, "incarnation": hook.incarnation, "reviewed": reviewed,
-    });
-    let event = NewEvent::new(EventType::RaiderDoneWithdrawn, raider, cause);
-    txn.record(&event.with(data)).map(|_| ())
-}
-
-/// Returns the completion that a submission was to take the place of. An older version journalled only its head, which is what
-/// a person reviews; the time is then that of the submission.
-fn former(plan: Plan, at: Timestamp) -> Option<DoneIntent> {
-    let head = plan.replaces?;
-    let journalled = plan.former.map(|former| *former);
-    Some(journalled.unwrap_or(DoneIntent {
-        exit: Completion::Completed,
-        head,
-        cleanup_status: None,
-        mismatch: None,
-        no_change: false,
-        wants_review: plan.wants_review,
-        until: None,
-        reason: None,
-        at,
-    }))
 }

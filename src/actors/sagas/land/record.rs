@@ -17,14 +17,11 @@ use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId};
 use crate::domain::merge::{FailureType, GateVerdict, HELD_MAX, HoldReason, MergeRequest, MrState};
 use crate::domain::message::{self, Body, Escalation, MergeFailed, Merged};
 use crate::domain::problem::{Problem, ProblemKind};
-use crate::domain::queue::{Step, pause, step_all};
+use crate::domain::queue::{PATIENCE, Step, Tried, pause, step_all};
 use crate::domain::relic::RelicStatus;
 use crate::domain::saga::{Saga, SagaKind};
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::RepoError;
-
-/// Number of attempts after which a held merge request needs a person.
-const PATIENCE: u32 = 5;
 
 /// Marks a merge request as testing, unless it left the queue meanwhile. It is withdrawn when its relic is closed.
 pub(super) async fn start(world: &World, id: RelicId) -> Result<Option<MergeRequest>, Refusal> {
@@ -242,7 +239,18 @@ pub(super) async fn retry_after_error(
 ) -> Result<LandOutcome, Refusal> {
     let reason = match error {
         RepoError::CheckoutBusy { .. } => HoldReason::Checkout,
-        _ => HoldReason::Infra,
+        RepoError::Remote(_)
+        | RepoError::Held(_)
+        | RepoError::Unseen(_)
+        | RepoError::Rejected(_)
+        | RepoError::Moved { .. }
+        | RepoError::NotFound(_)
+        | RepoError::Broken { .. }
+        | RepoError::PermitStale(_)
+        | RepoError::Timeout { .. }
+        | RepoError::Git { .. }
+        | RepoError::Damaged { .. }
+        | RepoError::Failed(_) => HoldReason::Infra,
     };
     retry_for(world, mr, (reason, error.to_string())).await
 }
@@ -266,21 +274,11 @@ pub(super) async fn retry_for(
 /// The reason of a wait, and its text for people.
 pub(super) type Why = (HoldReason, String);
 
-/// The accounting of an attempt that failed: counted already, or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tried {
-    /// The attempt was counted when it began.
-    Begun,
-    /// The attempt did not begin. It counts only until a person is called.
-    Not,
-}
-
-/// Holds a merge request until its next attempt. Journalled only when the hold is new, whatever its note says; a person
-/// is called when the number of attempts reaches the limit.
+/// Holds a merge request until its next attempt ([`MergeRequest::held`]).
 pub(super) async fn hold(
     world: &World,
     id: RelicId,
-    (reason, why): Why,
+    why: Why,
     wait: Duration,
     tried: Tried,
 ) -> Result<LandOutcome, Refusal> {
@@ -288,26 +286,19 @@ pub(super) async fn hold(
     let at = at.unwrap_or(Timestamp::MAX);
     let held = world.store.run(move |txn| {
         let mut mr = txn.mr(&id)?;
-        let counts = tried == Tried::Not && mr.attempts < PATIENCE;
-        let news = mr.hold != Some(reason);
-        let held = Step::Held {
-            reason,
-            note: why.clone(),
-            until: at,
-            counts,
-        };
-        if !take(txn, &mut mr, &held)? {
+        let hold = mr.held(why.clone(), at, tried);
+        if !take(txn, &mut mr, &hold.step)? {
             return Ok(());
         }
-        if news {
+        if hold.is_new {
             record_mr(txn, EventType::MrHeld, &mr, Cause::MergeFailed)?;
         }
-        if mr.attempts != PATIENCE || tried == Tried::Not && !counts {
+        if !hold.calls_person {
             return Ok(());
         }
         let text = format!("{} could not be landed in {PATIENCE} attempts", mr.id);
         let problem = ProblemKind::LandingHeld.of(&mr.id, text);
-        call(txn, mr, problem, why.clone())
+        call(txn, mr, problem, why.1.clone())
     });
     held.await?;
     world.nudge(message::SHAMAN);

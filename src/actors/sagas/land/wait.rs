@@ -5,17 +5,17 @@ use std::time::Duration;
 use super::super::super::effects;
 use super::super::super::refusal::Refusal;
 use super::super::super::world::World;
-use super::record::{Tried, call, hold, record_mr, take};
+use super::record::{call, hold, record_mr, take};
 use crate::actors::mail::LandOutcome;
-use crate::actors::records::key_values;
+use crate::actors::records::{key_values, later_heads};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::EventType;
-use crate::domain::ids::{Oid, RelicId};
+use crate::domain::ids::RelicId;
 use crate::domain::merge::{Chase, HoldReason, MergeRequest, MrState};
 use crate::domain::message;
 use crate::domain::problem::ProblemKind;
-use crate::domain::queue::{Step, pause};
+use crate::domain::queue::{Step, Tried, pause};
 use crate::ports::relics::{StoreError, Txn};
 use crate::ports::repo::RepoError;
 
@@ -98,28 +98,8 @@ pub(super) async fn put_back(
 
 /// Clears the count of moved targets of a merge request that is over, and its later head.
 pub(super) fn forget(txn: &mut dyn Txn, id: &RelicId) -> Result<(), StoreError> {
-    txn.set(&later_key(id), None)?;
+    later_heads::forget(txn, id)?;
     txn.set(&key(id), None)
-}
-
-/// Records the head of a submission to this merge request that was withdrawn: the branch on the remote may have it.
-///
-/// # Errors
-/// The store's.
-pub fn record_later_head(txn: &mut dyn Txn, id: &RelicId, head: &Oid) -> Result<(), StoreError> {
-    key_values::write(txn, &later_key(id), head)
-}
-
-/// Returns the head of a submission to this merge request that was withdrawn last.
-///
-/// # Errors
-/// The store's.
-pub fn later_head(txn: &mut dyn Txn, id: &RelicId) -> Result<Option<Oid>, StoreError> {
-    key_values::read(txn, &later_key(id))
-}
-
-fn later_key(id: &RelicId) -> String {
-    format!("later_head/{id}")
 }
 
 fn key(id: &RelicId) -> String {

@@ -1,16 +1,19 @@
 //! A look that fails, panics or hangs is not the last one, or is escalated.
 
-use std::sync::{Mutex, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use super::PATROL;
 use crate::actors::mail::WitnessMsg;
+use crate::actors::store::StoreHandle;
 use crate::domain::message;
 use crate::domain::relic::RelicStatus;
 use crate::ports::repo::RepoError;
+use crate::testing::hang::Hang;
 use crate::testing::poll;
 use crate::testing::tripwire::Tripwire;
-use crate::testing::world::{Scenario, TestCity, rig};
+use crate::testing::world::{Parts, Scenario, TestCity, rig, start_clock};
 
 /// A log line of the look itself.
 const HERE: &str = "the rig's sandboxes cannot be listed; wisps of sandboxes without hook stay until the next look";
@@ -96,6 +99,37 @@ async fn hung() -> (TestCity, mpsc::Sender<()>) {
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].title.contains("hangs"), "{said:?}");
     (city, go)
+}
+
+/// The escalation cannot be stored, and its task panics: the next look follows in any case.
+#[tokio::test(start_paused = true)]
+async fn look_that_hangs_is_not_the_last_one_when_the_call_about_it_panics() {
+    const CALL: &str =
+        "the escalation about a hanging look could not be stored; no person is called";
+    let clock = start_clock();
+    let (mut parts, full) = (Parts::new(&clock), Arc::<AtomicBool>::default());
+    parts.store = StoreHandle::full_while(&clock, &full);
+    let city = Scenario::new().start_on(parts, clock).await;
+    let (hang, wire) = (Hang::default(), Tripwire::at(CALL));
+    let (door, hangs) = (hang.door(), Arc::new(AtomicBool::new(true)));
+    let is_hung = Arc::clone(&hangs);
+    city.parts.repo.interlude("sandboxes", move || {
+        if is_hung.load(Ordering::SeqCst) {
+            door.enter();
+        }
+    });
+    patrol(&city);
+    city.until("a look hangs", || hang.entered() > 0).await;
+    full.store(true, Ordering::SeqCst);
+    tokio::time::advance(PATROL * 10).await;
+    city.until("the call panics", || wire.is_torn()).await;
+    full.store(false, Ordering::SeqCst);
+    hangs.store(false, Ordering::SeqCst);
+    hang.release();
+    let last = || city.world.directory.last_patrol(&rig());
+    let before = last();
+    city.pass(PATROL * 2).await;
+    assert!(last() > before);
 }
 
 async fn all_is_over(city: &TestCity) -> bool {

@@ -6,16 +6,14 @@ use super::super::missing::strays;
 use super::super::{facts, fence, quota};
 use crate::actors::effects;
 use crate::actors::mail::NukeTarget;
+use crate::actors::records::salvages::{self, SalvageSubject};
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sagas::prune;
 use crate::actors::world::World;
-use crate::domain::cause::Cause;
-use crate::domain::event::{EventType, NewEvent, Origin};
 use crate::domain::facts::GitFacts;
-use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId};
-use crate::domain::merge::MergeRequest;
+use crate::domain::ids::Oid;
 use crate::domain::saga::FaultPoint;
-use crate::ports::relics::{SalvageEntry, StoreError, Txn};
+use crate::ports::relics::{SalvageEntry, Txn};
 use crate::ports::repo::{RepoError, SalvageRecord};
 
 /// Writes and records salvage for a removal. Returns the facts that it was written from.
@@ -86,7 +84,7 @@ async fn put_on_record(
     world.at(FaultPoint::NukeSalvageBefore);
     let (target, id) = (target.clone(), record.id.clone());
     let of = SalvageSubject::from(&target);
-    let noted = move |txn: &mut dyn Txn| record_salvage(txn, &of, &record);
+    let noted = move |txn: &mut dyn Txn| salvages::record(txn, &of, &record);
     world.store.run(noted).await?;
     world.at(FaultPoint::NukeSalvageAfter);
     // Starts its monotonic age at zero, whatever the wall clock is set to later.
@@ -194,82 +192,4 @@ pub(in crate::actors::sagas::nuke) async fn keep_commit(
         move |repo| repo.salvage_head(&head, &raider, incarnation),
     );
     put_on_record(world, target, kept.await?).await
-}
-
-/// The work that a salvage is recorded for.
-pub struct SalvageSubject {
-    raider: RaiderId,
-    incarnation: Incarnation,
-    relic: Option<RelicId>,
-    cause: Cause,
-    origin: Origin,
-}
-
-impl SalvageSubject {
-    /// Returns the work of a merge request.
-    #[must_use]
-    pub fn of(mr: &MergeRequest, cause: Cause) -> Self {
-        Self {
-            raider: mr.raider.clone(),
-            incarnation: mr.incarnation,
-            relic: Some(mr.relic.clone()),
-            cause,
-            origin: cause.into(),
-        }
-    }
-}
-
-impl From<&NukeTarget> for SalvageSubject {
-    fn from(target: &NukeTarget) -> Self {
-        Self {
-            raider: target.raider.clone(),
-            incarnation: target.incarnation,
-            relic: target.relic.clone(),
-            cause: target.cause,
-            origin: target.origin(),
-        }
-    }
-}
-
-/// Records and journals a salvage, once: a retry finds the same.
-///
-/// # Errors
-/// The store's.
-pub fn record_salvage(
-    txn: &mut dyn Txn,
-    of: &SalvageSubject,
-    record: &SalvageRecord,
-) -> Result<(), StoreError> {
-    let entry = SalvageEntry {
-        id: record.id.clone(),
-        rig: of.raider.rig.clone(),
-        raider: of.raider.name.clone(),
-        incarnation: of.incarnation,
-        relic: of.relic.clone(),
-        reason: of.cause.to_string(),
-        created: txn.now(),
-        refs: record.refs.clone(),
-        bytes: record.bytes,
-        ignored: record.ignored.clone(),
-        work: Some(record.work.clone()),
-    };
-    if prune::is_under_way(txn, &entry.id)? {
-        return Err(StoreError::Conflict(format!(
-            "{} is being pruned",
-            entry.id
-        )));
-    }
-    let same = |known: &SalvageEntry| known.id == entry.id && known.refs == entry.refs;
-    let known = txn.salvages()?.iter().any(same);
-    // A salvage that is relied upon again is kept as long as a new one.
-    txn.put_salvage(&entry)?;
-    if known {
-        return Ok(());
-    }
-    let data = serde_json::json!({
-        "id": record.id, "refs": record.refs, "bytes": record.bytes, "relic": of.relic,
-        "incarnation": of.incarnation,
-    });
-    let event = NewEvent::new(EventType::RaiderSalvaged, &of.raider, of.origin.clone());
-    txn.record(&event.with(data)).map(|_| ())
 }
