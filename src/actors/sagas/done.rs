@@ -28,7 +28,7 @@ use super::super::claims::Claim;
 use super::super::refusal::Refusal;
 use super::super::world::World;
 use super::{claimed, pack, step, unpack};
-use crate::actors::mail::ChildRef;
+use crate::actors::mail::{ChildRef, RootMail};
 use crate::actors::records::{charges, quarantine, self_reviews};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -289,6 +289,10 @@ pub async fn run(world: &World, mut saga: Saga) -> Result<(), Refusal> {
     let id = saga.id;
     world.store.run(move |txn| txn.close_saga(id)).await?;
     world.at(FaultPoint::DoneSessionAfter);
+    if plan.keeps_session {
+        // After a restart in between, the session is not adopted: its raider was busy at the look of the start.
+        world.directory.tell_root(RootMail::Look);
+    }
     world.nudge(&message::witness(&plan.raider.rig));
     Ok(())
 }

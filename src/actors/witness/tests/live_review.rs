@@ -20,10 +20,12 @@ use crate::domain::message;
 use crate::domain::outcome::{Outcome, OutcomeFile};
 use crate::domain::relic::RelicStatus;
 use crate::domain::review_paths::ReviewPaths;
-use crate::domain::saga::SagaKind;
+use crate::domain::saga::{FaultPoint, SagaKind};
 use crate::ports::relics::Txn;
 use crate::ports::repo::{Repo as _, RepoError};
-use crate::testing::world::{Parts, Scenario, TestCity, completion, rig, start_clock};
+use crate::testing::world::{
+    Interruption, Parts, Scenario, TestCity, completion, rig, start_clock,
+};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -148,6 +150,28 @@ async fn session_in_review_is_adopted_by_the_next_supervisor() {
     assert!(child.unwrap().session.is_some(), "it can be attached to");
     let rejected = reject(&city, &charged).await;
     assert!(rejected.back_to.is_some());
+}
+
+/// `kill -9` while the work was being submitted: its session had no supervisor until the next patrol, and a rejection went
+/// to a fresh raider.
+#[tokio::test(start_paused = true)]
+async fn session_that_ran_through_a_kill_during_its_submission_is_adopted_at_once() {
+    let interruption = Interruption::at(FaultPoint::DoneSubmitBefore);
+    let city = reviewed().fault(interruption.hook()).start().await;
+    let charged = city.worker("a").await;
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    assert_eq!(city.sagas().await, 1);
+    let clock = city.world.clock.clone();
+    let city = reviewed().start_on(city.crash().await, clock).await;
+    city.settle().await;
+    let mr = city.mr(&charged.relic).await.unwrap();
+    assert!(mr.awaits_person(), "{mr:?}");
+    let child = city.view(&ChildId::Raider(charged.raider.clone())).await;
+    assert!(child.is_some_and(|child| child.session.is_some()));
+    let rejected = reject(&city, &charged).await;
+    assert!(rejected.back_to.is_some());
+    assert_eq!(city.starts(&charged.session), 1);
 }
 
 /// A rejection goes to the live session, which works on and submits again.
