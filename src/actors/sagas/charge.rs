@@ -33,6 +33,7 @@ use crate::actors::records::{agent_hooks, auto_charge, identities, quarantine};
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
+use crate::domain::event_data;
 use crate::domain::existing_branch::Start;
 use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId};
 use crate::domain::relic::{Hook, REWORK, Relic, RelicKind, RelicStatus};
@@ -402,13 +403,17 @@ pub(super) fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
     relic.labels.retain(|label| label != REWORK);
     txn.put_relic(&relic)?;
     let data = serde_json::json!({
-        "relic": plan.relic, "incarnation": plan.incarnation, "branch": plan.branch,
-        "base": plan.base, "harness": plan.harness, "start": plan.start,
+        "branch": plan.branch, "base": plan.base, "harness": plan.harness, "start": plan.start,
         "identity": plan.identity, "why": plan.choice.as_ref().map(Choice::says), "choice": plan.choice,
     });
     let raider = &plan.raider;
     let origin = Origin::new(plan.cause, plan.by);
-    txn.record(&NewEvent::new(EventType::RaiderCharged, raider, origin).with(data))?;
+    let charged = event_data::Charged {
+        relic: plan.relic.clone(),
+        incarnation: plan.incarnation,
+    };
+    let event = NewEvent::new(EventType::RaiderCharged, raider, origin);
+    txn.record(&event.with(data).and(&charged))?;
     let working = serde_json::json!({ "relic": plan.relic });
     let event = NewEvent::new(EventType::RaiderWorking, raider, Cause::Charged);
     txn.record(&event.with(working))?;
