@@ -91,6 +91,8 @@ words! {
         AutomationCompleted => "automation.completed",
         AutomationFailed => "automation.failed",
         AutomationSkipped => "automation.skipped",
+        AutomationEnabled => "automation.enabled",
+        AutomationDisabled => "automation.disabled",
         EscalationRaised => "escalation.raised",
         EscalationAcked => "escalation.acked",
         NotifyFailed => "notify.failed",
