@@ -59,6 +59,7 @@ words! {
         RaiderRepaired => "raider.repaired",
         RaiderReviewed => "raider.reviewed",
         RaiderStuck => "raider.stuck",
+        RaiderTaskReplaced => "raider.task_replaced",
         RaiderPushBlocked => "raider.push_blocked",
         MrQueued => "mr.queued",
         MrTesting => "mr.testing",

@@ -132,6 +132,20 @@ impl EventData for Merged {
     const KINDS: &'static [EventType] = &[EventType::RaiderMerged, EventType::RelicClosed];
 }
 
+/// A file in a sandbox had taken the place of a link to the task or the outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskReplaced {
+    /// The raider's incarnation.
+    #[schemars(with = "u64")]
+    pub incarnation: Incarnation,
+    /// Its place now, where it is kept.
+    pub file: String,
+}
+
+impl EventData for TaskReplaced {
+    const KINDS: &'static [EventType] = &[EventType::RaiderTaskReplaced];
+}
+
 /// A run of an automation ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunEnded {
@@ -199,6 +213,7 @@ mod tests {
             schema::<NextSession>("next_session"),
             schema::<MergeStep>("merge_step"),
             schema::<Merged>("merged"),
+            schema::<TaskReplaced>("task_replaced"),
             schema::<RunEnded>("run_ended"),
             schema::<Raised>("raised"),
             schema::<Condition>("condition"),
