@@ -26,6 +26,9 @@ pub enum RelicKind {
     Step,
 }
 
+/// The usual priorities, the most urgent last. Others count, too.
+pub const PRIORITIES: std::ops::RangeInclusive<i64> = 0..=4;
+
 /// Status of a relic (`rules.md`, relic status).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
