@@ -20,6 +20,7 @@ use crate::actors::mail::RootMail;
 use crate::actors::mail::WitnessMsg;
 use crate::actors::records::escalations::{self, Ends};
 use crate::domain::account::{Account, AccountReport, Due, Park, Record, ReportEffect, Why};
+use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{ChildId, HarnessName};
@@ -144,13 +145,13 @@ pub fn forget(world: &World, child: &ChildId, harness: &HarnessName) {
 
 /// Lifts a park on an operator's order: all sessions of the account go on, one after another. Returns false when it was
 /// not parked.
-pub fn unpark(world: &World, harness: &HarnessName) -> bool {
+pub fn unpark(world: &World, harness: &HarnessName, by: Asker) -> bool {
     let Some(name) = world.city.account(harness) else {
         return false;
     };
     let accounts = &world.directory.accounts;
     let now = world.clock.now();
-    let ended = accounts.change(name, |account| account.ended(now));
+    let ended = accounts.change(name, |account| account.resumed(now, by));
     if ended {
         world.directory.tell_root(RootMail::Accounts);
     }
@@ -334,10 +335,12 @@ async fn carry_out(world: &Arc<World>, name: &str, due: Due) -> Result<(), Refus
         Due::Release => {
             let children = wake::order(world, name).await?;
             let (now, random) = (world.clock.now(), &*world.random);
+            let mut asker = None;
             let released = directory.accounts.change(name, |account| {
                 // A session may have told of a new limit meanwhile.
                 let still = account.due(now) == Some(Due::Release);
                 if still {
+                    asker = account.parked().and_then(|park| park.resumed_by.clone());
                     account.release(&children, now, random);
                 }
                 still
@@ -352,7 +355,11 @@ async fn carry_out(world: &Arc<World>, name: &str, due: Due) -> Result<(), Refus
             );
             let data =
                 json!({ "children": children.iter().map(ToString::to_string).collect::<Vec<_>>() });
-            world.store.journal(vec![event.with(data)]);
+            let event = event.with(data);
+            world.store.journal(vec![match &asker {
+                Some(asker) => event.asked_by(asker),
+                None => event,
+            }]);
             close_login_escalation(world, name).await;
             // Waiting work may be charged, and sessions that are held by nothing may start.
             look_for_work(world);

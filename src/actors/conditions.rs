@@ -326,9 +326,9 @@ fn publish(world: &World, session: &SessionId, news: News) {
             Condition::Unrecognised { .. } => (EventType::RaiderUnclear, Cause::UnknownScreen),
             Condition::Spins { .. } => (EventType::RaiderUnclear, Cause::Stalled),
         };
-        let mut data = serde_json::json!(begun);
-        data["session"] = serde_json::json!(session);
-        events.push(NewEvent::new(kind, &news.child, cause).with(data));
+        let data = serde_json::json!({ "session": session });
+        let event = NewEvent::new(kind, &news.child, cause);
+        events.push(event.with(data).and(&begun));
     }
     if !events.is_empty() {
         world.store.journal(events);

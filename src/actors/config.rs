@@ -23,6 +23,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use super::refusal::Refusal;
 use super::world::World;
+use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::restart::Mono;
@@ -61,6 +62,13 @@ pub struct ConfigArgs {
     pub listener: ReloadListener,
 }
 
+/// A caller that waits for the outcome of a check.
+struct Waiting {
+    dry_run: bool,
+    by: Asker,
+    reply: RpcReplyPort<Result<Reloaded, Refusal>>,
+}
+
 /// Its state.
 pub struct Config {
     args: ConfigArgs,
@@ -73,7 +81,7 @@ pub struct Config {
     again: bool,
     /// Set when that check counts as a reload, because it was requested.
     aloud: bool,
-    waiting: Vec<(bool, RpcReplyPort<Result<Reloaded, Refusal>>)>,
+    waiting: Vec<Waiting>,
     /// When files began to change, and when they last did. A timer runs while this is set.
     unsettled: Option<(Mono, Mono)>,
 }
@@ -148,21 +156,22 @@ impl Actor for ConfigActor {
                 config.again = true;
                 config.next(&me);
             }
-            ConfigMsg::Reload { dry_run, reply } => {
+            ConfigMsg::Reload { dry_run, by, reply } => {
                 config.aloud |= !dry_run;
-                config.waiting.push((dry_run, reply));
+                config.waiting.push(Waiting { dry_run, by, reply });
                 config.next(&me);
             }
             ConfigMsg::Read {
                 outcome,
                 dry_run,
+                by,
                 replies,
             } => {
                 config.reading = false;
                 if !dry_run {
                     config.notify_listener(&outcome);
                 }
-                config.answer(outcome, dry_run, replies);
+                config.answer(outcome, (dry_run, by), replies);
                 config.next(&me);
             }
         }
@@ -197,7 +206,7 @@ impl Config {
             return;
         }
         let dry_run = match self.waiting.first() {
-            Some((dry_run, _)) => *dry_run,
+            Some(waiting) => waiting.dry_run,
             None if self.again => false,
             None => return,
         };
@@ -210,11 +219,12 @@ impl Config {
         }
         let (now, later) = std::mem::take(&mut self.waiting)
             .into_iter()
-            .partition(|(dry, _)| *dry == dry_run);
+            .partition(|waiting| waiting.dry_run == dry_run);
         self.waiting = later;
         let now: Vec<_> = now;
+        let by = now.first().map(|waiting| waiting.by.clone());
         let is_asked = !now.is_empty();
-        let replies = now.into_iter().map(|(_, reply)| reply).collect();
+        let replies = now.into_iter().map(|waiting| waiting.reply).collect();
         let (args, me) = (self.args.clone(), me.clone());
         tokio::spawn(async move {
             let ConfigArgs { world, source, .. } = args;
@@ -226,6 +236,7 @@ impl Config {
             let _restarted = me.cast(ConfigMsg::Read {
                 outcome,
                 dry_run,
+                by,
                 replies,
             });
         });
@@ -248,7 +259,7 @@ impl Config {
     fn answer(
         &mut self,
         outcome: Outcome,
-        dry_run: bool,
+        (dry_run, by): (bool, Option<Asker>),
         replies: Vec<RpcReplyPort<Result<Reloaded, Refusal>>>,
     ) {
         let answer = match outcome {
@@ -272,7 +283,7 @@ impl Config {
             }
             Outcome::Applied(applied) if dry_run => Ok(applied.answer(None)),
             Outcome::Applied(applied) => {
-                self.applied(applied);
+                self.applied(applied, by.as_ref());
                 Ok(self.newest(&replies))
             }
             Outcome::Rejected(why) => {
@@ -302,7 +313,7 @@ impl Config {
         newest
     }
 
-    fn applied(&mut self, applied: Applied) {
+    fn applied(&mut self, applied: Applied, by: Option<&Asker>) {
         let world = &self.args.world;
         self.last = applied.answer(Some(world.clock.now()));
         let data = serde_json::json!({
@@ -310,7 +321,11 @@ impl Config {
             "rigs": self.last.rigs, "raiders": self.last.raiders, "pending": self.last.pending,
         });
         let event = NewEvent::new(EventType::ConfigReloaded, &world.city.name, Cause::Config);
-        world.store.journal(vec![event.with(data)]);
+        let event = event.with(data);
+        world.store.journal(vec![match by {
+            Some(asker) => event.asked_by(asker),
+            None => event,
+        }]);
         self.journal_rejection(None);
     }
 

@@ -15,6 +15,7 @@ use prometheus::{
 };
 
 use crate::domain::event::{Event, EventType};
+use crate::domain::event_data::Merged;
 use crate::domain::ids::{RaiderId, RigName};
 
 /// Buckets in seconds, from an answer out of memory to a session that is waited for.
@@ -140,7 +141,7 @@ impl Metrics {
     /// Counts an event of the journal.
     pub(super) fn count(&self, event: &Event) {
         self.events.with_label_values(&[&event.kind]).inc();
-        let Some(kind) = EventType::ALL.iter().find(|k| k.as_str() == event.kind) else {
+        let Some(kind) = event.known() else {
             return;
         };
         let of_subject = |counters: &IntCounterVec| {
@@ -162,8 +163,9 @@ impl Metrics {
             EventType::AgentStopped | EventType::AgentDrained => {
                 self.no_longer_due(&event.subject);
             }
-            EventType::RaiderMerged if event.data["noop"] != true => {
-                if let Ok(raider) = event.subject.parse::<RaiderId>() {
+            EventType::RaiderMerged => {
+                let noop = event.read::<Merged>().is_some_and(|merged| merged.noop);
+                if !noop && let Ok(raider) = event.subject.parse::<RaiderId>() {
                     let rig = raider.rig.as_str();
                     self.landings.with_label_values(&[rig]).inc();
                 }
@@ -227,6 +229,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::domain::ids::RelicId;
 
     fn happens(metrics: &Metrics, kind: EventType, subject: &str, data: Value) {
         metrics.count(&Event {
@@ -275,7 +278,12 @@ mod tests {
         let metrics = Metrics::new();
         let raider = "horde/raiders/Toast";
         for noop in [false, true, false] {
-            let data = json!({ "noop": noop });
+            let data = json!(Merged {
+                relic: RelicId::new("gt-1").unwrap(),
+                target: "main".to_owned(),
+                merge_commit: "abc".to_owned(),
+                noop,
+            });
             happens(&metrics, EventType::RaiderMerged, raider, data);
         }
         assert_eq!(metrics.landings.with_label_values(&["horde"]).get(), 2);

@@ -5,16 +5,28 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use serde_json::json;
+
 use super::effects;
 use super::world::World;
+use crate::domain::cause::Cause;
+use crate::domain::event::{Event, EventType, NewEvent};
+use crate::domain::event_data::TaskReplaced;
 use crate::domain::ids::RaiderId;
 use crate::domain::relic::Hook;
+use crate::ports::relics::EventFilter;
 use crate::ports::tasks::{Repaired, TaskError, TaskFiles};
 
 /// Puts the links back, as the first part of other work on the files. A failure is logged: the files are read and
 /// measured as they are. An agent decides how often that happens: a kept file is logged at info once for each
-/// incarnation, and a failure once.
-pub fn repair_with(tasks: &dyn TaskFiles, raider: &RaiderId, dir: &Path, sandbox: &Path) {
+/// incarnation, and a failure once. Returns the first kept file of the incarnation, for [`tell`].
+#[must_use]
+pub fn repair_with(
+    tasks: &dyn TaskFiles,
+    raider: &RaiderId,
+    dir: &Path,
+    sandbox: &Path,
+) -> Option<PathBuf> {
     let Repaired { moved, failed } = tasks.repair_links(dir, sandbox);
     let failed = failed.map(|error| error.to_string());
     let (is_first, is_new) = note(raider, dir, !moved.is_empty(), failed.as_ref());
@@ -31,6 +43,41 @@ pub fn repair_with(tasks: &dyn TaskFiles, raider: &RaiderId, dir: &Path, sandbox
             %raider,
             error,
             "a link in the sandbox to the task or the outcome cannot be made again; it is tried at each patrol"
+        );
+    }
+    moved.into_iter().next().filter(|_| is_first)
+}
+
+/// Journals the first file of an incarnation that had taken the place of a link, once, also over restarts of the
+/// supervisor. A failure is logged: the file is kept all the same.
+pub async fn tell(world: &World, hook: &Hook, kept: Option<PathBuf>) {
+    let Some(file) = kept else { return };
+    let raider = hook.raider.clone();
+    let replaced = TaskReplaced {
+        incarnation: hook.incarnation,
+        file: file.display().to_string(),
+    };
+    let data = json!({ "relic": hook.relic });
+    let told = world.store.run(move |txn| {
+        let earlier = txn.events(&EventFilter {
+            kind: Some(EventType::RaiderTaskReplaced.as_str().to_owned()),
+            subject: Some(raider.to_string()),
+            ..EventFilter::default()
+        })?;
+        let mut earlier = earlier.iter().filter_map(Event::read::<TaskReplaced>);
+        if earlier.any(|told| told.incarnation == replaced.incarnation) {
+            return Ok(());
+        }
+        let event = NewEvent::new(EventType::RaiderTaskReplaced, &raider, Cause::Patrol);
+        txn.record(&event.with(data.clone()).and(&replaced))
+            .map(drop)
+    });
+    if let Err(error) = told.await {
+        tracing::warn!(
+            raider = %hook.raider,
+            file = %file.display(),
+            %error,
+            "a kept file that had taken the place of a link could not be journalled"
         );
     }
 }
@@ -66,23 +113,24 @@ fn note(raider: &RaiderId, dir: &Path, has_moved: bool, failed: Option<&String>)
 
 /// Puts the links of a raider's sandbox back. A failure is logged, also that of earlier work on these files that hangs.
 pub async fn repair(world: &World, hook: &Hook) {
-    on_files(world, hook, repair_with).await;
+    let kept = on_files(world, hook, repair_with).await;
+    tell(world, hook, kept).await;
 }
 
 /// Puts the links back and watches the outcome file, for a session that starts or is adopted. A failure is logged.
 pub async fn attend(world: &World, hook: &Hook) {
-    on_files(world, hook, |tasks, raider, dir, sandbox| {
+    let kept = on_files(world, hook, |tasks, raider, dir, sandbox| {
         tasks.watch(dir, sandbox);
-        repair_with(tasks, raider, dir, sandbox);
-    })
-    .await;
+        repair_with(tasks, raider, dir, sandbox)
+    });
+    tell(world, hook, kept.await).await;
 }
 
 async fn on_files(
     world: &World,
     hook: &Hook,
-    work: impl FnOnce(&dyn TaskFiles, &RaiderId, &Path, &Path) + Send + 'static,
-) {
+    work: impl FnOnce(&dyn TaskFiles, &RaiderId, &Path, &Path) -> Option<PathBuf> + Send + 'static,
+) -> Option<PathBuf> {
     let city = &world.city;
     let dir = city.task_dir(&hook.raider, &hook.relic, hook.incarnation);
     let (raider, sandbox) = (hook.raider.clone(), city.sandbox(&hook.raider));
@@ -90,17 +138,18 @@ async fn on_files(
     let repo = world.repo(&raider.rig);
     let work = move |tasks: &dyn TaskFiles| {
         // The sandbox of a held rig may be another directory.
-        if repo.is_none_or(|repo| repo.ready().is_ok()) {
-            work(tasks, &raider, &dir, &sandbox);
-        }
-        Ok(())
+        let is_own = repo.is_none_or(|repo| repo.ready().is_ok());
+        Ok(is_own
+            .then(|| work(tasks, &raider, &dir, &sandbox))
+            .flatten())
     };
-    let done: Result<(), TaskError> = effects::tasks(world, owner, work).await;
-    if let Err(error) = done {
+    let done: Result<_, TaskError> = effects::tasks(world, owner, work).await;
+    done.unwrap_or_else(|error| {
         tracing::warn!(
             raider = %hook.raider,
             %error,
             "the links of a sandbox cannot be looked at; they are looked at with the next patrol"
         );
-    }
+        None
+    })
 }

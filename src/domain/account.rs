@@ -18,9 +18,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::asker::Asker;
 use super::cause::Cause;
-use super::condition::Condition;
 use super::ids::ChildId;
+
+mod report;
+
+pub use self::report::AccountReport;
+use self::report::is_near;
 
 /// The first wait when the harness does not report the end of its limit; it doubles each time.
 const GUESS: Duration = Duration::from_secs(15 * 60);
@@ -30,8 +35,6 @@ const GUESS_MOST: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// After its session ended a park, a child can neither park the account nor end another park for this long.
 const HASTY: Duration = Duration::from_secs(10 * 60);
-/// The maximum length of a harness's text, in characters.
-const TEXT_MOST: usize = 400;
 /// Ends that are closer to each other count as the same.
 const NEAR: Duration = Duration::from_secs(60);
 const NEAR_SIGNED: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
@@ -72,58 +75,6 @@ impl Why {
     }
 }
 
-/// A session's report of trouble with its account.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AccountReport {
-    /// The kind of trouble.
-    pub why: Why,
-    /// The text of the harness.
-    pub text: String,
-    /// When it ends, where known.
-    pub until: Option<Timestamp>,
-    /// Set when it was seen to begin: the program reported it, or its text appeared on a screen that did not show it
-    /// before. The stale text of a limit that is over never counts as that.
-    pub fresh: bool,
-}
-
-impl AccountReport {
-    /// Returns the trouble in a session's condition; none for a question.
-    #[must_use]
-    pub fn of(condition: &Condition) -> Option<Self> {
-        let (why, text, until) = match condition {
-            Condition::NeedsInput { .. }
-            | Condition::Unrecognised { .. }
-            | Condition::Spins { .. } => return None,
-            Condition::RateLimited { text, until } => (Why::RateLimited, text, *until),
-            Condition::Auth { text } => (Why::Auth, text, None),
-        };
-        let text = text.chars().take(TEXT_MOST).collect();
-        Some(Self {
-            why,
-            text,
-            until,
-            fresh: false,
-        })
-    }
-}
-
-impl AccountReport {
-    /// Returns true when both are the same trouble: a changed counter on a screen makes no new limit.
-    #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        let same_end = match (self.until, other.until) {
-            (Some(until), Some(other)) => is_near(until, other),
-            (until, other) => until == other,
-        };
-        self.why == other.why && same_end
-    }
-}
-
-/// Times read off a countdown differ by its delay.
-fn is_near(one: Timestamp, other: Timestamp) -> bool {
-    one.duration_since(other).unsigned_abs() < NEAR
-}
-
 /// A parked account, as stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Park {
@@ -140,6 +91,9 @@ pub struct Park {
     /// The number of guesses; 0 when the harness reported `until`.
     #[serde(default)]
     pub guesses: u32,
+    /// The caller that ended it early, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed_by: Option<Asker>,
 }
 
 /// The turns in which the children of an account go on.
@@ -390,13 +344,13 @@ impl Account {
             since,
             until,
             guesses,
+            resumed_by: None,
         });
         (self.release, self.over) = (None, false);
         ReportEffect::Parked
     }
 
-    /// Ends the park, because the trouble is over or a person says so: all children go on now. Returns false when it
-    /// was open.
+    /// Ends the park, because the trouble is over: all children go on now. Returns false when it was open.
     pub fn ended(&mut self, now: Timestamp) -> bool {
         if self.release.is_some() {
             return false;
@@ -408,6 +362,15 @@ impl Account {
         park.until = Some(park.until.map_or(now, |until| until.min(now)));
         self.over = true;
         true
+    }
+
+    /// Ends the park on the order of a caller. Returns false when it was open.
+    pub fn resumed(&mut self, now: Timestamp, by: Asker) -> bool {
+        let ended = self.ended(now);
+        if let Some(park) = self.park.as_mut().filter(|_| ended) {
+            park.resumed_by = Some(by);
+        }
+        ended
     }
 
     /// Returns the action that is due now.

@@ -62,7 +62,7 @@ impl Patterns {
 }
 
 /// A condition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Condition {
     /// The agent asks a person a question.

@@ -7,8 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::asker::Asker;
+use super::asker::{Asker, AskerData};
 use super::cause::Cause;
+use super::event_data::EventData;
+use super::ids::RelicId;
 
 words! {
     /// The type of an event, `subject.happening`.
@@ -57,6 +59,7 @@ words! {
         RaiderRepaired => "raider.repaired",
         RaiderReviewed => "raider.reviewed",
         RaiderStuck => "raider.stuck",
+        RaiderTaskReplaced => "raider.task_replaced",
         RaiderPushBlocked => "raider.push_blocked",
         MrQueued => "mr.queued",
         MrTesting => "mr.testing",
@@ -89,6 +92,8 @@ words! {
         AutomationCompleted => "automation.completed",
         AutomationFailed => "automation.failed",
         AutomationSkipped => "automation.skipped",
+        AutomationEnabled => "automation.enabled",
+        AutomationDisabled => "automation.disabled",
         EscalationRaised => "escalation.raised",
         EscalationAcked => "escalation.acked",
         NotifyFailed => "notify.failed",
@@ -113,6 +118,8 @@ words! {
 const BY: &str = "by";
 /// The data field that has the kind and the name of the caller ([`AskerData`](super::asker::AskerData)).
 const ASKER: &str = "asker";
+/// The data field that names the relic that an event is about, where that is not its subject.
+const RELIC: &str = "relic";
 
 /// The origin of an event: a cause, and the caller's name, if a caller asked for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -214,6 +221,31 @@ impl NewEvent {
         }
         self
     }
+
+    /// Returns the event with these fields beside its other data.
+    #[must_use]
+    pub fn and<T: EventData>(mut self, fields: &T) -> Self {
+        debug_assert!(
+            T::KINDS.contains(&self.kind),
+            "{} has other data",
+            self.kind
+        );
+        if let (Value::Object(data), Value::Object(fields)) = (&mut self.data, json!(fields)) {
+            data.extend(fields);
+        }
+        self
+    }
+
+    /// Returns true when it names the relic that it is about.
+    #[must_use]
+    pub fn names_relic(&self) -> bool {
+        self.data.get(RELIC).is_some_and(|relic| !relic.is_null())
+    }
+
+    /// Adds the relic that it is about.
+    pub fn set_relic(&mut self, relic: &RelicId) {
+        self.data[RELIC] = json!(relic);
+    }
 }
 
 /// A journalled event.
@@ -232,6 +264,41 @@ pub struct Event {
     pub cause: String,
     /// Details.
     pub data: Value,
+}
+
+impl Event {
+    /// Returns its type; none for a type of another version.
+    #[must_use]
+    pub fn known(&self) -> Option<EventType> {
+        EventType::named(&self.kind)
+    }
+
+    /// Returns its cause; none for a cause of another version.
+    #[must_use]
+    pub fn cause_known(&self) -> Option<Cause> {
+        Cause::named(&self.cause)
+    }
+
+    /// Returns fields of its data. None for an event of another type, and where the data of another version does not fit.
+    #[must_use]
+    pub fn read<T: EventData>(&self) -> Option<T> {
+        let kind = self.known()?;
+        T::KINDS
+            .contains(&kind)
+            .then(|| T::deserialize(&self.data).ok())?
+    }
+
+    /// Returns the relic that it is about, where it names one beside its subject.
+    #[must_use]
+    pub fn relic(&self) -> Option<&str> {
+        self.data.get(RELIC)?.as_str()
+    }
+
+    /// Returns the caller that asked for it, if it names one.
+    #[must_use]
+    pub fn asker(&self) -> Option<AskerData> {
+        AskerData::deserialize(self.data.get(ASKER)?).ok()
+    }
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ pub mod doctor;
 pub mod drum;
 pub mod escalation;
 pub mod event;
+pub mod event_data;
 pub mod existing_branch;
 pub mod facts;
 pub mod federation;

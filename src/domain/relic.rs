@@ -26,6 +26,9 @@ pub enum RelicKind {
     Step,
 }
 
+/// The usual priorities, the most urgent last. Others count, too.
+pub const PRIORITIES: std::ops::RangeInclusive<i64> = 0..=4;
+
 /// Status of a relic (`rules.md`, relic status).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -209,14 +212,15 @@ pub struct DoneIntent {
     pub at: Timestamp,
 }
 
-/// The way in which an agent ends its work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Completion {
-    /// It is finished; land it.
-    Completed,
-    /// A person must decide.
-    Escalated,
-    /// Work goes on later.
-    Deferred,
+words! {
+    /// The way in which an agent ends its work.
+    #[derive(JsonSchema)]
+    Completion {
+        /// It is finished; land it.
+        Completed => "completed",
+        /// A person must decide.
+        Escalated => "escalated",
+        /// Work goes on later.
+        Deferred => "deferred",
+    }
 }

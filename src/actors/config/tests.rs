@@ -1,7 +1,7 @@
 //! The times at which the files are checked.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ractor::{Actor, ActorRef};
@@ -11,6 +11,7 @@ use crate::actors::ask;
 use crate::actors::mail::{ConfigMsg, Reloaded};
 use crate::actors::mail::{RootMail, StopMode};
 use crate::actors::refusal::{Refusal, RefusalKind};
+use crate::domain::asker::Asker;
 use crate::domain::city::{City, Provider, RestartType, Rig};
 use crate::domain::event::EventType;
 use crate::ports::config::{ConfigListener, ConfigSource, Loaded};
@@ -18,14 +19,14 @@ use crate::ports::repo::Repo;
 use crate::testing::hang::{Door, Hang};
 use crate::testing::world::{Scenario, TestCity, agent};
 
-/// Files that never change, and the number of reads.
-struct Files(City, AtomicUsize);
+/// Files that only a test changes, and the number of reads.
+struct Files(Mutex<City>, AtomicUsize);
 
 impl ConfigSource for Files {
     fn load(&self) -> Result<Loaded, String> {
         self.1.fetch_add(1, Ordering::SeqCst);
         Ok(Loaded {
-            city: self.0.clone(),
+            city: self.0.lock().unwrap().clone(),
             shown: serde_json::Value::Null,
         })
     }
@@ -54,7 +55,7 @@ impl ConfigSource for HungFiles {
 }
 
 async fn watcher(test_city: &TestCity, city: City) -> (ActorRef<ConfigMsg>, Arc<Files>) {
-    let files = Arc::new(Files(city, AtomicUsize::new(0)));
+    let files = Arc::new(Files(Mutex::new(city), AtomicUsize::new(0)));
     let args = ConfigArgs {
         world: Arc::clone(&test_city.world),
         source: Arc::clone(&files) as _,
@@ -116,7 +117,11 @@ async fn a_flood_of_changes_keeps_no_look_from_being_made() {
 }
 
 async fn reload(config: &ActorRef<ConfigMsg>, dry_run: bool) -> Result<Reloaded, Refusal> {
-    let message = |reply| ConfigMsg::Reload { dry_run, reply };
+    let message = |reply| ConfigMsg::Reload {
+        dry_run,
+        by: Asker::person(),
+        reply,
+    };
     ask::ask(
         Some(config.get_derived()),
         message,
@@ -229,7 +234,10 @@ async fn asked_for_a_reload_each_rig_takes_its_settings_over_although_the_city_i
 async fn files_that_hang_end_their_check_and_later_ones_until_they_answer() {
     let test_city = Scenario::new().start().await;
     let hang = Hang::default();
-    let files = Files(City::clone(&test_city.world.city), AtomicUsize::new(0));
+    let files = Files(
+        Mutex::new(City::clone(&test_city.world.city)),
+        AtomicUsize::new(0),
+    );
     let args = ConfigArgs {
         world: Arc::clone(&test_city.world),
         source: Arc::new(HungFiles(files, hang.door())),
@@ -280,5 +288,30 @@ async fn session_provider_that_hangs_ends_the_check() {
     hang.release();
     test_city.settle().await;
     reload(&config, true).await.unwrap();
+    config.stop(None);
+}
+
+/// A change that a watched file brings in names no caller.
+#[tokio::test(start_paused = true)]
+async fn event_of_a_reload_names_the_caller_that_asked_for_it() {
+    let test_city = Scenario::new().start().await;
+    let (config, files) = watcher(&test_city, City::clone(&test_city.world.city)).await;
+    test_city.settle().await;
+    let person = serde_json::json!(Asker::person().data());
+    for (revision, asker) in [("asked", person), ("seen", serde_json::Value::Null)] {
+        files.0.lock().unwrap().revision = revision.to_owned();
+        match asker.is_null() {
+            true => config.cast(ConfigMsg::Hangup).unwrap(),
+            false => drop(reload(&config, false).await.unwrap()),
+        }
+        test_city.settle().await;
+        let told = test_city.events(EventType::ConfigReloaded).await;
+        let told = told.last().unwrap();
+        assert_eq!(told.data["revision"], revision);
+        assert_eq!(
+            (told.cause.as_str(), &told.data["asker"]),
+            ("config", &asker)
+        );
+    }
     config.stop(None);
 }

@@ -84,10 +84,12 @@ async fn text(world: &World, hook: &Hook) -> Result<OutcomeText, Refusal> {
             let why = held.to_string();
             return Err(TaskError { path: sandbox, why });
         }
-        sandbox_links::repair_with(tasks, &raider, &dir, &sandbox);
-        tasks.outcome(&dir, &sandbox)
+        let kept = sandbox_links::repair_with(tasks, &raider, &dir, &sandbox);
+        Ok((kept, tasks.outcome(&dir, &sandbox)))
     });
-    Ok(file.await?)
+    let (kept, text) = file.await?;
+    sandbox_links::tell(world, hook, kept).await;
+    Ok(text?)
 }
 
 /// Moves the outcomes of a raider's incarnation aside that were declared until this time, and count no longer.

@@ -18,7 +18,7 @@ use super::ritual::{self, Recipe};
 use crate::actors::boards::{Busy, Role};
 use crate::actors::effects::{self, Owner, WorkKind};
 use crate::actors::mail::DispatcherMsg;
-use crate::actors::records::automation_chains::{self, Chain};
+use crate::actors::records::automation_chains::{self, Row};
 use crate::actors::records::automations::recall;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
@@ -27,6 +27,7 @@ use crate::domain::automation::{Action, Automation, AutomationId, Mark, Run, Run
 use crate::domain::cause::Cause;
 use crate::domain::city::Rights;
 use crate::domain::event::{Event, EventType, NewEvent, Origin};
+use crate::domain::event_data::RunEnded;
 use crate::domain::gates::condition::CHECK_LIMIT;
 use crate::domain::gates::{Gate, cron};
 use crate::domain::message;
@@ -175,10 +176,10 @@ fn begin(
     let seq = event.as_ref().map(|event| event.seq);
     let mut run = txn.begin_run(&automation.id, trigger.cause(), seq)?;
     let chain = automation_chains::begin_run(txn, &run, after)?;
-    let data =
-        json!({ "run": run.id, "gate": automation.gate.kind(), "event": seq, "chain": chain });
+    let data = json!({ "run": run.id, "gate": automation.gate.kind(), "event": seq });
     let fired = NewEvent::new(EventType::AutomationFired, &automation.id, trigger.origin());
-    let seq = txn.record(&fired.with(data))?;
+    let chain = Some(chain);
+    let seq = txn.record(&fired.with(data).and(&Row { chain }))?;
     // Decided before anything is made: a failed run leaves nothing but its record.
     match recipe.map(|recipe| (recipe, recipe.problem(automation))) {
         Some((_, Some(why))) => ritual::fail(txn, &mut run, why)?,
@@ -382,7 +383,8 @@ async fn record_end(world: &World, run: Run) {
             let cause = run.end.unwrap_or(Cause::Internal);
             let event = NewEvent::new(kind, &run.automation, cause);
             let chain = automation_chains::of_run(txn, &run)?;
-            txn.record(&event.with(event_data(&run, chain)))?;
+            let event = event.with(attempts(&run)).and(&ended(&run));
+            txn.record(&event.and(&Row { chain }))?;
             Ok(())
         });
         match settled.await {
@@ -408,13 +410,20 @@ async fn record_end(world: &World, run: Run) {
     }
 }
 
-/// A run in its last event.
-fn event_data(run: &Run, chain: Option<Chain>) -> Value {
+/// Returns the fields of a run's last event that programs read.
+pub(super) fn ended(run: &Run) -> RunEnded {
+    RunEnded {
+        run: run.id,
+        tail: run.tail.clone(),
+    }
+}
+
+/// Returns the other fields of the last event of a run that had attempts.
+fn attempts(run: &Run) -> Value {
     let took = run.ended.map(|ended| ended.duration_since(run.started));
     json!({
-        "run": run.id, "event": run.event, "attempts": run.attempts, "code": run.code,
-        "signal": run.signal, "ms": took.map(|took| took.as_millis()), "tail": run.tail,
-        "chain": chain,
+        "event": run.event, "attempts": run.attempts, "code": run.code, "signal": run.signal,
+        "ms": took.map(|took| took.as_millis()),
     })
 }
 

@@ -3,7 +3,8 @@
 
 use serde_json::json;
 
-use crate::actors::records::automation_chains;
+use super::fire::ended;
+use crate::actors::records::automation_chains::{self, Row};
 use crate::actors::records::automation_work::{self, MAKER};
 use crate::actors::records::totems;
 use crate::actors::world::World;
@@ -110,15 +111,14 @@ pub(super) fn fail(txn: &mut dyn Txn, run: &mut Run, why: String) -> Result<(), 
     run.tail = why;
     txn.put_run(run)?;
     let chain = automation_chains::of_run(txn, run)?;
-    let data = json!({
-        "run": run.id, "event": run.event, "attempts": 1, "tail": run.tail, "chain": chain,
-    });
+    let data = json!({ "event": run.event, "attempts": 1 });
     let failed = NewEvent::new(
         EventType::AutomationFailed,
         &run.automation,
         Cause::StartFailed,
     );
-    txn.record(&failed.with(data)).map(drop)
+    let failed = failed.with(data).and(&ended(run)).and(&Row { chain });
+    txn.record(&failed).map(drop)
 }
 
 /// Makes the work of a run, and ends the run.
@@ -144,11 +144,11 @@ pub(super) fn make(
     txn.put_run(run)?;
     let chain = automation_chains::of_run(txn, run)?;
     let data = json!({
-        "run": run.id, "event": run.event, "attempts": 1, "relic": relic.id,
-        "ritual": recipe.action.ritual, "tail": run.tail, "chain": chain,
+        "event": run.event, "attempts": 1, "relic": relic.id, "ritual": recipe.action.ritual,
     });
     let kind = EventType::AutomationCompleted;
-    txn.record(&NewEvent::new(kind, &automation.id, Cause::Completed).with(data))?;
+    let made = NewEvent::new(kind, &automation.id, Cause::Completed).with(data);
+    txn.record(&made.and(&ended(run)).and(&Row { chain }))?;
     Ok(relic.id)
 }
 

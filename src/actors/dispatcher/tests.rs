@@ -434,7 +434,7 @@ async fn disabled_automation_stays_disabled_and_skips_events_of_that_time() {
         let all = all.clone();
         move |txn: &mut dyn crate::ports::relics::Txn| {
             all.iter()
-                .try_for_each(|one| automations::switch(txn, one, on))
+                .try_for_each(|one| automations::switch(txn, one, on, &Asker::person()))
         }
     };
     test_city.store(switch(false)).await;

@@ -62,12 +62,12 @@ async fn end(world: &World, session: SessionFacts, asker: &Asker) -> Result<(), 
     if wanted.contains(&id) || world.city.is_agents(&id) {
         return Err("a raider or agent needs it by now".to_owned());
     }
-    let why = (EventType::AgentOrphanStopped, asker.into());
+    let event = NewEvent::new(EventType::AgentOrphanStopped, &id, asker);
     let handle = SessionHandle {
         id: id.clone(),
         token,
     };
-    match end_orphan(world, handle, id.to_string(), why).await {
+    match end_orphan(world, handle, event).await {
         None => return Err("it is being ended".to_owned()),
         Some(ended) => ended.map(drop).map_err(|error| error.to_string())?,
     }

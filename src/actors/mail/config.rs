@@ -5,6 +5,7 @@ use ractor::RpcReplyPort;
 
 use crate::actors::refusal::Refusal;
 use crate::domain::answers::Reloaded;
+use crate::domain::asker::Asker;
 use crate::domain::reload::{AgentChange, RaiderChange, RigChange};
 
 /// Messages to the configuration's watcher.
@@ -21,6 +22,8 @@ pub enum ConfigMsg {
     Reload {
         /// Only report what would be done.
         dry_run: bool,
+        /// The caller.
+        by: Asker,
         /// Answered with the outcome.
         reply: RpcReplyPort<Result<Reloaded, Refusal>>,
     },
@@ -30,6 +33,8 @@ pub enum ConfigMsg {
         outcome: Outcome,
         /// Set when it was a dry run.
         dry_run: bool,
+        /// The first caller that asked for it, if any did.
+        by: Option<Asker>,
         /// Callers that wait for the outcome.
         replies: Vec<RpcReplyPort<Result<Reloaded, Refusal>>>,
     },

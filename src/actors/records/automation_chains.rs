@@ -10,7 +10,6 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::automation_work::MAKER;
 use super::key_values;
@@ -18,7 +17,8 @@ use crate::actors::store::about;
 use crate::domain::asker::Asker;
 use crate::domain::automation::{CHAIN_MAX, OFFSPRING_MAX, Run};
 use crate::domain::cause::Cause;
-use crate::domain::event::Event;
+use crate::domain::event::{Event, EventType};
+use crate::domain::event_data::EventData;
 use crate::domain::ids::{RaiderId, RelicId};
 use crate::domain::relic::{Relic, RelicStatus};
 use crate::ports::relics::{StoreError, Txn};
@@ -201,6 +201,27 @@ fn of_relic(txn: &mut dyn Txn, id: &RelicId) -> Result<Option<Chain>, StoreError
     key_values::read(txn, &format!("{RELIC}{id}"))
 }
 
+/// The row of a run, in the events of its beginning and its end.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Row {
+    /// The row.
+    pub chain: Option<Chain>,
+}
+
+impl EventData for Row {
+    const KINDS: &'static [EventType] = &[
+        EventType::AutomationFired,
+        EventType::AutomationCompleted,
+        EventType::AutomationFailed,
+    ];
+}
+
+/// Returns true for an event about a run that began, ended, or was not begun.
+fn is_about_run(event: &Event) -> bool {
+    let kind = event.known();
+    kind.is_some_and(|kind| Row::KINDS.contains(&kind) || kind == EventType::AutomationSkipped)
+}
+
 /// Returns the row of runs that led to an event. An event about a run names the row of that run: the automation may have run
 /// again since. Those of older versions, and of skipped runs, name none.
 ///
@@ -209,19 +230,18 @@ fn of_relic(txn: &mut dyn Txn, id: &RelicId) -> Result<Option<Chain>, StoreError
 pub fn of_event(txn: &mut dyn Txn, event: &Event) -> Result<Option<Chain>, StoreError> {
     let mut chain = None;
     // A slot that was missed comes of the schedule.
-    let slot = [Cause::Missed, Cause::StillRunning];
-    let is_slot = slot.iter().any(|cause| event.cause == cause.as_str());
-    if event.kind.starts_with("automation.") && !is_slot {
-        let named = event.data.get("chain").map(Chain::deserialize);
-        chain = match named {
-            Some(Ok(named)) => Some(named),
-            Some(Err(_)) | None => last_run(txn, &event.subject)?,
+    let cause = event.cause_known();
+    let is_slot = matches!(cause, Some(Cause::Missed | Cause::StillRunning));
+    if is_about_run(event) && !is_slot {
+        chain = match event.read::<Row>().and_then(|row| row.chain) {
+            Some(named) => Some(named),
+            None => last_run(txn, &event.subject)?,
         };
     }
-    if let Some(by) = event.data.pointer("/asker/name").and_then(Value::as_str) {
-        chain = longer(chain, of_party(txn, by)?);
+    if let Some(asker) = event.asker() {
+        chain = longer(chain, of_party(txn, &asker.name)?);
     }
-    let named = event.data.get("relic").and_then(Value::as_str);
+    let named = event.relic();
     for id in [Some(event.subject.as_str()), named].into_iter().flatten() {
         if let Ok(relic) = id.parse::<RelicId>() {
             chain = longer(chain, of_relic(txn, &relic)?);

@@ -1,8 +1,6 @@
 //! The relics that automations made for raiders. They are charged whatever `auto_charge` says, until they are closed: also
 //! after a nuke or a failed charge. Only the supervisor writes these facts; labels are free words of users.
 
-use serde_json::Value;
-
 use super::key_values;
 use crate::actors::store::about;
 use crate::domain::automation::{Action, Automation, AutomationId};
@@ -93,8 +91,7 @@ pub fn is_about_automated_work(
     let Action::Ritual(_) = automation.action else {
         return Ok(false);
     };
-    let named = event.data.get("relic").and_then(Value::as_str);
-    let mut relics: Vec<RelicId> = [Some(event.subject.as_str()), named]
+    let mut relics: Vec<RelicId> = [Some(event.subject.as_str()), event.relic()]
         .into_iter()
         .flatten()
         .filter_map(|id| id.parse().ok())

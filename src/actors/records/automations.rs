@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::automation_work;
+use crate::domain::asker::Asker;
 use crate::domain::automation::{Automation, Mark};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -42,8 +43,20 @@ pub fn recall(txn: &mut dyn Txn, automation: &Automation) -> Result<Mark, StoreE
 ///
 /// # Errors
 /// The store's.
-pub fn switch(txn: &mut dyn Txn, automation: &Automation, on: bool) -> Result<(), StoreError> {
+pub fn switch(
+    txn: &mut dyn Txn,
+    automation: &Automation,
+    on: bool,
+    asker: &Asker,
+) -> Result<(), StoreError> {
     let mut mark = recall(txn, automation)?;
+    if mark.disabled == on {
+        let kind = match on {
+            true => EventType::AutomationEnabled,
+            false => EventType::AutomationDisabled,
+        };
+        txn.record(&NewEvent::new(kind, &automation.id, asker))?;
+    }
     if mark.disabled && on {
         mark.slots = txn.now();
         mark.cursor = txn.last_seq()?;

@@ -6,6 +6,7 @@ use super::failures::Former;
 use super::quarantine;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent, Origin};
+use crate::domain::event_data;
 use crate::domain::existing_branch::Start;
 use crate::domain::ids::{HarnessName, Incarnation, Oid, RaiderId, RelicId};
 use crate::domain::relic::REWORK;
@@ -55,13 +56,17 @@ pub fn show(txn: &mut dyn Txn, saga: &Saga) -> Result<(), StoreError> {
     relic.labels.retain(|label| label != REWORK);
     txn.put_relic(&relic)?;
     let data = serde_json::json!({
-        "relic": charge.relic, "incarnation": charge.incarnation, "branch": charge.branch,
-        "base": charge.base, "harness": charge.harness, "start": charge.start,
+        "branch": charge.branch, "base": charge.base, "harness": charge.harness, "start": charge.start,
         "identity": charge.identity, "why": charge.choice.as_ref().map(Choice::says), "choice": charge.choice,
     });
     let raider = &charge.raider;
     let origin = Origin::new(charge.cause, charge.by);
-    txn.record(&NewEvent::new(EventType::RaiderCharged, raider, origin).with(data))?;
+    let charged = event_data::Charged {
+        relic: charge.relic.clone(),
+        incarnation: charge.incarnation,
+    };
+    let event = NewEvent::new(EventType::RaiderCharged, raider, origin);
+    txn.record(&event.with(data).and(&charged))?;
     let working = serde_json::json!({ "relic": charge.relic });
     let event = NewEvent::new(EventType::RaiderWorking, raider, Cause::Charged);
     txn.record(&event.with(working))?;

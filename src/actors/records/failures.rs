@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::auto_charge;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event_data::ChargeFailed;
 use crate::domain::ids::{HarnessName, RaiderId, RelicId, RigName};
 use crate::domain::message::{self, Body, Escalation};
 use crate::domain::problem::ProblemKind;
@@ -34,9 +35,12 @@ pub fn count(txn: &mut dyn Txn, id: &RelicId, rig: &RigName, why: &str) -> Resul
     relic.charge_failures += 1;
     if relic.charge_failures >= ATTEMPTS {
         relic.status = RelicStatus::Blocked;
-        let data = serde_json::json!({ "status": "blocked", "error": why });
+        let failed = ChargeFailed {
+            status: relic.status,
+            error: Some(why.to_owned()),
+        };
         let event = NewEvent::new(EventType::RelicUpdated, id, Cause::ChargeFailed);
-        txn.record(&event.with(data))?;
+        txn.record(&event.and(&failed))?;
         let witness = message::witness(rig);
         let body = Body::Escalation(
             Escalation::high(
@@ -126,9 +130,12 @@ pub fn reopen(
         }
         txn.put_relic(relic)?;
     }
-    let data = serde_json::json!({ "status": relic.status, "error": error });
+    let failed = ChargeFailed {
+        status: relic.status,
+        error: error.map(str::to_owned),
+    };
     let event = NewEvent::new(EventType::RelicUpdated, &relic.id, Cause::ChargeFailed);
-    txn.record(&event.with(data)).map(|_| ())
+    txn.record(&event.and(&failed)).map(|_| ())
 }
 
 /// Returns how long a relic is left alone after this number of failed charges.

@@ -17,6 +17,7 @@ use serde_json::json;
 use super::key_values;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event_data::HandedOff;
 use crate::domain::ids::{Incarnation, RaiderId, RelicId};
 use crate::domain::message::{Body, Handoff, Message};
 use crate::domain::relic::Hook;
@@ -58,8 +59,11 @@ pub fn send(txn: &mut dyn Txn, hook: &Hook, mut note: Handoff) -> Result<(), Sto
     let address = hook.raider.to_string();
     take(txn, &address)?;
     let data = json!({
-        "note": note.note, "relic": note.relic, "resume": note.resume, "totem_step": note.totem_step,
+        "relic": note.relic, "resume": note.resume, "totem_step": note.totem_step,
     });
+    let said = HandedOff {
+        note: note.note.clone(),
+    };
     // The note itself is read once, by the first prompt; a session that compacts asks for it again.
     let last = LastNote {
         relic: note.relic.clone(),
@@ -70,7 +74,7 @@ pub fn send(txn: &mut dyn Txn, hook: &Hook, mut note: Handoff) -> Result<(), Sto
     key_values::write(txn, &key(&hook.raider), &last)?;
     txn.send(&address, &address, Body::Handoff(note))?;
     let event = NewEvent::new(EventType::RaiderHandoff, &address, Cause::Handoff);
-    txn.record(&event.with(data)).map(|_| ())
+    txn.record(&event.with(data).and(&said)).map(|_| ())
 }
 
 /// Marks the notes of a mailbox as read.

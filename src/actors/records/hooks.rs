@@ -17,7 +17,9 @@ pub fn drop_hook(
     let held = txn.drop_hook(raider, incarnation)?;
     if held {
         operator_orders::update(txn, &|said| {
-            said.suspended.remove(&ChildId::Raider(raider.clone()));
+            let id = ChildId::Raider(raider.clone());
+            said.suspended.remove(&id);
+            said.suspensions.remove(&id);
         })?;
         quarantine::forget(txn, raider)?;
         handoffs::forget(txn, raider)?;

@@ -5,6 +5,7 @@ use super::child_record::ChildRecord;
 use crate::actors::records::escalations;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event_data::NextSession;
 use crate::domain::handoff::Pace;
 use crate::domain::ids::{ChildId, RelicId};
 use crate::domain::message::{self, Body, Escalation, Severity};
@@ -36,10 +37,10 @@ impl Root {
             } => {
                 let until = at.checked_add(wait).unwrap_or(jiff::Timestamp::MAX);
                 let data = serde_json::json!({
-                    "handoffs": count, "within_s": within.as_secs(), "wait_s": wait.as_secs(), "until": until,
+                    "handoffs": count, "within_s": within.as_secs(), "wait_s": wait.as_secs(),
                 });
                 let event = NewEvent::new(EventType::AgentRestarted, id, Cause::HandoffLoop);
-                self.journal(event.with(data));
+                self.journal(event.with(data).and(&NextSession { until }));
                 if call {
                     let row = Row {
                         count,

@@ -40,6 +40,7 @@ mod reload;
 mod shutdown;
 mod steps;
 mod survivors;
+mod suspensions;
 mod unobservable;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,6 +63,7 @@ use self::look::Look;
 use self::pools::Pools;
 use super::mail::{EndRefused, RootMail};
 use super::world::World;
+use crate::actors::records::operator_orders::SuspensionOrder;
 use crate::domain::child::{Event, Token};
 use crate::domain::event::NewEvent;
 use crate::domain::ids::{AgentName, ChildId};
@@ -178,6 +180,8 @@ pub struct Root {
     resting: BTreeSet<AgentName>,
     /// Children that an operator suspended, as of the last look.
     suspended: BTreeSet<ChildId>,
+    /// The latest orders about these suspensions, as of the last look.
+    suspensions: BTreeMap<ChildId, SuspensionOrder>,
     patrol_epoch: u64,
     /// Set when the next look is a patrol's: it inspects the processes of sessions, too.
     patrolling: bool,
@@ -230,6 +234,7 @@ impl Actor for RootActor {
             last_token: 0,
             resting: Default::default(),
             suspended: Default::default(),
+            suspensions: BTreeMap::new(),
             patrol_epoch: 0,
             patrolling: false,
             dead_agents: DeadAgents::new(),

@@ -229,6 +229,11 @@ impl Root {
 
     /// Returns an event of a child with the caller of the order that brought it about, where an operator's order did.
     pub(super) fn named(&self, id: &ChildId, event: NewEvent) -> NewEvent {
+        if let Some(order) = self.suspensions.get(id)
+            && order.explains(&event)
+        {
+            return event.asked_by(&order.by);
+        }
         let asker = self
             .children
             .get(id)

@@ -26,7 +26,7 @@ use crate::actors::mail::{ChildSpec, ChildState};
 use crate::actors::rig_settings;
 use crate::domain::cause::Cause;
 use crate::domain::child::{ChildPhase, Event, Successor};
-use crate::domain::event::{EventType, NewEvent, Origin};
+use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ground::{FileFault, Part};
 use crate::domain::ids::{ChildId, RaiderId, SessionId};
 use crate::domain::reconcile::{Decision, Tended};
@@ -151,6 +151,7 @@ impl Root {
                     self.resting.extend(said.resting.clone());
                 }
                 self.suspended.clone_from(&said.suspended);
+                self.suspensions.clone_from(&said.suspensions);
             }
             if let Some(hooked) = &look.hooked
                 && !self.histories.loaded
@@ -278,10 +279,16 @@ impl Root {
             } => {
                 if !self.is_held(session) {
                     let (id, token) = (session.clone(), token.clone());
-                    let subject = owner
-                        .as_ref()
-                        .map_or(session.to_string(), ChildId::to_string);
-                    self.stop_orphan(SessionHandle { id, token }, subject, *suspended);
+                    let event = match owner {
+                        Some(child) if *suspended => self.orphan_suspended(child),
+                        owner => {
+                            let subject = owner
+                                .as_ref()
+                                .map_or(session.to_string(), ChildId::to_string);
+                            NewEvent::new(EventType::AgentOrphanStopped, subject, Cause::Removed)
+                        }
+                    };
+                    self.stop_orphan(SessionHandle { id, token }, event);
                 }
             }
         }
@@ -345,15 +352,11 @@ impl Root {
     }
 
     /// Ends an orphan session, once, even if several looks see it before it has ended.
-    fn stop_orphan(&self, handle: SessionHandle, subject: String, suspended: bool) {
+    fn stop_orphan(&self, handle: SessionHandle, event: NewEvent) {
         let world = Arc::clone(&self.world);
-        let why = match suspended {
-            true => (EventType::AgentSuspended, Cause::Suspended.into()),
-            false => (EventType::AgentOrphanStopped, Cause::Removed.into()),
-        };
         let session = handle.id.clone();
         tokio::spawn(async move {
-            if let Some(Err(error)) = end_orphan(&world, handle, subject, why).await {
+            if let Some(Err(error)) = end_orphan(&world, handle, event).await {
                 tracing::warn!(
                     %session,
                     %error,
@@ -382,8 +385,7 @@ fn report_look(world: &World, hangs: bool) {
 pub async fn end_orphan(
     world: &World,
     handle: SessionHandle,
-    subject: String,
-    (kind, origin): (EventType, Origin),
+    event: NewEvent,
 ) -> Option<Result<Stopped, SessionError>> {
     let claim = world.claims.claim(ClaimKey::Orphan(handle.token.clone()))?;
     let grace: Duration = world.city.daemon.shutdown_timeout;
@@ -394,8 +396,7 @@ pub async fn end_orphan(
         Ok(Stopped::Already) | Err(_) => {}
         Ok(how) => {
             let data = serde_json::json!({ "how": format!("{how:?}") });
-            let event = NewEvent::new(kind, subject, origin).with(data);
-            world.store.journal(vec![event]);
+            world.store.journal(vec![event.with(data)]);
             // A child that wants its name may have waited for this.
             world.directory.tell_root(RootMail::Look);
         }

@@ -99,7 +99,7 @@ impl Root {
                 }
             }
             Action::Journal(kind, cause) => {
-                self.journal(self.named(id, NewEvent::new(kind, id, cause)));
+                self.journal_step(id, NewEvent::new(kind, id, cause));
             }
             Action::Died(death) => self.record_death(id, *death),
             Action::HandedOff(pace, at) => self.record_handoff(id, pace, at),
@@ -132,14 +132,7 @@ impl Root {
             Action::AnswerEnd(result) => {
                 self.with(id, |record| answer(&mut record.waiting_end, &result));
             }
-            Action::JournalEnd(kind, cause) => {
-                let ended = self
-                    .children
-                    .get(id)
-                    .map(|record| record.ended(kind, cause));
-                let ended = ended.map(|event| self.named(id, event));
-                self.world.store.journal(ended.into_iter().collect());
-            }
+            Action::JournalEnd(kind, cause) => self.journal_end(id, kind, cause),
             Action::Unblock => {
                 if let Some(record) = self.children.get(id) {
                     self.unblock_relic(&record.spec);

@@ -32,6 +32,7 @@ use crate::actors::mail::{ChildRef, RootMail};
 use crate::actors::records::{charges, quarantine, self_reviews};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event_data;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId};
 use crate::domain::message;
 use crate::domain::nuke::CleanupStatus;
@@ -247,11 +248,14 @@ fn declare(
     });
     txn.put_hook(&hook)?;
     let data = serde_json::json!({
-        "relic": plan.relic, "incarnation": plan.incarnation, "head": plan.head,
-        "exit": plan.exit, "reason": request.reason,
+        "incarnation": plan.incarnation, "head": plan.head, "reason": request.reason,
     });
+    let done = event_data::Done {
+        relic: plan.relic.clone(),
+        exit: plan.exit,
+    };
     let event = NewEvent::new(EventType::RaiderDone, &plan.raider, request.cause);
-    txn.record(&event.with(data))?;
+    txn.record(&event.with(data).and(&done))?;
     txn.open_saga(
         SagaKind::Done,
         &plan.raider.rig,

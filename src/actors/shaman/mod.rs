@@ -23,7 +23,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::look_timer::{self, LookTimer};
 use super::world::World;
-use crate::domain::event::EventType;
+use crate::domain::event::{Event, EventType};
 
 pub use self::notify::Notices;
 
@@ -142,10 +142,9 @@ fn listen(me: &ActorRef<ShamanMsg>, world: &Arc<World>) {
             let (look, tell) = match events.recv().await {
                 Ok(event) => match world.upgrade() {
                     Some(world) => {
-                        let kind = event.kind.as_str();
-                        let reloaded = kind == EventType::ConfigReloaded.as_str();
-                        let told = world.newest().city.notify.tells(kind);
-                        (reloaded || may_end_one(kind), reloaded || told)
+                        let reloaded = event.known() == Some(EventType::ConfigReloaded);
+                        let told = world.newest().city.notify.tells(&event.kind);
+                        (reloaded || may_end_one(&event), reloaded || told)
                     }
                     None => return,
                 },
@@ -163,7 +162,7 @@ fn listen(me: &ActorRef<ShamanMsg>, world: &Arc<World>) {
 }
 
 /// Hooks go with a nuke; relics are closed and opened again; merge requests end.
-fn may_end_one(kind: &str) -> bool {
+fn may_end_one(event: &Event) -> bool {
     const ENDS: &[EventType] = &[
         EventType::RaiderNuked,
         EventType::RaiderMerged,
@@ -171,5 +170,5 @@ fn may_end_one(kind: &str) -> bool {
         EventType::RelicUpdated,
         EventType::MrRejected,
     ];
-    ENDS.iter().any(|end| end.as_str() == kind)
+    event.known().is_some_and(|kind| ENDS.contains(&kind))
 }

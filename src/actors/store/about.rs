@@ -1,8 +1,6 @@
 //! The work that an event is about. Events of sessions name a raider or an agent; the relic on its hook is recorded with
 //! them, because the hook may be gone when the event is read.
 
-use serde_json::json;
-
 use crate::domain::agent_hook::AgentHook;
 use crate::domain::event::NewEvent;
 use crate::domain::ids::{AgentName, RaiderId, RelicId};
@@ -35,17 +33,13 @@ pub fn work_of(txn: &mut dyn Txn, name: &str) -> Result<Option<RelicId>, StoreEr
 /// # Errors
 /// The store's.
 pub fn record(txn: &mut dyn Txn, event: &NewEvent) -> Result<u64, StoreError> {
-    let names_one = event
-        .data
-        .get("relic")
-        .is_some_and(|relic| !relic.is_null());
-    if names_one || !event.data.is_object() {
+    if event.names_relic() || !event.data.is_object() {
         return txn.record(event);
     }
     let Some(relic) = work_of(txn, &event.subject)? else {
         return txn.record(event);
     };
     let mut event = event.clone();
-    event.data["relic"] = json!(relic);
+    event.set_relic(&relic);
     txn.record(&event)
 }

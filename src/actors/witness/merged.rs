@@ -14,6 +14,7 @@ use crate::actors::records::salvages::{self, SalvageSubject};
 use crate::domain::attempt::Outcome;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event_data;
 use crate::domain::merge::MergeRequest;
 use crate::domain::message::{self, Escalation, Merged};
 use crate::domain::problem::ProblemKind;
@@ -78,15 +79,20 @@ fn close(txn: &mut dyn Txn, merged: &Merged) -> Result<Vec<MergeRequest>, StoreE
             txn.put_relic(&relic)?;
         }
         let data = serde_json::json!({
-            "relic": relic.id, "raider": merged.raider, "incarnation": merged.incarnation,
+            "raider": merged.raider, "incarnation": merged.incarnation,
             "mr": merged.mr, "branch": merged.branch, "head": merged.head,
-            "target": merged.target, "merge_commit": merged.merge_commit, "noop": merged.noop,
         });
+        let landed = event_data::Merged {
+            relic: relic.id.clone(),
+            target: merged.target.clone(),
+            merge_commit: merged.merge_commit.to_string(),
+            noop: merged.noop,
+        };
         let event = NewEvent::new(EventType::RaiderMerged, &merged.raider, Cause::Merged);
-        txn.record(&event.with(data.clone()))?;
+        txn.record(&event.with(data.clone()).and(&landed))?;
         if closes {
             let event = NewEvent::new(EventType::RelicClosed, &relic.id, Cause::Merged);
-            txn.record(&event.with(data))?;
+            txn.record(&event.with(data).and(&landed))?;
             closing::close_steps(txn, &relic, &Cause::Merged.into())?;
         }
         // Work that changed nothing says nothing about the agent, unless the change came to the target from its branch.

@@ -9,6 +9,7 @@ use crate::actors::records::identities::{self, Ended};
 use crate::domain::attempt::{self, Outcome};
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event_data::NotLanded;
 use crate::domain::ids::Oid;
 use crate::domain::merge::{FailureType, MrState};
 use crate::domain::message::{self, Body, Escalation, MergeFailed};
@@ -93,10 +94,11 @@ fn decide(txn: &mut dyn Txn, failed: &MergeFailed, attempts: u32) -> Result<(), 
     };
     txn.put_relic(&relic)?;
     let update = serde_json::json!({
-        "status": relic.status, "reworks": relic.reworks, "mr": failed.mr,
-        "raider": failed.raider,
+        "reworks": relic.reworks, "mr": failed.mr, "raider": failed.raider,
     });
-    txn.record(&NewEvent::new(EventType::RelicUpdated, &relic.id, cause).with(update))?;
+    let event = NewEvent::new(EventType::RelicUpdated, &relic.id, cause).with(update);
+    let status = relic.status;
+    txn.record(&event.and(&NotLanded { status }))?;
     if let Some((_, problem)) = problem {
         let body = Body::Escalation(
             Escalation::high(&failed.raider, problem, failed.error.clone()).on(relic.id.clone()),

@@ -9,6 +9,8 @@ use crate::control::client::Flow;
 use crate::control::protocol::answers::{BegunRun, Event};
 use crate::control::protocol::args::{AutoRef, Events, Nothing};
 use crate::control::protocol::{Op, OpName};
+use crate::domain::event::EventType;
+use crate::domain::event_data::RunEnded;
 
 pub(super) fn run(verb: AutoVerb, context: &mut Context) -> Result<(), CliError> {
     match verb {
@@ -32,8 +34,8 @@ fn wait(args: AutoRef, context: &mut Context) -> Result<(), CliError> {
     let mut end = None;
     context.client()?.stream(&events, |item| {
         let event: Event = answer::read(OpName::Events, &item)?;
-        let is_end = event.kind != "automation.skipped";
-        if is_end && event.data["run"] == begun.run {
+        let ended = event.read::<RunEnded>();
+        if ended.is_some_and(|ended| ended.run == begun.run) {
             end = Some((item, event));
             return Ok::<_, CliError>(Flow::Stop);
         }
@@ -43,7 +45,7 @@ fn wait(args: AutoRef, context: &mut Context) -> Result<(), CliError> {
         return Err(CliError::failed("the supervisor stopped before the end"));
     };
     context.print_raw(OpName::Events, &item, show::run)?;
-    if end.kind == "automation.completed" {
+    if end.known() == Some(EventType::AutomationCompleted) {
         return Ok(());
     }
     Err(CliError::failed(format!("it failed: {}", end.cause)))

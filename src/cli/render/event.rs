@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::cli::output::{Style, Tone};
 use crate::control::protocol::answers::{Event, Story};
 use crate::domain::cause::Cause;
+use crate::domain::event::EventType;
 
 use super::words::{cell, clean, clean_lines, cut, end, short};
 
@@ -26,7 +27,7 @@ pub(in crate::cli) fn event(event: &Event, style: Style) -> String {
     let mut parts = vec![
         style.paint(Tone::Faint, &seq),
         style.paint(Tone::Faint, &time),
-        style.paint(tone(&kind), &format!("{kind:<22}")),
+        style.paint(tone(event), &format!("{kind:<22}")),
         subject,
         style.paint(Tone::Faint, &cause),
     ];
@@ -39,9 +40,9 @@ pub(in crate::cli) fn event(event: &Event, style: Style) -> String {
 /// Returns the name of the cause; where the name alone misleads, also the meaning.
 fn cause(event: &Event) -> String {
     let name = cell(&event.cause);
-    match Cause::named(&name) {
+    match event.cause_known() {
         // The merge request stays in the queue.
-        Some(Cause::MergeFailed) if event.kind == "mr.held" => {
+        Some(Cause::MergeFailed) if event.known() == Some(EventType::MrHeld) => {
             format!("{name}: the forge retries it")
         }
         Some(cause @ (Cause::Vanished | Cause::Unanswered)) => {
@@ -96,27 +97,30 @@ pub(in crate::cli) fn why(story: &Story, style: Style) -> String {
     )
 }
 
-fn tone(kind: &str) -> Tone {
+fn tone(event: &Event) -> Tone {
+    let Some(kind) = event.known() else {
+        return Tone::Plain;
+    };
     match kind {
-        "raider.merged" | "relic.closed" | "controller.ready" => Tone::Good,
-        "agent.crashed"
-        | "agent.quarantined"
-        | "raider.zombie"
-        | "raider.stalled"
-        | "raider.homeless"
-        | "raider.merge_failed"
-        | "mr.conflict"
-        | "store.degraded"
-        | "ground.lost"
-        | "control.forbidden"
-        | "automation.failed"
-        | "forge.red" => Tone::Bad,
-        "escalation.raised"
-        | "raider.stuck"
-        | "raider.push_blocked"
-        | "raider.needs_input"
-        | "raider.unclear"
-        | "mr.held" => Tone::Waits,
+        EventType::RaiderMerged | EventType::RelicClosed | EventType::ControllerReady => Tone::Good,
+        EventType::AgentCrashed
+        | EventType::AgentQuarantined
+        | EventType::RaiderZombie
+        | EventType::RaiderStalled
+        | EventType::RaiderHomeless
+        | EventType::RaiderMergeFailed
+        | EventType::MrConflict
+        | EventType::StoreDegraded
+        | EventType::GroundLost
+        | EventType::ControlForbidden
+        | EventType::AutomationFailed
+        | EventType::ForgeRed => Tone::Bad,
+        EventType::EscalationRaised
+        | EventType::RaiderStuck
+        | EventType::RaiderPushBlocked
+        | EventType::RaiderNeedsInput
+        | EventType::RaiderUnclear
+        | EventType::MrHeld => Tone::Waits,
         _ => Tone::Plain,
     }
 }

@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 use super::{cost, cv, drums, event, harness, lists, outcome_lines, patch, show, status, totem};
 use crate::cli::output::Style;
 use crate::control::protocol::answers::{
-    Cv, Hooked, LogText, Metrics, MrDetails, Rally, Screen, ShownSalvage,
+    Cv, Event, Hooked, LogText, Metrics, MrDetails, Rally, Screen, ShownSalvage,
 };
+use crate::domain::event::EventType;
+use crate::domain::event_data::RunEnded;
 use crate::domain::shown;
 use crate::testing::samples::full;
 
@@ -88,7 +90,7 @@ fn cases() -> Vec<Case> {
         outcome_lines::relic, outcome_lines::reloaded, outcome_lines::repaired, outcome_lines::restored,
         outcome_lines::reviewed, outcome_lines::switched, outcome_lines::taken, outcome_lines::waits,
         outcome_lines::waits_for, show::charged, show::deps, show::facts::<MrDetails>, show::facts::<ShownSalvage>,
-        show::orders::<Hooked>, show::orders::<Rally>, show::raider, show::relic, show::run, show::started,
+        show::orders::<Hooked>, show::orders::<Rally>, show::raider, show::relic, show::started,
         show::stopped, show::text::<LogText>, show::text::<Metrics>, show::text::<Screen>, status::status,
         totem::ritual, totem::step_done, totem::totem,
     ];
@@ -105,7 +107,22 @@ fn cases() -> Vec<Case> {
         cv::cv(&Cv { name, ..told.clone() }, style)
     }));
     cases.push(own("harness::changed", |result, _| harness::changed(result)));
+    cases.push(Case {
+        answers: vec![ended_run()],
+        ..one("show::run", show::run)
+    });
     cases
+}
+
+/// Returns the event of the end of a run: other events have no output.
+fn ended_run() -> Value {
+    let mut event = full::<Event>().remove(0);
+    event["type"] = json!(EventType::AutomationCompleted);
+    event["data"] = json!(RunEnded {
+        run: 1,
+        tail: "text".to_owned(),
+    });
+    event
 }
 
 /// Renderers of answers without any text that a program or a person chooses.

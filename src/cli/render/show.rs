@@ -9,6 +9,7 @@ use crate::control::protocol::answers::{
     StartedRelic, Stopped, WaitingRelic,
 };
 use crate::domain::doctor::Finding;
+use crate::domain::event_data::RunEnded;
 use crate::domain::ids::RelicId;
 use crate::domain::last_end::LastEnd;
 
@@ -275,7 +276,7 @@ pub(in crate::cli) fn raw(text: &str) -> String {
 
 /// Returns the end of the output of an automation's run.
 pub(in crate::cli) fn run(end: &Event, _: Style) -> String {
-    let tail = end.data.get("tail").and_then(Value::as_str);
+    let tail = end.read::<RunEnded>().map(|ended| ended.tail);
     clean_lines(tail.unwrap_or_default().trim_end())
 }
 

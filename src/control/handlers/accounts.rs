@@ -10,6 +10,7 @@ use crate::actors::world::World;
 use crate::control::protocol::ControlError;
 use crate::control::protocol::answers::{Account, HarnessResumed};
 use crate::domain::account::{Park, Why};
+use crate::domain::asker::Asker;
 use crate::domain::condition::Condition;
 use crate::domain::ids::HarnessName;
 use crate::domain::suggest::closest;
@@ -95,7 +96,7 @@ fn as_condition(park: Park) -> Condition {
 }
 
 /// Lets the sessions of a harness's account continue now: a person logged in, or the limit is over.
-pub(super) fn resume(world: &World, name: &str) -> Result<Value, ControlError> {
+pub(super) fn resume(world: &World, by: Asker, name: &str) -> Result<Value, ControlError> {
     let harnesses = &world.city.harnesses;
     let named = HarnessName::new(name).ok();
     let Some(harness) = named.and_then(|name| harnesses.get(&name)) else {
@@ -106,7 +107,7 @@ pub(super) fn resume(world: &World, name: &str) -> Result<Value, ControlError> {
         };
         return Err(ControlError::not_found(format!("no harness named {name}")).hint(hint));
     };
-    let resumed = accounts::unpark(world, &harness.name);
+    let resumed = accounts::unpark(world, &harness.name, by);
     to_json(&HarnessResumed {
         harness: harness.name.clone(),
         account: harness.account.clone(),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{names, session_verbs, status, to_json};
 use crate::actors::mail::{ChildState, ChildView, RootMail};
 use crate::actors::records::agent_hooks;
-use crate::actors::records::operator_orders::{self, OperatorOrders};
+use crate::actors::records::operator_orders::{self, OperatorOrders, SuspensionOrder};
 use crate::actors::refusal::RefusalKind;
 use crate::actors::sandbox_faults;
 use crate::actors::world::World;
@@ -64,14 +64,22 @@ async fn update_orders(
 }
 
 /// Suspends a child, so that no request starts a session for it, or resumes it.
-pub(super) async fn suspend(world: &World, name: &str, on: bool) -> Result<Value, ControlError> {
+pub(super) async fn suspend(
+    world: &World,
+    by: Asker,
+    name: &str,
+    on: bool,
+) -> Result<Value, ControlError> {
     let id = names::known(world, name).await?;
     let name = id.to_string();
+    let order = SuspensionOrder { suspends: on, by };
     update_orders(world, move |said| {
-        if on {
-            said.suspended.insert(id.clone());
-        } else {
-            said.suspended.remove(&id);
+        let is_new = match on {
+            true => said.suspended.insert(id.clone()),
+            false => said.suspended.remove(&id),
+        };
+        if is_new {
+            said.suspensions.insert(id.clone(), order.clone());
         }
     })
     .await?;

@@ -106,7 +106,12 @@ pub(super) async fn history(world: &World, name: Option<&str>) -> Result<Value, 
 }
 
 /// Enables or disables the automation; kept over restarts.
-pub(super) async fn switch(world: &World, name: &str, on: bool) -> Result<Value, ControlError> {
+pub(super) async fn switch(
+    world: &World,
+    asker: Asker,
+    name: &str,
+    on: bool,
+) -> Result<Value, ControlError> {
     let automation = find(world, name)?.clone();
     if on && !automation.enabled {
         let message = format!("the file of {} says `enabled = false`", automation.id);
@@ -116,7 +121,7 @@ pub(super) async fn switch(world: &World, name: &str, on: bool) -> Result<Value,
     let id = automation.id.clone();
     let switched = world
         .store
-        .run(move |txn| automations::switch(txn, &automation, on));
+        .run(move |txn| automations::switch(txn, &automation, on, &asker));
     switched.await?;
     world.directory.tell_dispatcher(DispatcherMsg::Look);
     to_json(&answers::Switched {

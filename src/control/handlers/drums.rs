@@ -235,7 +235,7 @@ pub(super) fn rallied(
         waiting: heads.len() as u64,
         how: format!(
             "`{hd} drums read ID` shows one, `{hd} drums reply ID -m TEXT` answers it, `{hd} drums ack ID...` takes it \
-             off this list, `{hd} drums inbox` lists all"
+             off this list, `{hd} drums inbox` lists up to {LISTED_MAX}"
         ),
         drums: heads.iter().take(RALLIED_MAX).map(Into::into).collect(),
     }))

@@ -15,6 +15,7 @@ use crate::control::protocol::{ControlError, ErrorKind};
 use crate::control::server::Items;
 use crate::domain::cause::Cause;
 use crate::domain::event::{Event, EventType};
+use crate::domain::event_data::Raised;
 use crate::domain::gates::event::Pattern;
 use crate::domain::ids::RelicId;
 use crate::domain::relic::RelicKind;
@@ -262,7 +263,8 @@ async fn story(world: &World, subject: &str) -> Result<Vec<Event>, ControlError>
         let relic = id.as_ref().and_then(|id| txn.relic(id).ok());
         if let Some(call) = relic.filter(|relic| relic.kind == RelicKind::Escalation) {
             let raised = txn.events(&calls)?.into_iter();
-            events.extend(raised.filter(|event| event.data["id"] == call.id.as_str()));
+            let is_its = |event: &Event| event.read::<Raised>().is_some_and(|it| it.id == call.id);
+            events.extend(raised.filter(is_its));
             events.sort_by_key(|event| event.seq);
         }
         Ok(events)

@@ -168,9 +168,9 @@ async fn dispatch(
         Op::RaiderList(args) => raider::list(published, world, args).await,
         Op::RaiderShow(args) => raider::show(published, world, &args.name).await,
         Op::RaiderNuke(args) => raider::nuke(world, asker().await, args).await,
-        Op::RaiderSuspend(of) | Op::AgentSuspend(of) => agent::suspend(world, &of.name, true).await,
-        Op::RaiderResume(of) | Op::AgentResume(of) => agent::suspend(world, &of.name, false).await,
-        Op::Reload(args) => supervisor::reload(world, args.dry_run).await,
+        #[rustfmt::skip]
+        op @ (Op::RaiderSuspend(_) | Op::RaiderResume(_) | Op::AgentSuspend(_) | Op::AgentResume(_)) => of_suspensions(world, &caller, op).await,
+        Op::Reload(args) => supervisor::reload(world, asker().await, args.dry_run).await,
         Op::RaiderRepair(args) => raider::repair(world, asker().await, &args.name).await,
         Op::Attach(args) => terminal::attach(world, &args.name).await,
         Op::Peek(args) => terminal::peek(world, &args.name).await,
@@ -182,7 +182,7 @@ async fn dispatch(
         Op::AgentStop(args) => agent::stop(world, &asker().await, &args.name).await,
         Op::AgentRestart(args) => agent::restart(world, &asker().await, args).await,
         Op::AgentUnquarantine(args) => agent::unquarantine(world, &asker().await, &args.name).await,
-        Op::HarnessResume(args) => accounts::resume(world, &args.name),
+        Op::HarnessResume(args) => accounts::resume(world, asker().await, &args.name),
         #[rustfmt::skip]
         op @ (Op::MqList(_) | Op::MqShow(_) | Op::MqRetry(_) | Op::MqApprove(_) | Op::MqReject(_)
         | Op::MqPr(_) | Op::Diff(_)) => of_review(world, &caller, op).await,
@@ -190,8 +190,8 @@ async fn dispatch(
         Op::AutoList(_) => auto::list(world).await,
         Op::AutoRun(args) => auto::run(world, asker().await, &args.name).await,
         Op::AutoHistory(args) => auto::history(world, args.name.as_deref()).await,
-        Op::AutoEnable(args) => auto::switch(world, &args.name, true).await,
-        Op::AutoDisable(args) => auto::switch(world, &args.name, false).await,
+        Op::AutoEnable(args) => auto::switch(world, asker().await, &args.name, true).await,
+        Op::AutoDisable(args) => auto::switch(world, asker().await, &args.name, false).await,
         Op::Cost(args) => cost::cost(world, args).await,
         #[rustfmt::skip]
         op @ (Op::Cv(_) | Op::CvImport(_) | Op::CvForget(_)) => cv::dispatch(world, &caller, op).await,
@@ -238,6 +238,20 @@ async fn of_salvage(world: &World, caller: &Caller, op: Op) -> Result<Value, Con
         Op::SalvageRestore(args) => salvage::restore(world, args).await,
         Op::SalvagePrune(args) => salvage::prune(world, asker().await, args).await,
         _ => Err(served_elsewhere()),
+    }
+}
+
+/// Dispatches the orders to suspend and resume a child.
+async fn of_suspensions(world: &World, caller: &Caller, op: Op) -> Result<Value, ControlError> {
+    let asker = caller::asker(world, caller).await;
+    match op {
+        Op::RaiderSuspend(of) | Op::AgentSuspend(of) => {
+            agent::suspend(world, asker, &of.name, true).await
+        }
+        Op::RaiderResume(of) | Op::AgentResume(of) => {
+            agent::suspend(world, asker, &of.name, false).await
+        }
+        _ => Err(ControlError::internal("this operation is served elsewhere")),
     }
 }
 

@@ -29,7 +29,7 @@ use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::RaiderId;
 use crate::domain::message;
 use crate::domain::prompt;
-use crate::domain::relic::{Relic, RelicKind, RelicStatus};
+use crate::domain::relic::{PRIORITIES, Relic, RelicKind, RelicStatus};
 use crate::ports::relics::{NewRelic, RelicFilter, StoreError, Txn};
 
 pub(super) async fn create(
@@ -55,6 +55,7 @@ pub(super) async fn create(
         Some(name) => drums::unknown_note(world, name).await?,
         None => None,
     };
+    let note = joined(note, priority_note(args.priority));
     let new = NewRelic {
         prefix: rig.prefix.clone(),
         kind: RelicKind::Task,
@@ -70,6 +71,23 @@ pub(super) async fn create(
     let relic = world.store.run(make).await?;
     world.nudge(&message::witness(&rig.name));
     to_json(&NotedRelic { relic, note })
+}
+
+/// Returns a hint at a priority outside the usual range, which counts all the same.
+fn priority_note(priority: i64) -> Option<String> {
+    (!PRIORITIES.contains(&priority)).then(|| {
+        let (least, most) = (PRIORITIES.start(), PRIORITIES.end());
+        format!(
+            "priority {priority} is outside of {least} to {most}; it is kept, and sorts the same way: a larger number is \
+            more urgent"
+        )
+    })
+}
+
+/// Joins two hints.
+fn joined(first: Option<String>, second: Option<String>) -> Option<String> {
+    let both: Vec<_> = first.into_iter().chain(second).collect();
+    (!both.is_empty()).then(|| both.join("; "))
 }
 
 pub(super) async fn show(world: &World, id: &str) -> Result<Value, ControlError> {

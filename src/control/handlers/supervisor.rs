@@ -10,6 +10,7 @@ use crate::actors::mail::StopMode;
 use crate::actors::world::World;
 use crate::control::protocol::answers::{Pong, SessionsEnd, Stopped};
 use crate::control::protocol::{ControlError, args};
+use crate::domain::asker::Asker;
 
 pub(super) fn ping(world: &World) -> Result<Value, ControlError> {
     to_json(&Pong {
@@ -56,10 +57,10 @@ pub(super) async fn stop(
 
 /// Reads the configuration and applies it. Answers with the effect on each agent, or with the errors and that the old
 /// configuration is kept.
-pub(super) async fn reload(world: &World, dry_run: bool) -> Result<Value, ControlError> {
+pub(super) async fn reload(world: &World, by: Asker, dry_run: bool) -> Result<Value, ControlError> {
     /// Long, because a new rig is cloned meanwhile.
     const LIMIT: std::time::Duration = std::time::Duration::from_secs(600);
-    let message = |reply| ConfigMsg::Reload { dry_run, reply };
+    let message = |reply| ConfigMsg::Reload { dry_run, by, reply };
     to_json(&ask::ask(world.directory.config(), message, LIMIT).await??)
 }
 

@@ -46,8 +46,8 @@ fn ready_relics_are_charged_by_priority_then_age() {
         let relic = city.ask("relic.create", args).unwrap();
         relic["id"].as_str().unwrap().to_owned()
     };
-    let (low, older) = (make("1", -1), make("2", 0));
-    let (newer, high) = (make("3", 0), make("4", 7));
+    let (low, older) = (make("1", 0), make("2", 1));
+    let (newer, high) = (make("3", 1), make("4", 4));
     expected.extend([high, older, newer, low]);
     city.sign("go");
     for relic in &expected {

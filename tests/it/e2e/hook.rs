@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::support::git::git;
-use crate::support::live::City;
+use crate::support::live::{City, wait};
 use crate::support::plan::Plan;
 
 const TOAST: &str = "horde/raiders/Toast";
@@ -161,8 +161,17 @@ fn links_that_an_editor_replaced_are_put_back_and_what_was_written_is_kept() {
     );
     assert!(read(sandbox.join("TASK.md")).contains("edit the task"));
     assert_eq!(read(dir.join("TASK.replaced-1.md")), "my plan\n");
+    let kept = dir.join("TASK.replaced-1.md");
+    let told = wait("the event of the kept file", || {
+        city.happened("raider.task_replaced", TOAST).pop()
+    });
+    assert_eq!(told["data"]["file"], kept.display().to_string());
+    let why = city.hd_text(&["why", "Toast"]).out;
+    assert!(why.contains("raider.task_replaced"), "{why}");
     city.sign("go");
     city.wait_status(&relic, "closed");
     assert_eq!(read(dir.join("TASK.replaced-1.md")), "my plan\n");
     assert!(!city.landed().contains(&"TASK.md".to_owned()));
+    let told = city.happened("raider.task_replaced", TOAST);
+    assert_eq!(told.len(), 1, "once for an incarnation: {told:?}");
 }

@@ -1,5 +1,7 @@
 //! Sizes, headers and words that have no place in the code.
 
+use horde_supervisor::domain::event::EventType;
+
 use super::source::{Source, end_of_item};
 use super::{all, below, expect_none};
 
@@ -204,6 +206,25 @@ fn declared_work_is_recognised_by_one_method() {
     let text = "fn f() { hook.done.is_some(); }";
     let broken = Source::new("src/actors/x.rs", text);
     assert_eq!(done_read_by_hand(&broken).len(), 1);
+}
+
+/// Finds names of events as text in `hd`: a name that is spelled otherwise there would compile, and match nothing.
+fn events_by_name(source: &Source) -> Vec<(usize, String)> {
+    let lines = source.text.lines().enumerate();
+    let named = |(index, line): (usize, &str)| {
+        let is_named = |kind: &&EventType| line.contains(&format!("\"{kind}\""));
+        let kind = EventType::ALL.iter().find(is_named)?;
+        (!source.test[index]).then(|| (index + 1, format!("{kind} has a type: `EventType`")))
+    };
+    lines.filter_map(named).collect()
+}
+
+#[test]
+fn programs_know_events_by_their_types() {
+    let broken = every(below("src/cli/"), events_by_name);
+    expect_none("`hd` reads types of events with `Event::known`", &broken);
+    let text = r#"fn f() { event.kind == "raider.merged"; }"#;
+    assert_eq!(events_by_name(&Source::new("src/cli/x.rs", text)).len(), 1);
 }
 
 #[test]

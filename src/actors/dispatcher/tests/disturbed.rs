@@ -35,7 +35,7 @@ async fn disabled_automation_is_disabled_when_it_is_configured_again() {
     let city = start(&all).await;
     assert_eq!(count(&city, "often"), 1);
     let often = all[0].clone();
-    city.store(move |txn| automations::switch(txn, &often, false))
+    city.store(move |txn| automations::switch(txn, &often, false, &Asker::person()))
         .await;
     let city = restart(city, &[], secs(5)).await;
     city.pass(secs(60)).await;

@@ -13,6 +13,7 @@ use crate::domain::cause::Cause;
 use crate::domain::drum;
 use crate::domain::escalation::{self, EscalationState, Open, Repeat};
 use crate::domain::event::{EventType, NewEvent};
+use crate::domain::event_data::Raised;
 use crate::domain::ids::{RaiderId, RelicId};
 use crate::domain::message::{self, Body, Escalation};
 use crate::domain::problem::Problem;
@@ -106,12 +107,15 @@ impl Entry {
             None => crate::actors::store::about::work_of(txn, agent)?,
         };
         let data = json!({
-            "id": relic.id, "agent": agent, "relic": about, "problem": relic.title,
+            "agent": agent, "relic": about, "problem": relic.title,
             "code": self.problem().kind(), "severity": escalation::severity(relic.priority), "evidence": relic.body,
             "again": self.standing.again,
         });
+        let raised = Raised {
+            id: relic.id.clone(),
+        };
         let event = NewEvent::new(EventType::EscalationRaised, agent, cause);
-        txn.record(&event.with(data)).map(|_| ())
+        txn.record(&event.with(data).and(&raised)).map(|_| ())
     }
 
     /// Merges a repeated report into the open escalation.

@@ -10,6 +10,7 @@ use crate::actors::mail::Charged;
 use crate::actors::mail::ChildState;
 use crate::actors::refusal::RefusalKind;
 use crate::actors::{accounts, ask, conditions};
+use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
 use crate::domain::city::City;
 use crate::domain::condition::Report;
@@ -372,16 +373,19 @@ async fn park_outlives_the_supervisor() {
 
 /// A person lifts the park: `hd harness resume`.
 #[tokio::test(start_paused = true)]
-async fn person_ends_the_park() {
+async fn person_ends_the_park_and_its_event_names_that_person() {
     let city = city().await;
     let session = city.worker("one").await.session;
     show(&city, &session, &limit(&city, MINUTE * 20));
     city.pass(PATROL).await;
     let of = harness(&city);
-    assert!(accounts::unpark(&city.world, &of));
+    assert!(accounts::unpark(&city.world, &of, Asker::person()));
     city.pass(PATROL).await;
+    let told = city.events(EventType::AccountResumed).await.remove(0);
+    let person = serde_json::json!(Asker::person().data());
+    assert_eq!(told.data["asker"], person, "{told:?}");
     assert_eq!(limit_notices(&city, &session), 1);
-    assert!(!accounts::unpark(&city.world, &of), "over");
+    assert!(!accounts::unpark(&city.world, &of, Asker::person()), "over");
     city.world.directory.tell_root(RootMail::Accounts);
     city.pass(MINUTE * 30).await;
     assert_eq!(limit_notices(&city, &session), 1);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::actors::accounts;
 use crate::actors::mail::ChildState;
 use crate::domain::account::{AccountReport, Why};
+use crate::domain::asker::Asker;
 use crate::domain::city::{Group, RestartType, Strategy};
 use crate::domain::event::EventType;
 use crate::domain::ids::{AgentName, HarnessName, SessionId};
@@ -263,7 +264,7 @@ async fn parked_member_does_not_delay_its_group() {
     city.pass(SECOND * 5).await;
     assert_eq!(city.state(&agent("a")).await, Some(ChildState::Stopped));
     assert!(!city.runs(&a) && city.runs(&b) && city.runs(&c));
-    assert!(accounts::unpark(&city.world, &harness));
+    assert!(accounts::unpark(&city.world, &harness, Asker::person()));
     city.pass(SECOND * 300).await;
     assert!(all_run(&city));
 }

@@ -10,6 +10,7 @@ use crate::actors::accounts;
 use crate::actors::mail::Charged;
 use crate::actors::mail::ChildState;
 use crate::domain::account::{AccountReport, ReportEffect, Why};
+use crate::domain::asker::Asker;
 use crate::domain::event::EventType;
 use crate::testing::world::Scenario;
 
@@ -93,7 +94,11 @@ async fn raider_does_not_inherit_the_turn_of_the_one_before_it() {
         show(&city, &charged.session, &limit(&city, MINUTE * 20));
     }
     city.pass(PATROL).await;
-    assert!(accounts::unpark(&city.world, &harness(&city)));
+    assert!(accounts::unpark(
+        &city.world,
+        &harness(&city),
+        Asker::person()
+    ));
     city.settle().await;
     let accounts = &city.world.directory.accounts;
     let turn = |of: &Charged| accounts.turn(&city.world.city, &harness(&city), &child(of));

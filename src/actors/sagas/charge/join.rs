@@ -9,6 +9,7 @@ use crate::actors::mail::{ChargeRequest, Charged};
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::domain::cause::Cause;
 use crate::domain::event::{Event, EventType};
+use crate::domain::event_data::{self, ChargeFailed};
 use crate::ports::relics::{EventFilter, StoreError, Txn};
 
 impl Plan {
@@ -76,8 +77,10 @@ async fn until_over(world: &World, id: u64) -> Result<(), Refusal> {
 /// raider by now, and the work of one that succeeded may be over. No event is pruned so soon.
 fn is_charged(txn: &mut dyn Txn, plan: &Plan, since: u64) -> Result<bool, StoreError> {
     let charges = events(txn, EventType::RaiderCharged, &plan.raider, since)?;
-    let own = |event: &Event| event.data["incarnation"] == plan.incarnation.0;
-    Ok(charges.iter().any(own))
+    let mut charges = charges
+        .iter()
+        .filter_map(Event::read::<event_data::Charged>);
+    Ok(charges.any(|charged| charged.incarnation == plan.incarnation))
 }
 
 /// Returns why the charge was undone, from the event of the transaction that has closed its saga.
@@ -85,8 +88,8 @@ fn error(txn: &mut dyn Txn, plan: &Plan, since: u64) -> Result<Option<String>, S
     let updates = events(txn, EventType::RelicUpdated, &plan.relic, since)?;
     let undone = updates
         .iter()
-        .find(|event| event.cause == Cause::ChargeFailed.as_str());
-    Ok(undone.and_then(|event| Some(event.data["error"].as_str()?.to_owned())))
+        .find(|event| event.cause_known() == Some(Cause::ChargeFailed));
+    Ok(undone.and_then(|event| event.read::<ChargeFailed>()?.error))
 }
 
 fn events(

@@ -13,6 +13,7 @@ use crate::actors::records::identities;
 use crate::domain::cause::Cause;
 use crate::domain::city::Rig;
 use crate::domain::event::{EventType, NewEvent, Origin};
+use crate::domain::event_data::MergeStep;
 use crate::domain::ids::{Incarnation, Oid, RaiderId, RelicId};
 use crate::domain::merge::{FailureType, GateVerdict, HELD_MAX, HoldReason, MergeRequest, MrState};
 use crate::domain::message::{self, Body, Escalation, MergeFailed, Merged};
@@ -448,9 +449,12 @@ pub fn record_mr(
 ) -> Result<(), StoreError> {
     let data = serde_json::json!({
         "mr": mr.id, "relic": mr.relic, "raider": mr.raider, "incarnation": mr.incarnation,
-        "branch": mr.branch, "head": mr.head, "target": mr.target, "note": mr.note,
-        "not_before": mr.not_before, "hold": mr.hold,
+        "branch": mr.branch, "head": mr.head, "target": mr.target, "hold": mr.hold,
     });
-    txn.record(&NewEvent::new(kind, &mr.id, origin).with(data))
-        .map(|_| ())
+    let step = MergeStep {
+        note: mr.note.clone(),
+        not_before: mr.not_before,
+    };
+    let event = NewEvent::new(kind, &mr.id, origin);
+    txn.record(&event.with(data).and(&step)).map(|_| ())
 }

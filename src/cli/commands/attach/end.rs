@@ -4,8 +4,6 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
 use super::how;
 use crate::cli::answer;
 use crate::cli::context::Context;
@@ -14,6 +12,9 @@ use crate::cli::render::to_seconds;
 use crate::control::client::Flow;
 use crate::control::protocol::answers::{Attached, Event};
 use crate::control::protocol::{Op, args::Events};
+use crate::domain::cause::Cause;
+use crate::domain::event::EventType;
+use crate::domain::event_data::{Done, HandedOff, NextSession};
 use crate::domain::holder_wire::Ended;
 use crate::domain::ids::verb_group;
 use crate::domain::shown;
@@ -84,34 +85,28 @@ impl Reason {
     /// Returns the reason among the events of a raider or agent, in order. None while no event tells of an end.
     fn of(events: &[Event]) -> Option<Self> {
         let final_ = |said: String| Some(Self { said, more: false });
-        let word = |event: &Event, key: &str| {
-            let word = event.data.get(key).and_then(Value::as_str);
-            word.unwrap_or_default().to_owned()
+        let find = |kind: EventType| {
+            let mut latest_first = events.iter().rev();
+            latest_first.find(|event| event.known() == Some(kind))
         };
-        let find = |kind: &str| events.iter().rev().find(|event| event.kind == kind);
-        if let Some(done) = find("raider.done") {
-            let (relic, exit) = (word(done, "relic"), word(done, "exit"));
-            return final_(format!("NAME is done: {relic} is {exit}"));
+        if let Some(done) = find(EventType::RaiderDone) {
+            return final_(match done.read::<Done>() {
+                Some(Done { relic, exit }) => format!("NAME is done: {relic} is {exit}"),
+                None => "NAME is done".to_owned(),
+            });
         }
-        if find("raider.nuked").is_some() {
+        if find(EventType::RaiderNuked).is_some() {
             return final_("NAME was nuked".to_owned());
         }
-        let is_end = |event: &&Event| {
-            matches!(
-                event.kind.as_str(),
-                "agent.stopped"
-                    | "agent.restarted"
-                    | "agent.crashed"
-                    | "agent.suspended"
-                    | "agent.drained"
-                    | "agent.orphan_stopped"
-            )
-        };
-        let Some(end) = events.iter().rev().find(is_end) else {
+        let ends = events.iter().rev().find_map(|event| {
+            let kind = event.known().filter(|kind| ENDS.contains(kind))?;
+            Some((kind, event))
+        });
+        let Some((kind, end)) = ends else {
             // The note comes before the end of the session.
-            let handoff = find("raider.handoff")?;
-            let note = word(handoff, "note");
-            let note = match shown::line(&note) {
+            let handoff = find(EventType::RaiderHandoff)?;
+            let note = handoff.read::<HandedOff>().and_then(|handoff| handoff.note);
+            let note = match shown::line(&note.unwrap_or_default()) {
                 empty if empty.is_empty() => String::new(),
                 note => format!(" ({note})"),
             };
@@ -119,13 +114,12 @@ impl Reason {
                 "NAME handed off{note}; `hd attach NAME` shows its next session"
             ));
         };
-        let (kind, cause) = (end.kind.as_str(), end.cause.as_str());
         let group = verb_group(&end.subject);
-        let until = to_seconds(&word(end, "until"));
+        let is_asked = end.cause_known().is_some_and(Cause::is_asked);
         Some(Self {
-            said: sentence(kind, cause, &until).replace("GROUP", group),
+            said: sentence(kind, end).replace("GROUP", group),
             // A nuke ends the session first.
-            more: group == "raider" && kind == "agent.stopped" && is_asked(cause),
+            more: group == "raider" && kind == EventType::AgentStopped && is_asked,
         })
     }
 
@@ -134,53 +128,80 @@ impl Reason {
     }
 }
 
-/// Returns true when a caller of the socket asked for it.
-fn is_asked(cause: &str) -> bool {
-    matches!(cause, "operator" | "agent" | "automation")
-}
+/// The events of the end of a session.
+const ENDS: &[EventType] = &[
+    EventType::AgentStopped,
+    EventType::AgentRestarted,
+    EventType::AgentCrashed,
+    EventType::AgentSuspended,
+    EventType::AgentDrained,
+    EventType::AgentOrphanStopped,
+];
 
-fn sentence(kind: &str, cause: &str, until: &str) -> String {
+fn sentence(kind: EventType, end: &Event) -> String {
     const AGAIN: &str = "`hd attach NAME` shows its next session";
-    match (kind, cause) {
-        ("agent.crashed", _) => {
+    let cause = end.cause.as_str();
+    match (kind, end.cause_known()) {
+        (EventType::AgentCrashed, _) => {
             "NAME crashed: its session HOW; `hd why NAME` shows what follows".to_owned()
         }
-        ("agent.restarted" | "agent.stopped", "ended_by_person") => {
+        (EventType::AgentRestarted | EventType::AgentStopped, Some(Cause::EndedByPerson)) => {
             format!("a key ended the program of NAME, which does not count as a crash; {AGAIN}")
         }
-        ("agent.restarted", "handoff") => format!("NAME handed off; {AGAIN}"),
-        ("agent.restarted", "handoff_loop") => {
-            format!("NAME handed off too often in a row: its next session starts at {until}")
+        (EventType::AgentRestarted, Some(Cause::Handoff)) => format!("NAME handed off; {AGAIN}"),
+        (EventType::AgentRestarted, Some(Cause::HandoffLoop)) => {
+            let said = "NAME handed off too often in a row: its next session starts";
+            match end.read::<NextSession>() {
+                Some(next) => format!("{said} at {}", to_seconds(&next.until.to_string())),
+                None => format!("{said} later"),
+            }
         }
-        ("agent.restarted", "operator") => format!("NAME was restarted by an operator; {AGAIN}"),
-        ("agent.restarted", "agent" | "automation") => {
+        (EventType::AgentRestarted, Some(Cause::Operator)) => {
+            format!("NAME was restarted by an operator; {AGAIN}")
+        }
+        (EventType::AgentRestarted, Some(Cause::Agent | Cause::Automation)) => {
             format!("an {cause} restarted NAME; {AGAIN}")
         }
-        ("agent.restarted", cause) => format!("NAME gets a fresh session ({cause}); {AGAIN}"),
-        ("agent.stopped", "agent" | "automation") => {
+        (EventType::AgentRestarted, _) => format!("NAME gets a fresh session ({cause}); {AGAIN}"),
+        (EventType::AgentStopped, Some(Cause::Agent | Cause::Automation)) => {
             format!("an {cause} stopped NAME; `hd agent start NAME` starts it")
         }
-        ("agent.stopped", "operator") => {
+        (EventType::AgentStopped, Some(Cause::Operator)) => {
             "NAME was stopped by an operator; `hd agent start NAME` starts it".to_owned()
         }
-        ("agent.stopped", "shutdown") => "the supervisor stops, and ended the session".to_owned(),
-        ("agent.stopped", "relic_closed") => "NAME was ended: its relic was closed".to_owned(),
-        ("agent.suspended", _) => "NAME was suspended; `hd GROUP resume NAME` ends that".to_owned(),
-        ("agent.drained", _) => "NAME was ended: its pool needs fewer members".to_owned(),
-        (_, cause) => format!("NAME was ended ({cause}); its session HOW"),
+        (EventType::AgentStopped, Some(Cause::Shutdown)) => {
+            "the supervisor stops, and ended the session".to_owned()
+        }
+        (EventType::AgentStopped, Some(Cause::RelicClosed)) => {
+            "NAME was ended: its relic was closed".to_owned()
+        }
+        (EventType::AgentSuspended, _) => {
+            "NAME was suspended; `hd GROUP resume NAME` ends that".to_owned()
+        }
+        (EventType::AgentDrained, _) => "NAME was ended: its pool needs fewer members".to_owned(),
+        _ => format!("NAME was ended ({cause}); its session HOW"),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use serde_json::json;
 
     use super::*;
+    use crate::domain::event::NewEvent;
+    use crate::domain::ids::RelicId;
+    use crate::domain::relic::Completion;
     use crate::testing::samples::sample;
 
-    fn event(kind: &str, cause: &str, data: Value) -> Event {
-        let subject = "horde/raiders/Toast";
-        sample(json!({"type": kind, "cause": cause, "subject": subject, "data": data}))
+    fn journalled(event: NewEvent) -> Event {
+        sample(json!({
+            "type": event.kind, "cause": event.cause, "subject": event.subject, "data": event.data,
+        }))
+    }
+
+    fn new(kind: EventType, cause: Cause) -> NewEvent {
+        NewEvent::new(kind, "horde/raiders/Toast", cause)
     }
 
     fn reason_text(events: &[Event]) -> Option<String> {
@@ -189,58 +210,60 @@ mod tests {
 
     #[test]
     fn the_reason_of_the_supervisor_is_told_and_not_the_exit_code() {
-        let done = event(
-            "raider.done",
-            "done",
-            json!({"relic": "gt-1", "exit": "completed"}),
-        );
-        let ended = |cause| event("agent.stopped", cause, json!({}));
-        let again = |cause| event("agent.restarted", cause, json!({"until": "T"}));
+        let done = Done {
+            relic: RelicId::new("gt-1").unwrap(),
+            exit: Completion::Completed,
+        };
+        let done = journalled(new(EventType::RaiderDone, Cause::Done).and(&done));
+        let ended = |cause| journalled(new(EventType::AgentStopped, cause));
+        let again = |cause| journalled(new(EventType::AgentRestarted, cause));
+        let until = Timestamp::UNIX_EPOCH;
+        let braked = new(EventType::AgentRestarted, Cause::HandoffLoop);
+        let braked = journalled(braked.and(&NextSession { until }));
+        let note = Some("half way".to_owned());
+        let handoff = new(EventType::RaiderHandoff, Cause::Handoff).and(&HandedOff { note });
         for (events, expected) in [
             (vec![done.clone()], "Toast is done: gt-1 is completed"),
             (
-                vec![done, ended("done")],
+                vec![done, ended(Cause::Done)],
                 "Toast is done: gt-1 is completed",
             ),
-            (vec![ended("operator")], "stopped by an operator"),
+            (vec![ended(Cause::Operator)], "stopped by an operator"),
             (
                 vec![
-                    ended("operator"),
-                    event("raider.nuked", "operator", json!({})),
+                    ended(Cause::Operator),
+                    journalled(new(EventType::RaiderNuked, Cause::Operator)),
                 ],
                 "Toast was nuked",
             ),
-            (vec![ended("shutdown")], "the supervisor stops"),
-            (vec![again("handoff")], "Toast handed off; "),
-            (vec![again("handoff_loop")], "starts at T"),
-            (vec![again("ended_by_person")], "does not count as a crash"),
-            (vec![again("drift")], "fresh session (drift)"),
+            (vec![ended(Cause::Shutdown)], "the supervisor stops"),
+            (vec![again(Cause::Handoff)], "Toast handed off; "),
+            (vec![braked], "starts at 1970-01-01T00:00:00Z"),
+            (vec![again(Cause::HandoffLoop)], "starts later"),
             (
-                vec![event(
-                    "raider.handoff",
-                    "handoff",
-                    json!({"note": "half way"}),
-                )],
-                "handed off (half way)",
+                vec![again(Cause::EndedByPerson)],
+                "does not count as a crash",
             ),
+            (vec![again(Cause::Drift)], "fresh session (drift)"),
+            (vec![journalled(handoff)], "handed off (half way)"),
         ] {
             let told = reason_text(&events).unwrap();
             assert!(told.contains(expected), "{told}");
             assert!(!told.contains("143"), "{told}");
         }
-        let crashed = event("agent.crashed", "session_died", json!({}));
+        let crashed = journalled(new(EventType::AgentCrashed, Cause::SessionDied));
         assert!(
             reason_text(&[crashed])
                 .unwrap()
                 .contains("ended with exit code 143")
         );
-        let other = event("raider.nudged", "stalled", json!({}));
+        let other = journalled(new(EventType::RaiderNudged, Cause::Stalled));
         assert_eq!(reason_text(&[other]), None);
     }
 
     #[test]
     fn a_nuke_is_waited_for_when_an_operator_ended_a_raider() {
-        let ended = event("agent.stopped", "operator", json!({}));
+        let ended = journalled(new(EventType::AgentStopped, Cause::Operator));
         assert!(Reason::of(std::slice::from_ref(&ended)).unwrap().more);
         let mut agent = ended;
         agent.subject = "mayor".to_owned();

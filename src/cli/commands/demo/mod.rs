@@ -22,6 +22,7 @@ use crate::control::client::{Client, Flow};
 use crate::control::protocol::answers::{Event, NotedRelic};
 use crate::control::protocol::args::{Charge, Events, RelicCreate, Stop};
 use crate::control::protocol::{ControlError, Exit, Op, OpName};
+use crate::domain::event::EventType;
 
 use super::supervisor::{self, Lives};
 
@@ -33,21 +34,21 @@ use project::{Project, RIG, Task};
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// The events that the demo shows; `hd events` has the rest.
-const SHOWN: &[&str] = &[
-    "raider.charged",
-    "raider.respawned",
-    "raider.done",
-    "raider.merged",
-    "raider.merge_failed",
-    "raider.nuked",
-    "raider.stuck",
-    "mr.testing",
-    "mr.merging",
-    "mr.conflict",
-    "agent.crashed",
-    "agent.quarantined",
-    "escalation.raised",
-    "relic.closed",
+const SHOWN: &[EventType] = &[
+    EventType::RaiderCharged,
+    EventType::RaiderRespawned,
+    EventType::RaiderDone,
+    EventType::RaiderMerged,
+    EventType::RaiderMergeFailed,
+    EventType::RaiderNuked,
+    EventType::RaiderStuck,
+    EventType::MrTesting,
+    EventType::MrMerging,
+    EventType::MrConflict,
+    EventType::AgentCrashed,
+    EventType::AgentQuarantined,
+    EventType::EscalationRaised,
+    EventType::RelicClosed,
 ];
 
 pub(super) fn run(args: &Demo, context: &Context) -> Result<(), CliError> {
@@ -197,14 +198,15 @@ fn wait(
             }
         };
         let happened: Event = answer::read(OpName::Events, &happened)?;
-        if SHOWN.contains(&happened.kind.as_str()) {
+        let kind = happened.known();
+        if kind.is_some_and(|kind| SHOWN.contains(&kind)) {
             output::line(&event::event(&happened, style))?;
         }
-        match happened.kind.as_str() {
-            "relic.closed" => {
+        match kind {
+            Some(EventType::RelicClosed) => {
                 open.remove(&happened.subject);
             }
-            "escalation.raised" => {
+            Some(EventType::EscalationRaised) => {
                 return Err(CliError::new(
                     Exit::NeedsHuman,
                     "something waits for a person",

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use crate::cli::answer;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -13,6 +11,10 @@ use crate::control::client::{Client, Flow};
 use crate::control::protocol::answers::{Event, Relic, Shown, Started, StartedRelic};
 use crate::control::protocol::args::{Events, RelicRef};
 use crate::control::protocol::{Exit, Op};
+use crate::domain::cause::Cause;
+use crate::domain::condition::Condition;
+use crate::domain::event::EventType;
+use crate::domain::event_data::{MergeStep, Merged, NotLanded};
 use crate::domain::relic::RelicStatus;
 use crate::domain::shown;
 
@@ -115,11 +117,13 @@ impl Follow {
     /// is no longer followed.
     fn about(&mut self, event: &Event) -> Option<String> {
         let subject = event.subject.as_str();
-        let named = event.data.get("relic").and_then(Value::as_str);
         let ours = |name: &&str| self.ends.contains_key(*name);
-        let relic = [Some(subject), named].into_iter().flatten().find(ours);
+        let relic = [Some(subject), event.relic()]
+            .into_iter()
+            .flatten()
+            .find(ours);
         let relic = relic.map(str::to_owned);
-        if event.kind == "raider.charged" {
+        if event.known() == Some(EventType::RaiderCharged) {
             self.raiders.remove(subject);
             if let Some(relic) = &relic {
                 self.raiders.insert(subject.to_owned(), relic.clone());
@@ -144,7 +148,7 @@ impl Follow {
             }
             _ => waits(event).flatten(),
         };
-        let crashed = event.kind == "agent.crashed";
+        let crashed = event.known() == Some(EventType::AgentCrashed);
         let end = match (end(now, exhausted), said) {
             // The event that says why its relic is blocked comes next.
             (Some(End::Blocked), None) if crashed => None,
@@ -188,29 +192,36 @@ impl Follow {
 /// Returns what an event says of waiting for a person: `Some(Some(_))` begins, `Some(None)` ends, `None` is no
 /// statement.
 fn waits(event: &Event) -> Option<Option<End>> {
-    let word = |key| event.data.get(key).and_then(Value::as_str);
-    match event.kind.as_str() {
-        // With a time the forge retries by itself.
-        "mr.held" if word("not_before").is_none() => Some(Some(End::Held(
-            shown::line(word("note").unwrap_or_default()).into_owned(),
-        ))),
-        "raider.rate_limited" => Some(Some(End::Parked(parked("a limit", event)))),
-        "raider.auth" => Some(Some(End::Parked(parked("a login", event)))),
-        "agent.quarantined" => Some(Some(End::Quarantined(event.subject.clone()))),
-        "mr.approved"
-        | "mr.rejected"
-        | "agent.unquarantined"
-        | "agent.started"
-        | "raider.resumed" => Some(None),
+    match event.known()? {
+        EventType::MrHeld => {
+            let held = event.read::<MergeStep>()?;
+            // With a time the forge retries by itself.
+            let waits = held.not_before.is_none().then(|| {
+                let note = held.note.unwrap_or_default();
+                End::Held(shown::line(&note).into_owned())
+            });
+            waits.map(Some)
+        }
+        EventType::RaiderRateLimited => Some(Some(End::Parked(parked("a limit", event)))),
+        EventType::RaiderAuth => Some(Some(End::Parked(parked("a login", event)))),
+        EventType::AgentQuarantined => Some(Some(End::Quarantined(event.subject.clone()))),
+        EventType::MrApproved
+        | EventType::MrRejected
+        | EventType::AgentUnquarantined
+        | EventType::AgentStarted
+        | EventType::RaiderResumed => Some(None),
         _ => None,
     }
 }
 
 /// Returns the commit and target of a landed relic, in words.
 fn landed(event: &Event) -> Option<String> {
-    let word = |key| event.data.get(key).and_then(Value::as_str).map(shown::line);
-    let (commit, target) = (word("merge_commit")?, word("target")?);
-    Some(match event.data["noop"] == true {
+    let merged = event.read::<Merged>()?;
+    let (commit, target) = (
+        shown::line(&merged.merge_commit),
+        shown::line(&merged.target),
+    );
+    Some(match merged.noop {
         true => format!("changed nothing: {target} already has its content, at {commit}"),
         false => format!("landed as {commit} on {target}"),
     })
@@ -218,20 +229,28 @@ fn landed(event: &Event) -> Option<String> {
 
 /// Returns why an account is parked, and until when.
 fn parked(what: &str, event: &Event) -> String {
-    let word = |key| event.data.get(key).and_then(Value::as_str);
+    let (text, until) = match event.read::<Condition>() {
+        Some(Condition::RateLimited { text, until }) => (text, until),
+        Some(Condition::Auth { text }) => (text, None),
+        // Data of another version.
+        _ => return what.to_owned(),
+    };
     // The text of the session's screen.
-    let text = shown::line(word("text").unwrap_or_default());
-    match word("until") {
-        Some(until) => format!("{what} until {}: {text}", to_seconds(until)),
+    let text = shown::line(&text);
+    match until {
+        Some(until) => format!("{what} until {}: {text}", to_seconds(&until.to_string())),
         None => format!("{what}: {text}"),
     }
 }
 
 /// Returns whether an event says that no more raiders are started for a relic that could not land.
 fn is_given_up(event: &Event) -> bool {
-    match event.cause.as_str() {
-        "rework_exhausted" => true,
-        "merge_failed" => event.data["status"] == "blocked",
+    match event.cause_known() {
+        Some(Cause::ReworkExhausted) => true,
+        Some(Cause::MergeFailed) => {
+            let relic = event.read::<NotLanded>();
+            relic.is_some_and(|relic| relic.status == RelicStatus::Blocked)
+        }
         _ => false,
     }
 }
@@ -283,156 +302,4 @@ fn failure(relic: &str, end: &End) -> Option<CliError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::testing::samples::sample;
-
-    fn started(relics: Value) -> Started {
-        sample(json!({ "relics": relics }))
-    }
-
-    fn one() -> Follow {
-        Follow::of(&started(
-            json!([{"relic": "gt-1", "raider": "horde/raiders/Toast"}]),
-        ))
-    }
-
-    fn event(partial: Value) -> Event {
-        sample(partial)
-    }
-
-    fn relic(status: &str) -> Relic {
-        sample(json!({ "status": status }))
-    }
-
-    #[test]
-    fn only_what_will_be_worked_on_is_followed() {
-        let follow = Follow::of(&started(json!([
-            {"relic": "gt-1", "raider": "horde/raiders/Toast"},
-            {"relic": "gt-2", "raider": null, "auto_charge": true},
-            {"relic": "gt-3", "raider": null, "auto_charge": false},
-        ])));
-        assert_eq!(follow.ends.keys().collect::<Vec<_>>(), ["gt-1", "gt-2"]);
-    }
-
-    #[test]
-    fn relics_are_found_in_events_by_subject_or_particulars_or_raider() {
-        let mut follow = one();
-        let mut found = |partial: Value| follow.about(&event(partial));
-        assert_eq!(found(json!({"subject": "gt-1"})), Some("gt-1".into()));
-        let named = json!({"subject": "gt-4", "data": {"relic": "gt-1"}});
-        assert_eq!(found(named), Some("gt-1".into()));
-        assert_eq!(found(json!({"subject": "gt-10", "data": {}})), None);
-        let crashed = json!({"type": "agent.crashed", "subject": "horde/raiders/Toast"});
-        assert_eq!(found(crashed.clone()), Some("gt-1".into()));
-        let other = json!({"type": "raider.charged", "subject": "horde/raiders/Toast",
-            "data": {"relic": "gt-9"}});
-        assert_eq!(found(other), None);
-        assert_eq!(found(crashed), None, "the slot was given out again");
-    }
-
-    #[test]
-    fn the_worst_end_decides_the_exit_code() {
-        let exit = |ends: &[End]| {
-            let ends = ends.iter().enumerate();
-            let ends = ends.map(|(n, end)| (format!("gt-{n}"), Some(end.clone())));
-            let follow = Follow {
-                ends: ends.collect(),
-                ..Follow::default()
-            };
-            follow.verdict().err().map_or(Exit::Ok, |error| error.exit)
-        };
-        let died = End::Quarantined("horde/raiders/Toast".into());
-        assert_eq!(exit(&[End::Closed, End::Closed]), Exit::Ok);
-        assert_eq!(exit(&[End::Closed, End::Deferred(None)]), Exit::Ok);
-        assert_eq!(exit(&[End::Blocked, End::Deferred(None)]), Exit::NeedsHuman);
-        assert_eq!(exit(&[End::Blocked, died.clone()]), Exit::Failed);
-        assert_eq!(exit(&[died, End::Blocked]), Exit::Failed);
-        assert_eq!(exit(&[End::NotMerged, End::Blocked]), Exit::MergeFailed);
-        let parked = End::Parked("a limit".into());
-        assert_eq!(exit(std::slice::from_ref(&parked)), Exit::Parked);
-        assert_eq!(exit(&[End::Closed, parked.clone()]), Exit::Parked);
-        assert_eq!(exit(&[parked, End::NotMerged]), Exit::MergeFailed);
-    }
-
-    #[test]
-    fn commit_that_a_relic_landed_as_is_told_at_the_end() {
-        let mut follow = one();
-        let merged = json!({"type": "raider.merged", "subject": "horde/raiders/Toast",
-            "data": {"relic": "gt-1", "merge_commit": "abc", "target": "main", "noop": false}});
-        follow.record("gt-1", &event(merged), &relic("closed"));
-        assert_eq!(follow.closed(), ["gt-1 landed as abc on main"]);
-        let mut by_hand = one();
-        let closed = json!({"type": "relic.closed", "subject": "gt-1", "data": {}});
-        by_hand.record("gt-1", &event(closed), &relic("closed"));
-        assert_eq!(by_hand.closed(), ["gt-1 was closed without landing"]);
-    }
-
-    /// Contract 2.3, exit 9: a limit or a login ends the following, with the time of its end.
-    #[test]
-    fn parked_relic_ends_the_following_unless_its_session_has_gone_on() {
-        let hooked = relic("hooked");
-        for (kind, said) in [
-            ("raider.rate_limited", "a limit until T: at your limit"),
-            ("raider.auth", "a login: at your limit"),
-        ] {
-            let mut follow = one();
-            let until = if kind == "raider.auth" {
-                json!(null)
-            } else {
-                json!("T")
-            };
-            let limit = json!({"type": kind, "subject": "horde/raiders/Toast",
-                "data": {"text": "at your limit", "until": until}});
-            follow.record("gt-1", &event(limit), &hooked);
-            assert_eq!(follow.ends["gt-1"], Some(End::Parked(said.into())));
-            let error = follow.verdict().unwrap_err();
-            assert_eq!(error.exit, Exit::Parked);
-            assert!(error.message.contains(said), "{}", error.message);
-            let resumed = event(json!({"type": "raider.resumed"}));
-            follow.record("gt-1", &resumed, &hooked);
-            assert_eq!(follow.ends["gt-1"], None);
-        }
-    }
-
-    #[test]
-    fn a_blocked_relic_is_a_failed_merge_only_when_the_queue_gave_it_up() {
-        let blocked = relic("blocked");
-        assert_eq!(end(&blocked, true), Some(End::NotMerged));
-        assert_eq!(end(&blocked, false), Some(End::Blocked));
-        assert_eq!(end(&relic("hooked"), false), None);
-        let said = |cause: &str, status: &str| {
-            is_given_up(&event(json!({"cause": cause, "data": {"status": status}})))
-        };
-        assert!(said("rework_exhausted", "blocked"));
-        assert!(said("merge_failed", "blocked"), "the remote refused it");
-        assert!(!said("merge_failed", "open"), "it is reworked");
-        assert!(!said("stuck", "blocked"));
-    }
-
-    /// The relic stays hooked; only the events tell that nothing moves.
-    #[test]
-    fn waiting_for_a_person_lasts_until_the_person_acted() {
-        let hooked = relic("hooked");
-        let mut follow = one();
-        let mut saw = |partial: Value| {
-            follow.record("gt-1", &event(partial), &hooked);
-            follow.ends["gt-1"].clone()
-        };
-        let parked = json!({"type": "mr.held", "data": {"not_before": "2026-01-31T12:00:00Z"}});
-        assert_eq!(saw(parked), None);
-        let held = json!({"type": "mr.held", "data": {"note": "hd mq approve gt-2"}});
-        let waits = Some(End::Held("hd mq approve gt-2".into()));
-        assert_eq!(saw(held), waits);
-        assert_eq!(saw(json!({"type": "message.sent"})), waits);
-        assert_eq!(saw(json!({"type": "mr.approved"})), None);
-        let died = json!({"type": "agent.quarantined", "subject": "horde/raiders/Toast"});
-        assert_eq!(
-            saw(died),
-            Some(End::Quarantined("horde/raiders/Toast".into()))
-        );
-        assert_eq!(saw(json!({"type": "agent.unquarantined"})), None);
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::guard::{self, Speaker, Verdict};
-use super::{nudge_all, to_json};
+use super::{joined, nudge_all, priority_note, to_json};
 use crate::actors::world::World;
 use crate::control::handlers::{caller, drums, names};
 use crate::control::protocol::ControlError;
@@ -44,6 +44,7 @@ pub(in crate::control::handlers) async fn edit(
         Some(name) if !name.is_empty() => drums::unknown_note(world, name).await?,
         Some(_) | None => None,
     };
+    let note = joined(note, args.priority.and_then(priority_note));
     let edited = world.store.run(move |txn| {
         let mut relic = txn.relic(&id)?;
         if let Err(refused) = may_edit(txn, &relic, &args, &speaker)? {

@@ -1,4 +1,4 @@
-//! `auto.list`: what runs, and what waits.
+//! `auto.list`: what runs, and what waits. `auto.enable` and `auto.disable`.
 
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{PATROL, ask};
 use crate::domain::automation::{Action, Automation};
+use crate::domain::event::EventType;
 use crate::domain::gates::Gate;
 use crate::domain::gates::event::Pattern;
 use crate::testing::world::{Scenario, TestCity};
@@ -15,8 +16,7 @@ async fn listed(city: &TestCity) -> [Value; 3] {
     ["running", "waits_for_place", "waiting_events"].map(|key| listed[0][key].clone())
 }
 
-#[tokio::test(start_paused = true)]
-async fn events_that_wait_for_an_automation_are_counted() {
+async fn with_tidy() -> TestCity {
     let on = Pattern::parse("relic.created").unwrap();
     let tidy = Automation {
         id: "tidy".parse().unwrap(),
@@ -29,7 +29,31 @@ async fn events_that_wait_for_an_automation_are_counted() {
         dir: "/city".into(),
     };
     let city = Scenario::new().with(move |city| city.automations = vec![tidy]);
-    let city = city.start().await;
+    city.start().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_disabling_and_enabling_name_the_caller_once() {
+    let city = with_tidy().await;
+    let tidy = json!({ "name": "tidy" });
+    for op in ["auto.disable", "auto.disable", "auto.enable", "auto.enable"] {
+        ask(&city, op, tidy.clone()).await.unwrap();
+    }
+    for kind in [EventType::AutomationDisabled, EventType::AutomationEnabled] {
+        let told = city.events(kind).await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        let told = (
+            told[0].subject.as_str(),
+            &told[0].cause,
+            &told[0].data["by"],
+        );
+        assert_eq!(told, ("tidy", &"operator".to_owned(), &json!("operator")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_wait_for_an_automation_are_counted() {
+    let city = with_tidy().await;
     city.parts.runner.let_go("tidy", PATROL * 10, 0);
     for title in ["a", "b", "c"] {
         let made = json!({ "title": title, "body": "" });

@@ -268,6 +268,15 @@ async fn events_of_orders_about_children_name_the_caller() {
     for kind in [EventType::AgentStopped, EventType::AgentStarted] {
         assert_eq!(told(kind).await, expected, "{kind:?}");
     }
+    for (op, kind, cause) in [
+        ("raider.suspend", EventType::AgentSuspended, "suspended"),
+        ("raider.resume", EventType::AgentResumed, "unsuspended"),
+    ] {
+        ask_as(&city, mayor(), op, toast.clone()).await.unwrap();
+        city.settle().await;
+        let (of, by) = told(kind).await;
+        assert_eq!((of.as_str(), &by), (cause, &expected.1), "{op}");
+    }
     let repair = json!({ "name": "Toast", "yes": true });
     ask_as(&city, mayor(), "raider.repair", repair)
         .await

@@ -143,3 +143,32 @@ async fn relic_whose_work_is_being_pushed_is_not_closed() {
     city.pass_hours(std::time::Duration::from_secs(3600)).await;
     assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
 }
+
+#[tokio::test(start_paused = true)]
+async fn priority_outside_of_0_to_4_is_kept_and_the_answer_says_so() {
+    let city = Scenario::new().start().await;
+    let relic = city.relic("a").await;
+    for (priority, is_noted) in [(-1, true), (0, false), (4, false), (5, true)] {
+        for (op, args) in [
+            (
+                "relic.create",
+                json!({ "title": "b", "priority": priority }),
+            ),
+            (
+                "relic.edit",
+                json!({ "relic": relic, "priority": priority }),
+            ),
+        ] {
+            let told = ask(&city, op, args).await.unwrap();
+            assert_eq!(told["priority"], priority, "{op}");
+            assert_eq!(told["note"].is_string(), is_noted, "{op}: {told}");
+        }
+    }
+    let both = json!({ "title": "c", "priority": 9, "assignee": "nemo" });
+    let told = ask(&city, "relic.create", both).await.unwrap();
+    let note = told["note"].as_str().unwrap();
+    assert!(
+        note.contains("nemo") && note.contains("priority 9"),
+        "{note}"
+    );
+}
