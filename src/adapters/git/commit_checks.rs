@@ -141,7 +141,7 @@ fn link_of_task(
             continue;
         };
         let target = repo.git().args(["cat-file", "blob", blob]).run()?.stdout;
-        if is_link_target(&bytes::path(&target)) {
+        if is_link_target(bytes::path(&target)) {
             return Ok(Some(name.to_owned()));
         }
     }
