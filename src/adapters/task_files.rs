@@ -10,6 +10,7 @@ mod text;
 mod transcript;
 mod watches;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
@@ -268,13 +269,17 @@ impl TaskFiles for DiskTaskFiles {
     }
 
     fn outcome(&self, dir: &Path, sandbox: &Path) -> Result<OutcomeText, TaskError> {
-        let committed = |name: &str, bytes: Option<&[u8]>| self.committed(sandbox, name, bytes);
+        let waits = Cell::new(false);
+        let committed = |name: &str, bytes: Option<&[u8]>| {
+            let found = self.committed(sandbox, name, bytes);
+            waits.set(waits.get() || matches!(found, Some(Committed::Unsettled) | None));
+            found
+        };
         let turn = self.turn(sandbox);
         let _alone = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let times = self.unsettled().get(dir).copied().unwrap_or_default();
         let found = outcome::read(dir, sandbox, &committed, times < UNSETTLED_MAX)?;
-        let has_waited = times >= UNSETTLED_MAX;
-        match found.unsettled || (has_waited && found.odd.is_some()) {
+        match waits.get() {
             true => self.unsettled().insert(dir.to_owned(), times + 1),
             // It is judged, or gone.
             false => self.unsettled().remove(dir),

@@ -184,11 +184,20 @@ fn listed_holder(locked: &File) -> Option<u32> {
         rustix::fs::major(found.dev()),
         rustix::fs::minor(found.dev()),
     );
-    let inode = format!(" {major:02x}:{minor:02x}:{} ", found.ino());
+    let (device, inode) = (
+        format!(" {major:02x}:{minor:02x}"),
+        format!(":{} ", found.ino()),
+    );
     let locks = fs::read_to_string("/proc/locks").ok()?;
-    let line = locks
-        .lines()
-        .find(|line| line.contains(" FLOCK ") && line.contains(&inode))?;
+    let lines = locks.lines().filter(|line| line.contains(" FLOCK "));
+    let lines: Vec<_> = lines.filter(|line| line.contains(&inode)).collect();
+    let of_device = format!("{device}{inode}");
+    let line = match lines.iter().find(|line| line.contains(&of_device)) {
+        Some(line) => line,
+        // btrfs tells another device than the kernel lists.
+        None if lines.len() == 1 => lines.first()?,
+        None => return None,
+    };
     line.split_ascii_whitespace().nth(4)?.parse().ok()
 }
 

@@ -238,7 +238,7 @@ fn encoding_of_a_file_does_not_hide_a_committed_outcome() {
 #[test]
 fn file_of_a_name_that_a_history_has_is_not_taken_for_the_sessions() {
     type Act = fn(&City, &std::path::Path);
-    let acts: [(&str, Act, bool); 6] = [
+    let acts: [(&str, Act, bool); 8] = [
         ("nothing", |_, _| (), false),
         (
             "attributes without an entry",
@@ -282,12 +282,41 @@ fn file_of_a_name_that_a_history_has_is_not_taken_for_the_sessions() {
             true,
         ),
         (
+            "a stash entry with the link",
+            |_, sandbox| {
+                write(sandbox, "README", "one");
+                git(sandbox, &["stash", "push", "-q", "--all"]);
+            },
+            false,
+        ),
+        (
             "an older stash entry",
             |_, sandbox| {
+                drop(fs::remove_file(sandbox.join(NAME)));
+                write(sandbox, NAME, "stuck");
                 for text in ["one", "two"] {
                     write(sandbox, "README", text);
                     git(sandbox, &["stash", "push", "-q", "--all"]);
                 }
+            },
+            true,
+        ),
+        (
+            "a history of which only a part was fetched",
+            |city, sandbox| {
+                let fork = city.root().join("fork");
+                git(&city.root(), &["clone", "-q", "checkout", "fork"]);
+                write(&fork, "README", "another\n");
+                commit_all(&fork, "another");
+                let url = format!("file://{}", fork.display());
+                let part = [
+                    "fetch",
+                    "-q",
+                    "--depth=1",
+                    &url,
+                    "main:refs/remotes/fork/main",
+                ];
+                git(sandbox, &part);
             },
             true,
         ),

@@ -156,8 +156,11 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, ChildExit> {
 /// start: its supervisor may have been killed before there was a session, or after the death of the last one was counted.
 fn is_uncounted(args: &ChildArgs, before: Option<&SessionFacts>) -> bool {
     match before {
-        Some(facts) => args.counted.is_none_or(|at| facts.started_at > at),
-        None => !args.world.city.daemon.restart.outlives(),
+        // The time of a start that is not known is that of the epoch.
+        Some(facts) if facts.started_at == Timestamp::UNIX_EPOCH => true,
+        Some(facts) => args.counted.is_none_or(|at| facts.started_at >= at),
+        // The generation is greater once this supervisor has had a session up.
+        None => args.generation.0 > 1 || !args.world.city.daemon.restart.outlives(),
     }
 }
 

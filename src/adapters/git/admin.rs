@@ -191,10 +191,10 @@ pub(super) fn unlock_leftovers(repo: &GitRepo) -> Result<(), RepoError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         listed => listed.at("cannot list", &dir)?,
     };
-    for entry in listed {
-        unlock(&entry.at("cannot list", &dir)?.path())?;
-    }
-    Ok(())
+    let unlock = |entry: io::Result<fs::DirEntry>| unlock(&entry.at("cannot list", &dir)?.path());
+    // One that fails holds up no other.
+    let all: Vec<_> = listed.map(unlock).collect();
+    all.into_iter().collect()
 }
 
 /// An error that names the file.
@@ -400,6 +400,7 @@ pub(super) fn unlock(admin: &Path) -> Result<(), RepoError> {
         // An agent put its own in that place, or took it away.
         Ok(_) => return Ok(()),
         Err(error) if beneath::is_odd(&error) => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
         Err(error) => return Err(failed("cannot unlock", admin, &error)),
     }
     let removed = beneath::remove(admin, Path::new(LOCKED));

@@ -94,7 +94,7 @@ pub(super) fn check(
             head.short()
         )));
     }
-    if let Some(name) = link_of_task(repo, head, old.first())? {
+    if let Some(name) = link_of_task(repo, head, &old)? {
         return Err(RepoError::Rejected(format!(
             "{}: {name} is the supervisor's link to a task; run `git rm --cached {name}` and commit that",
             head.short()
@@ -115,13 +115,9 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Returns the name of a link to a task directory in a commit, unless the other one has it as well: in the sandboxes of
+/// Returns the name of a link to a task directory in a commit, unless one of the others has it as well: in the sandboxes of
 /// other raiders it would lead to the files of this task.
-fn link_of_task(
-    repo: &GitRepo,
-    head: &Oid,
-    old: Option<&Oid>,
-) -> Result<Option<String>, RepoError> {
+fn link_of_task(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Option<String>, RepoError> {
     let has_any = injected_files::tracked(repo, head, injected_files::EXCLUDED)?;
     if !has_any.contains(&true) {
         return Ok(None);
@@ -131,7 +127,8 @@ fn link_of_task(
         let list = list.args(["ls-tree", commit.as_str(), "--"]);
         Ok(list.args(injected_files::EXCLUDED).run()?.text())
     };
-    let before = old.map(listed).transpose()?.unwrap_or_default();
+    let before: Result<String, _> = old.iter().map(listed).collect();
+    let before = before?;
     for line in listed(head)?.lines() {
         // `120000 blob <oid>\t<path>`
         let link = line

@@ -72,7 +72,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     // Before anything is written there.
     share_integrity::heal(repo);
     if let Err(error) = admin::unlock_leftovers(repo) {
-        tracing::warn!(rig = %repo.name(), %error, "the entries of worktrees that were being made could not be unlocked; the next preparation of the rig tries again");
+        tracing::warn!(rig = %repo.name(), %error, "half-made worktrees could not be unlocked; the next preparation of the rig tries again");
     }
     let moved = settings::take_over(repo, persons.as_ref())?;
     repo.forget_user();

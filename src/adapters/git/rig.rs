@@ -80,8 +80,8 @@ pub(super) struct State {
     pub(super) packed_seen: Mutex<Option<String>>,
     /// Stamps of the packed refs of theirs when the branch of a sandbox was last among them, by sandbox.
     pub(super) branches_seen: Mutex<HashMap<PathBuf, String>>,
-    /// Names of outcome files that a history of the rig has.
-    pub(super) names_in_git: Mutex<BTreeSet<String>>,
+    /// By the name of an outcome file: the commits from which history was searched for it, and whether it has one.
+    pub(super) names_in_git: Mutex<HashMap<String, (String, bool)>>,
     /// A stamp of the list of stash entries when they were last pinned.
     pub(super) stash_seen: Mutex<Option<String>>,
     /// The last attempt to pin the entries that left some, held while one runs.

@@ -99,7 +99,7 @@ fn in_sandbox(own: &Path, name: &str, committed: AskOfFile<'_>) -> InPlace {
             // Another branch may have brought it.
             Some(Committed::OnBranch) => InPlace::Odd(format!(
                 "{name} is committed, so it is not read as an outcome; run `git rm --cached {name}` and commit that, \
-                then write it anew with another text, or run `hd done`"
+                then run `hd done`, or remove {name}, wait until its link is there again, and write through that"
             )),
             Some(Committed::Known) => InPlace::Odd(format!(
                 "git has a file of the name {name}, or one with its text, and may have written it, so it is not read as an \

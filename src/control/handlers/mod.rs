@@ -251,7 +251,7 @@ async fn of_suspensions(world: &World, caller: &Caller, op: Op) -> Result<Value,
         Op::RaiderResume(of) | Op::AgentResume(of) => {
             agent::suspend(world, asker, &of.name, false).await
         }
-        _ => Err(ControlError::internal("this operation is served elsewhere")),
+        _ => Err(served_elsewhere()),
     }
 }
 
