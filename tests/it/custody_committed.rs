@@ -1,6 +1,7 @@
 //! Outcome files that came with a commit, and not from the session: after a merge, a rebase, and what git leaves in a sandbox.
 
 use std::fs;
+use std::path::Path;
 
 use horde_supervisor::domain::ids::Oid;
 use horde_supervisor::ports::repo::{Committed, Repo};
@@ -233,21 +234,34 @@ fn encoding_of_a_file_does_not_hide_a_committed_outcome() {
     assert_eq!(found(), Committed::Known);
 }
 
+/// An act in a city with a sandbox, and whether it brings a file of the name to git.
+type Act = (&'static str, fn(&City, &Path), bool);
+
+/// Asserts what a text counts for after each of these acts, in a city of its own.
+fn assert_named(acts: &[Act]) {
+    for (what, act, is_named) in acts {
+        let city = City::new();
+        let sandbox = city.sandbox();
+        act(&city, &sandbox);
+        let expected = match is_named {
+            true => Committed::Known,
+            false => Committed::No,
+        };
+        assert_eq!(of(&city, "passed anew"), expected, "{what}");
+    }
+}
+
 /// Filters, encodings, line ends and keywords are configured in a dozen places, and give a file bytes that git does not have.
 /// git writes a file of this name only from an entry of this name.
 #[test]
 fn file_of_a_name_that_a_history_has_is_not_taken_for_the_sessions() {
-    type Act = fn(&City, &std::path::Path);
-    let acts: [(&str, Act, bool); 8] = [
+    assert_named(&[
         ("nothing", |_, _| (), false),
         (
             "attributes without an entry",
             |_, sandbox| {
-                write(
-                    sandbox,
-                    ".gitattributes",
-                    "* filter=rot working-tree-encoding=UTF-16\n",
-                );
+                let list = "* filter=rot working-tree-encoding=UTF-16\n";
+                write(sandbox, ".gitattributes", list);
                 commit_all(sandbox, "attributes");
             },
             false,
@@ -281,6 +295,12 @@ fn file_of_a_name_that_a_history_has_is_not_taken_for_the_sessions() {
             },
             true,
         ),
+    ]);
+}
+
+#[test]
+fn file_of_a_name_that_a_stash_or_an_unknown_history_has_is_not_taken_for_the_sessions() {
+    assert_named(&[
         (
             "a stash entry with the link",
             |_, sandbox| {
@@ -309,28 +329,12 @@ fn file_of_a_name_that_a_history_has_is_not_taken_for_the_sessions() {
                 write(&fork, "README", "another\n");
                 commit_all(&fork, "another");
                 let url = format!("file://{}", fork.display());
-                let part = [
-                    "fetch",
-                    "-q",
-                    "--depth=1",
-                    &url,
-                    "main:refs/remotes/fork/main",
-                ];
-                git(sandbox, &part);
+                let branch = "main:refs/remotes/fork/main";
+                git(sandbox, &["fetch", "-q", "--depth=1", &url, branch]);
             },
             true,
         ),
-    ];
-    for (what, act, is_named) in acts {
-        let city = City::new();
-        let sandbox = city.sandbox();
-        act(&city, &sandbox);
-        let expected = match is_named {
-            true => Committed::Known,
-            false => Committed::No,
-        };
-        assert_eq!(of(&city, "passed anew"), expected, "{what}");
-    }
+    ]);
 }
 
 /// A salvage has what sessions wrote, and no git writes files from it.
@@ -353,7 +357,7 @@ fn outcome_in_a_salvage_is_no_file_of_git() {
 }
 
 /// Commits an outcome file.
-fn committed(dir: &std::path::Path) {
+fn committed(dir: &Path) {
     drop(fs::remove_file(dir.join(NAME)));
     write(dir, NAME, "passed");
     git(dir, &["add", "-f", NAME]);
