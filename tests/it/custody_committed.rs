@@ -260,7 +260,7 @@ fn file_of_a_name_that_a_history_has_is_not_taken_for_the_sessions() {
         (
             "attributes without an entry",
             |_, sandbox| {
-                let list = "* filter=rot working-tree-encoding=UTF-16\n";
+                let list = format!("{NAME} filter=rot working-tree-encoding=UTF-16\n");
                 write(sandbox, ".gitattributes", list);
                 commit_all(sandbox, "attributes");
             },
@@ -326,8 +326,10 @@ fn file_of_a_name_that_a_stash_or_an_unknown_history_has_is_not_taken_for_the_se
             |city, sandbox| {
                 let fork = city.root().join("fork");
                 git(&city.root(), &["clone", "-q", "checkout", "fork"]);
-                write(&fork, "README", "another\n");
-                commit_all(&fork, "another");
+                for text in ["one", "two"] {
+                    write(&fork, "README", text);
+                    commit_all(&fork, text);
+                }
                 let url = format!("file://{}", fork.display());
                 let branch = "main:refs/remotes/fork/main";
                 git(sandbox, &["fetch", "-q", "--depth=1", &url, branch]);

@@ -184,7 +184,7 @@ fn ours_decides_which_commits_exist() {
     git(&sandbox, &["commit", "-qm", "tracked"]);
     assert_eq!(has("passed"), Ok(Committed::OnBranch));
     write(&sandbox, name, "failed");
-    assert_eq!(has("failed"), Ok(Committed::No));
+    assert_eq!(has("failed"), Ok(Committed::Known));
     write(&sandbox, "other", "failed");
     let other = git(&sandbox, &["hash-object", "-w", "other"]);
     let tracked = (Ok(Committed::OnBranch), Ok(Committed::Known));
@@ -206,7 +206,7 @@ fn outcome_that_the_branch_has_changed_is_told_from_the_repositorys() {
     };
     assert_eq!(of("passed"), Ok(Committed::Before));
     write(&sandbox, ".horde-outcome", "stuck");
-    assert_eq!(of("stuck"), Ok(Committed::No));
+    assert_eq!(of("stuck"), Ok(Committed::Known));
     git(&sandbox, &["commit", "-qam", "stuck"]);
     assert_eq!(of("stuck"), Ok(Committed::OnBranch));
 }
