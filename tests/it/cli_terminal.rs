@@ -234,7 +234,8 @@ fn run_ends_when_nothing_moves_without_a_person() {
         "data": {"relic": "gt-1", "note": note}});
     let parked = |kind: &str| {
         json!({"type": kind, "subject": "horde/raiders/Toast",
-        "data": {"text": "at your limit", "until": "2026-01-31T12:00:00Z"}})
+        "data": {"kind": kind.strip_prefix("raider."), "text": "at your limit",
+            "until": "2026-01-31T12:00:00Z"}})
     };
     let limit = "is parked by a limit until 2026-01-31T12:00:00Z: at your limit";
     for (happened, status, code, said) in [
