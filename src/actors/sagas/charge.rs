@@ -246,8 +246,8 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<Relic, S
     match relic.status {
         RelicStatus::Open => {}
         RelicStatus::Hooked => {
-            let who = relic.assignee.unwrap_or_default();
-            return conflict(format!("{id} is hooked to {who}"));
+            let raider = relic.assignee.unwrap_or_default();
+            return conflict(format!("{id} is hooked to {raider}"));
         }
         // The raider of the quarantine is gone: a person has another raider try.
         RelicStatus::Blocked if cause == Cause::Operator && quarantine::is_open(txn, id)? => {}
@@ -268,19 +268,21 @@ fn check_relic(txn: &mut dyn Txn, id: &RelicId, cause: Cause) -> Result<Relic, S
         return conflict(format!("{id} is being charged to {}", saga.subject));
     }
     if let Some(hook) = txn.hook_of_relic(id)? {
-        let who = &hook.raider;
+        let raider = &hook.raider;
         let helps = match relic.status {
             RelicStatus::Blocked if !hook.is_declared() => {
                 format!(
-                    "; `hd relic reopen {id}` starts that raider again, and `hd raider nuke {who} --salvage` removes it, so that another one can be charged"
+                    "; `hd relic reopen {id}` starts that raider again, and `hd raider nuke {raider} --salvage` removes it, so that another one can be charged"
                 )
             }
             RelicStatus::Blocked | RelicStatus::Open => {
-                format!("; `hd raider nuke {who} --salvage` saves what is left there and frees it")
+                format!(
+                    "; `hd raider nuke {raider} --salvage` saves what is left there and frees it"
+                )
             }
             _ => String::new(),
         };
-        return conflict(format!("{id} is on the hook of {who}{helps}"));
+        return conflict(format!("{id} is on the hook of {raider}{helps}"));
     }
     if let Some(agent) = agent_hooks::holder(txn, &relic)? {
         return conflict(format!(
