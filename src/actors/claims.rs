@@ -23,6 +23,8 @@ pub enum ClaimKey {
     GoesOn(String),
     /// The look whether a rig's repository is still there.
     Ground(RigName),
+    /// The call of a person about a hanging look of a rig's witness.
+    HangCall(RigName),
     /// The landing lane of a rig.
     Lane(RigName),
     /// The handling of a message to a witness.

@@ -19,7 +19,8 @@ use crate::ports::tasks::{Repaired, TaskError, TaskFiles};
 
 /// Puts the links back, as the first part of other work on the files. A failure is logged: the files are read and
 /// measured as they are. An agent decides how often that happens: a kept file is logged at info once for each
-/// incarnation, and a failure once. Returns the first kept file of the incarnation, for [`tell`].
+/// incarnation, and a failure once. Returns the first kept file of the incarnation, for [`tell`], until that has journalled
+/// it.
 #[must_use]
 pub fn repair_with(
     tasks: &dyn TaskFiles,
@@ -29,7 +30,7 @@ pub fn repair_with(
 ) -> Option<PathBuf> {
     let Repaired { moved, failed } = tasks.repair_links(dir, sandbox);
     let failed = failed.map(|error| error.to_string());
-    let (is_first, is_new) = note(raider, dir, !moved.is_empty(), failed.as_ref());
+    let (is_first, is_new) = note(raider, dir, moved.first(), failed.as_ref());
     for (nth, file) in moved.iter().enumerate() {
         let said = "a file in the sandbox had taken the place of a link to the task or the outcome; the file is kept in \
             the task directory, and the link is made again";
@@ -45,7 +46,7 @@ pub fn repair_with(
             "a link in the sandbox to the task or the outcome cannot be made again; it is tried at each patrol"
         );
     }
-    moved.into_iter().next().filter(|_| is_first)
+    with_log(raider, dir, |own| own.untold.clone())
 }
 
 /// Journals the first file of an incarnation that had taken the place of a link, once, also over restarts of the
@@ -72,13 +73,17 @@ pub async fn tell(world: &World, hook: &Hook, kept: Option<PathBuf>) {
         txn.record(&event.with(data.clone()).and(&replaced))
             .map(drop)
     });
-    if let Err(error) = told.await {
-        tracing::warn!(
+    match told.await {
+        Ok(()) => {
+            let dir = (world.city).task_dir(&hook.raider, &hook.relic, hook.incarnation);
+            with_log(&hook.raider, &dir, |own| own.untold = None);
+        }
+        Err(error) => tracing::warn!(
             raider = %hook.raider,
             file = %file.display(),
             %error,
-            "a kept file that had taken the place of a link could not be journalled"
-        );
+            "a kept file that had taken the place of a link could not be journalled; the next patrol retries"
+        ),
     }
 }
 
@@ -88,13 +93,34 @@ struct Logged {
     /// The task directory of the incarnation.
     dir: PathBuf,
     has_moved: bool,
+    /// The first kept file, until its event is stored.
+    untold: Option<PathBuf>,
     /// The last failure.
     failed: Option<String>,
 }
 
 /// Notes the result of a repair. Returns whether its kept files are the first ones of the incarnation, and whether its
 /// failure is another one than before.
-fn note(raider: &RaiderId, dir: &Path, has_moved: bool, failed: Option<&String>) -> (bool, bool) {
+fn note(
+    raider: &RaiderId,
+    dir: &Path,
+    moved: Option<&PathBuf>,
+    failed: Option<&String>,
+) -> (bool, bool) {
+    with_log(raider, dir, |own| {
+        let is_first = moved.is_some() && !own.has_moved;
+        if is_first {
+            own.has_moved = true;
+            own.untold = moved.cloned();
+        }
+        let is_new = failed.is_some() && own.failed.as_ref() != failed;
+        own.failed = failed.cloned();
+        (is_first, is_new)
+    })
+}
+
+/// Works on the log lines of a raider's incarnation.
+fn with_log<T>(raider: &RaiderId, dir: &Path, work: impl FnOnce(&mut Logged) -> T) -> T {
     static LOGGED: Mutex<BTreeMap<RaiderId, Logged>> = Mutex::new(BTreeMap::new());
     let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
     let own = logged.entry(raider.clone()).or_default();
@@ -104,11 +130,7 @@ fn note(raider: &RaiderId, dir: &Path, has_moved: bool, failed: Option<&String>)
             ..Logged::default()
         };
     }
-    let is_first = has_moved && !own.has_moved;
-    own.has_moved |= has_moved;
-    let is_new = failed.is_some() && own.failed.as_ref() != failed;
-    own.failed = failed.cloned();
-    (is_first, is_new)
+    work(own)
 }
 
 /// Puts the links of a raider's sandbox back. A failure is logged, also that of earlier work on these files that hangs.

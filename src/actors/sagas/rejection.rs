@@ -12,6 +12,7 @@ use crate::actors::{ask, briefs, effects};
 use crate::domain::asker::{Asker, AskerKind};
 use crate::domain::attempt::{Outcome, rejected_by};
 use crate::domain::drum::{DrumHead, Mailbox, NewDrum, PEOPLE};
+use crate::domain::facts::RunState;
 use crate::domain::ids::{ChildId, RelicId};
 use crate::domain::merge::{MergeRequest, MrState};
 use crate::domain::message;
@@ -195,10 +196,20 @@ pub async fn live_hook(world: &World, id: &RelicId) -> Result<Option<Hook>, Refu
     };
     let child = ChildId::Raider(hook.raider.clone());
     let views = ask::views(world).await?;
-    let runs = views
+    let is_up = views
         .iter()
         .any(|view| view.spec.id == child && view.session.is_some());
-    Ok(runs.then_some(hook))
+    Ok((is_up || runs_unadopted(world, &hook).await).then_some(hook))
+}
+
+/// Returns true if the raider's session runs, but no actor has adopted it yet: it ran through a restart of the supervisor.
+async fn runs_unadopted(world: &World, hook: &Hook) -> bool {
+    let seen = effects::facts(world, &hook.raider.session_id()).await;
+    seen.is_ok_and(|seen| {
+        seen.is_some_and(|facts| {
+            facts.incarnation == hook.incarnation && facts.state == RunState::Running
+        })
+    })
 }
 
 /// Returns when the outcome file was last written.

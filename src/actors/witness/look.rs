@@ -139,8 +139,13 @@ async fn hookless_names(args: &WitnessArgs) -> Option<Vec<RaiderId>> {
     listed.inspect_err(failed).ok()
 }
 
-/// Calls a person about a look that was given up. The next patrol that observes the rig closes the escalation.
+/// Calls a person about a look that was given up, unless an earlier call hangs itself. The next patrol that observes the rig
+/// closes the escalation.
 pub(super) async fn call_about_hang(args: &WitnessArgs) {
+    let key = ClaimKey::HangCall(args.rig.clone());
+    let Some(_claim) = args.world.claims.claim(key) else {
+        return;
+    };
     let body = Escalation::high(
         message::witness(&args.rig),
         ProblemKind::LookHangs,

@@ -294,3 +294,42 @@ fn events_of_a_raider_are_listed_in_order_after_it_is_gone() {
             .is_some_and(|cause| !cause.is_empty())
     }));
 }
+
+/// `agent-lifecycle.md`, section 3: a session after a crash has reduced permissions.
+#[test]
+fn session_after_a_crash_is_started_with_the_reduced_arguments() {
+    let city = Plan::new()
+        .harness(
+            "[\"sh\", \"../../../agent.sh\", \"{prompt_file}\", \"--free\"]\n\
+             reduced = [\"sh\", \"../../../agent.sh\", \"{prompt_file}\", \"--careful\"]",
+        )
+        .start();
+    let relic = city.work(
+        "be killed",
+        &[
+            "sign up.$n",
+            "[ $n = 2 ] || forever",
+            "commit a.txt",
+            "await go",
+            "hd done",
+        ],
+    );
+    let arguments = |generation| {
+        let session = city.wait_session(&relic, generation);
+        let line = format!("/proc/{}/cmdline", pid(&session));
+        let line = String::from_utf8(std::fs::read(line).unwrap()).unwrap();
+        (
+            session,
+            line.split_terminator('\0').last().unwrap().to_owned(),
+        )
+    };
+    city.wait_sign("up.1");
+    let (first, last) = arguments(1);
+    assert_eq!(last, "--free");
+    processes::signal(pid(&first), Signal::SIGKILL);
+    city.wait_sign("up.2");
+    let (_, last) = arguments(2);
+    assert_eq!(last, "--careful");
+    city.sign("go");
+    city.wait_status(&relic, "closed");
+}

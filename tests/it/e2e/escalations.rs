@@ -204,3 +204,23 @@ fn silence_raises_twice_over_a_kill_and_an_answer_ends_it() {
     assert_eq!(severities("known"), ["low"]);
     assert_eq!(open(&city).len(), 3, "unanswered is not closed");
 }
+
+/// `notify.mail_to`: an agent gets a drum about each escalation.
+#[test]
+fn an_agent_is_mailed_an_escalation() {
+    let city = Plan::new()
+        .agent("clerk", "while :; do sleep 0.2; done", "")
+        .add("[notify]\nmail_to = [\"clerk\"]\n")
+        .start();
+    city.hd(&["escalate", "the disk is slow", "--severity", "high"])
+        .json();
+    let drum = wait("the drum", || {
+        let inbox = city.hd(&["drums", "inbox", "clerk"]).json();
+        inbox["drums"].as_array().unwrap().first().cloned()
+    });
+    assert_eq!(drum["subject"], "escalation esc-1 (high): the disk is slow");
+    let id = drum["id"].to_string();
+    let body = city.hd(&["drums", "read", &id]).json()["body"].clone();
+    assert!(body.as_str().unwrap().contains("severity: high"), "{body}");
+    assert_eq!(city.happened("drums.sent", "clerk").len(), 1);
+}

@@ -168,6 +168,8 @@ fn links_that_an_editor_replaced_are_put_back_and_what_was_written_is_kept() {
     assert_eq!(told["data"]["file"], kept.display().to_string());
     let why = city.hd_text(&["why", "Toast"]).out;
     assert!(why.contains("raider.task_replaced"), "{why}");
+    let why = city.hd_text(&["why", &relic]).out;
+    assert!(why.contains("raider.task_replaced"), "{why}");
     city.sign("go");
     city.wait_status(&relic, "closed");
     assert_eq!(read(dir.join("TASK.replaced-1.md")), "my plan\n");

@@ -174,6 +174,29 @@ async fn session_that_ran_through_a_kill_during_its_submission_is_adopted_at_onc
     assert_eq!(city.starts(&charged.session), 1);
 }
 
+/// The session runs, and its supervisor could not see it yet: a fresh raider would have worked beside it.
+#[tokio::test(start_paused = true)]
+async fn rejection_goes_to_a_session_that_is_not_adopted_yet() {
+    let city = reviewed().start().await;
+    let charged = waiting(&city).await;
+    let clock = city.world.clock.clone();
+    let parts = city.crash().await;
+    parts.sessions.hide(&charged.session, Some("busy"));
+    let city = reviewed().start_on(parts, clock).await;
+    city.settle().await;
+    let child = city.view(&ChildId::Raider(charged.raider.clone())).await;
+    assert!(child.is_none_or(|child| child.session.is_none()));
+    city.parts.sessions.hide(&charged.session, None);
+    let rejected = reject(&city, &charged).await;
+    assert_eq!(
+        rejected.back_to.map(|hook| hook.incarnation),
+        Some(charged.incarnation)
+    );
+    city.pass(2 * PATROL).await;
+    assert!(city.runs(&charged.session));
+    assert_eq!(city.starts(&charged.session), 1);
+}
+
 /// A rejection goes to the live session, which works on and submits again.
 #[tokio::test(start_paused = true)]
 async fn rejected_work_goes_back_to_the_live_session() {
