@@ -1,7 +1,7 @@
 //! The names of a task's files, in its directory and in the sandbox (`agent-lifecycle.md`, section 1; `contract.md`,
 //! 2.7).
 
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 /// The task, in its directory and in a sandbox.
 pub const TASK: &str = "TASK.md";
@@ -14,11 +14,62 @@ pub const OUTCOMES: [&str; 2] = [".horde-outcome", ".orange-outcome"];
 /// The files of a task that took the place of a link in the sandbox have this in their names.
 pub const REPLACED: &str = ".replaced-";
 
-/// Returns true for the target of a link that the supervisor made in a sandbox,
+/// Returns true for the target of a link in a sandbox that leads to a file of a task,
 /// `.../tasks/<rig>/<relic>/<slot>-<incarnation>/<file>`: of any incarnation, and of the city's former place.
 #[must_use]
-pub fn is_link_target(target: &Path) -> bool {
+pub fn is_link_target(sandbox: &Path, target: &Path) -> bool {
+    let target = plain(&sandbox.join(target));
     let name = target.file_name().unwrap_or_default();
     let tasks = target.ancestors().nth(4).and_then(Path::file_name);
     target.is_absolute() && (name == TASK || name == OUTCOME) && tasks == Some("tasks".as_ref())
+}
+
+/// Returns true for the name of a link to the outcome, or to the task beside a `TASK.md` of the repository: no project has
+/// such a file.
+#[must_use]
+pub fn is_reserved(name: &str) -> bool {
+    name == TASK_ELSE || OUTCOMES.contains(&name)
+}
+
+/// Returns a path without its `.` and `..`, as if no directory in it were a link.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(plain.pop()),
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => plain.push(part),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_to_a_task_is_known_by_where_it_leads_and_not_by_how_it_is_written() {
+        let sandbox = Path::new("/city/horde/raiders/Toast");
+        for (target, leads) in [
+            ("/city/.horde/tasks/horde/gt-1/Toast-1/outcome", true),
+            ("/former/.horde/tasks/horde/gt-1/Toast-1/TASK.md", true),
+            ("../../../.horde/tasks/horde/gt-1/Toast-1/outcome", true),
+            (
+                "./../../../.horde//tasks/horde/gt-1/../gt-1/Toast-1/./outcome",
+                true,
+            ),
+            ("/city/.horde/tasks/horde/gt-1/Toast-1/key", false),
+            ("/city/.horde/tasks/horde/gt-1/Toast-1/../outcome", false),
+            ("tasks/horde/gt-1/Toast-1", false),
+            ("docs/outcome", false),
+            ("", false),
+        ] {
+            assert_eq!(
+                is_link_target(sandbox, Path::new(target)),
+                leads,
+                "{target}"
+            );
+        }
+    }
 }

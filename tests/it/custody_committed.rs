@@ -339,6 +339,108 @@ fn file_of_a_name_that_a_stash_or_an_unknown_history_has_is_not_taken_for_the_se
     ]);
 }
 
+/// No ref and no reflog of the session has them.
+#[test]
+fn file_of_a_name_that_only_a_file_of_git_names_is_not_taken_for_the_sessions() {
+    assert_named(&[
+        (
+            "a commit that was fetched without a ref",
+            |city, sandbox| {
+                git(&city.root(), &["clone", "-q", "checkout", "fork"]);
+                let fork = city.root().join("fork");
+                committed(&fork);
+                let url = fork.display().to_string();
+                git(sandbox, &["fetch", "-q", &url, "HEAD"]);
+            },
+            true,
+        ),
+        (
+            "a detached HEAD of another raider",
+            |city, _| {
+                let spec = city.spec_of("Nux", 2);
+                city.repo.make_sandbox(&spec).unwrap();
+                git(&spec.path, &["checkout", "-q", "--detach"]);
+                committed(&spec.path);
+                let entry = city.root().join("city/horde/repo.git/worktrees/Nux");
+                fs::remove_dir_all(entry.join("logs")).unwrap();
+            },
+            true,
+        ),
+        (
+            "a ref of one worktree",
+            |_, sandbox| {
+                let tree = tree_with_outcome(sandbox);
+                let commit = git(sandbox, &["commit-tree", "-m", "x", &tree]);
+                git(sandbox, &["update-ref", "refs/worktree/mine", &commit]);
+            },
+            true,
+        ),
+        (
+            "a tag that names a tree",
+            |_, sandbox| {
+                let tree = tree_with_outcome(sandbox);
+                git(sandbox, &["tag", "light", &tree]);
+            },
+            true,
+        ),
+        (
+            "an annotated tag that names a tree",
+            |_, sandbox| {
+                let tree = tree_with_outcome(sandbox);
+                git(sandbox, &["tag", "-a", "-m", "x", "heavy", &tree]);
+            },
+            true,
+        ),
+        (
+            "a tag that names another tree",
+            |_, sandbox| {
+                git(sandbox, &["tag", "light", "HEAD^{tree}"]);
+            },
+            false,
+        ),
+    ]);
+}
+
+/// A search goes on from what the last one has looked at.
+#[test]
+fn file_of_a_name_that_git_gets_after_a_search_is_found_by_the_next() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    assert_eq!(of(&city, "passed anew"), Committed::No);
+    commit_all(&sandbox, "work");
+    assert_eq!(of(&city, "passed anew"), Committed::No);
+    committed(&sandbox);
+    git(&sandbox, &["reset", "-q", "--hard", "HEAD~1"]);
+    assert_eq!(of(&city, "passed anew"), Committed::Known);
+    write(&sandbox, "README", "more\n");
+    commit_all(&sandbox, "more");
+    assert_eq!(of(&city, "passed anew"), Committed::Known);
+}
+
+/// Writes a tree with an outcome file, and returns its id.
+fn tree_with_outcome(sandbox: &Path) -> String {
+    write(sandbox, "passed", "passed");
+    let blob = git(sandbox, &["hash-object", "-w", "passed"]);
+    fs::remove_file(sandbox.join("passed")).unwrap();
+    let index = sandbox.join("../tree-index");
+    let with = |args: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        let git = git.current_dir(sandbox).env("GIT_INDEX_FILE", &index);
+        let made = git.args(args).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        String::from_utf8(made.stdout).unwrap().trim().to_owned()
+    };
+    with(&[
+        "update-index",
+        "--add",
+        "--cacheinfo",
+        &format!("100644,{blob},{NAME}"),
+    ]);
+    let tree = with(&["write-tree"]);
+    fs::remove_file(index).unwrap();
+    tree
+}
+
 /// A salvage has what sessions wrote, and no git writes files from it.
 #[test]
 fn outcome_in_a_salvage_is_no_file_of_git() {

@@ -160,6 +160,27 @@ fn a_sandbox_cannot_push_by_accident_and_the_supervisor_can() {
     assert_eq!(rev(&city.origin(), "work"), rev(&sandbox, "HEAD"));
 }
 
+/// git still reads an origin from such a file, and a push goes there. Work had landed in the checkout.
+#[test]
+fn origin_in_a_file_of_its_own_is_refused_with_what_helps() {
+    for dir in ["remotes", "branches"] {
+        let city = City::bare();
+        let checkout = city.checkout();
+        git(&checkout, &["remote", "remove", "origin"]);
+        let url = city.origin().display().to_string();
+        write(
+            &checkout,
+            &format!(".git/{dir}/origin"),
+            format!("URL: {url}\n"),
+        );
+        let refused = city.repo.prepare().unwrap_err().to_string();
+        assert!(refused.contains("git remote add origin URL"), "{refused}");
+        fs::remove_file(checkout.join(format!(".git/{dir}/origin"))).unwrap();
+        git(&checkout, &["remote", "add", "origin", &url]);
+        city.repo.prepare().unwrap();
+    }
+}
+
 #[test]
 fn a_checkout_without_origin_is_its_own() {
     let city = City::bare();

@@ -47,7 +47,7 @@ pub async fn run(world: &Arc<World>, fix: Option<&Asker>) -> Result<Vec<Finding>
         };
         findings.push(finding);
     }
-    findings.extend(targets::missing(world).await);
+    findings.extend(targets::faults(world).await);
     Ok(findings)
 }
 

@@ -54,9 +54,12 @@ pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handl
         Handled::Yes => {}
         later => return Ok(later),
     }
-    for mr in requests {
-        if mr.id == merged.mr || is_held(args, &mr).await? {
-            tidy(args, &mr).await?;
+    for (nth, mr) in requests.iter().enumerate() {
+        if mr.id == merged.mr || is_held(args, mr).await? {
+            // Of several attempts of one raider, the branch has the head of the last one.
+            let later = &requests[nth + 1..];
+            let is_last = later.iter().all(|later| later.branch != mr.branch);
+            tidy(args, mr, is_last).await?;
         }
     }
     world.store.run(move |txn| txn.handled(id)).await?;
@@ -166,8 +169,8 @@ async fn is_held(args: &WitnessArgs, mr: &MergeRequest) -> Result<bool, Refusal>
     }
 }
 
-/// Deletes the branch on the remote, and the pin. A branch that moved since is kept.
-async fn tidy(args: &WitnessArgs, mr: &MergeRequest) -> Result<(), Refusal> {
+/// Deletes the branch on the remote, where it is this attempt's, and the pin. A branch that moved since is kept.
+async fn tidy(args: &WitnessArgs, mr: &MergeRequest, has_branch: bool) -> Result<(), Refusal> {
     let (branch, head, id) = (mr.branch.clone(), mr.head.clone(), mr.id.clone());
     let rig = args.rig.clone();
     let tidied = effects::repo_for(
@@ -175,7 +178,11 @@ async fn tidy(args: &WitnessArgs, mr: &MergeRequest) -> Result<(), Refusal> {
         &args.rig,
         effects::WorkKind::Network,
         move |repo| {
-            match repo.delete_branch(&branch, &head) {
+            let deleted = match has_branch {
+                true => repo.delete_branch(&branch, &head),
+                false => Ok(()),
+            };
+            match deleted {
                 Ok(()) => {}
                 Err(RepoError::Moved { found, .. }) => {
                     tracing::warn!(

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!  of another incarnation ──► void            done saga still open ──► later
+//!  withdrawn by a rejection ──► void
 //!  tree not clean ──► kept                    remote lacks the head ──► pushed again, or kept
 //!  cannot be measured, or nothing would land ──► kept
 //!  sandbox gone ──► the declared head goes on, unless its branch holds more than was pushed
@@ -67,8 +68,9 @@ pub async fn raider_done(
     let landed = mr.as_ref().is_some_and(|mr| mr.state == MrState::Merged);
     match (hook, mr.filter(MergeRequest::is_in_review)) {
         (hook, Some(mr)) => approved(args, id, done, (hook, mr)).await,
-        (Some(hook), None) if !landed => finished(args, id, done, hook).await,
-        // It landed elsewhere during its review; or fenced: that incarnation is gone, and its successor is not touched.
+        (Some(hook), None) if !landed && hook.is_declared() => finished(args, id, done, hook).await,
+        // It landed elsewhere during its review; or a person rejected it, and its session works on; or fenced: that incarnation
+        // is gone, and its successor is not touched.
         (Some(_), None) | (None, None) => {
             world.store.run(move |txn| txn.handled(id)).await?;
             Ok(Handled::Yes)
@@ -222,6 +224,9 @@ async fn stays(
     problem: ProblemKind,
     refused: Refusal,
 ) -> Result<Handled, Refusal> {
+    if is_withdrawn(args, hook).await? {
+        return Ok(Handled::AtPatrol);
+    }
     let said = hook.done.as_ref();
     let kept = KeptSandbox {
         hook,
@@ -233,6 +238,15 @@ async fn stays(
         may_go: true,
     };
     kept_sandboxes::retain(args, kept).await
+}
+
+/// Returns true if the completion was withdrawn, or replaced by another one, while its sandbox was measured.
+async fn is_withdrawn(args: &WitnessArgs, hook: &Hook) -> Result<bool, Refusal> {
+    let raider = hook.raider.clone();
+    let now = args.world.store.run(move |txn| txn.hook(&raider)).await?;
+    let now = now.filter(|now| now.incarnation == hook.incarnation);
+    let at = |hook: &Hook| hook.done.as_ref().map(|intent| intent.at);
+    Ok(now.is_none_or(|now| at(&now) != at(hook)))
 }
 
 /// The state of a finished sandbox.

@@ -9,6 +9,7 @@
 
 mod commit;
 mod names;
+mod task_links;
 mod tree;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -20,9 +21,8 @@ use super::admin::{self, Note};
 use super::in_process::InProcessRepo;
 use super::object_copy::looked_up;
 use super::rig::{GitRepo, oid};
-use super::{bytes, facts, injected_files};
+use super::{bytes, facts};
 use crate::domain::ids::Oid;
-use crate::domain::task_names::is_link_target;
 use crate::ports::repo::RepoError;
 
 /// The number of commits that this process follows itself. Above this number, git follows them.
@@ -69,9 +69,10 @@ pub(super) fn check(
         .as_ref()
         .map(|known| commits(repo, known, head, &old))
         .transpose()?;
+    let new = listed.flatten();
     let here = known
         .as_ref()
-        .zip(listed.flatten())
+        .zip(new.as_ref())
         .and_then(|(known, commits)| {
             let is_root = |id| {
                 known
@@ -79,7 +80,7 @@ pub(super) fn check(
                     .is_some_and(|it| named(&it, b"parent ").is_empty())
             };
             let has_root = commits.iter().any(is_root);
-            Some((CheckedTrees::of(known).search(&commits)?, has_root))
+            Some((CheckedTrees::of(known).search(commits)?, has_root))
         });
     let (found, has_root) = match here {
         Some(found) => found,
@@ -94,12 +95,7 @@ pub(super) fn check(
             head.short()
         )));
     }
-    if let Some(name) = link_of_task(repo, head, &old)? {
-        return Err(RepoError::Rejected(format!(
-            "{}: {name} is the supervisor's link to a task; run `git rm --cached {name}` and commit that",
-            head.short()
-        )));
-    }
+    task_links::check(repo, (sandbox, head), &old, new.as_deref())?;
     for (id, fault) in found {
         if is_old(repo, &fault, &old)? || is_known(repo, &id, &old)? {
             continue;
@@ -113,36 +109,6 @@ pub(super) fn check(
         }
     }
     Ok(())
-}
-
-/// Returns the name of a link to a task directory in a commit, unless one of the others has it as well: in the sandboxes of
-/// other raiders it would lead to the files of this task.
-fn link_of_task(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Option<String>, RepoError> {
-    let has_any = injected_files::tracked(repo, head, injected_files::EXCLUDED)?;
-    if !has_any.contains(&true) {
-        return Ok(None);
-    }
-    let listed = |commit: &Oid| -> Result<String, RepoError> {
-        let list = repo.git().env("GIT_LITERAL_PATHSPECS", "1");
-        let list = list.args(["ls-tree", commit.as_str(), "--"]);
-        Ok(list.args(injected_files::EXCLUDED).run()?.text())
-    };
-    let before: Result<String, _> = old.iter().map(listed).collect();
-    let before = before?;
-    for line in listed(head)?.lines() {
-        // `120000 blob <oid>\t<path>`
-        let link = line
-            .strip_prefix("120000 blob ")
-            .and_then(|it| it.split_once('\t'));
-        let Some((blob, name)) = link.filter(|_| !before.lines().any(|it| it == line)) else {
-            continue;
-        };
-        let target = repo.git().args(["cat-file", "blob", blob]).run()?.stdout;
-        if is_link_target(bytes::path(&target)) {
-            return Ok(Some(name.to_owned()));
-        }
-    }
-    Ok(None)
 }
 
 /// Returns git's complaint about a tree, by the checks of a remote. Includes the files in the tree that git reads.

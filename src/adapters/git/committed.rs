@@ -11,17 +11,15 @@ use super::files::index::Staged;
 use super::files::walk;
 use super::ground::ground;
 use super::measure::lens;
+use super::names_in_git;
 use super::object_copy::missing;
-use super::reflog_commits::{head_reflogs, stash_reflog};
 use super::repair::is_stale;
-use super::rig::{GitRepo, locked};
+use super::rig::GitRepo;
 use crate::domain::ids::Oid;
 use crate::ports::repo::{Committed, RepoError};
 
 /// The number of branches that an agent has fetched which are asked for a commit: more do not fit into a command.
 const FETCHED_MAX: usize = 1000;
-/// The refs of salvages in ours.
-const SALVAGES: &str = "refs/horde/salvage/";
 
 /// Returns where these bytes are committed under that name, and whether git has them, or a file of that name, at all: a file
 /// that a merge, a checkout or a stash wrote stays in the sandbox after HEAD and index have forgotten it. Without bytes,
@@ -87,7 +85,7 @@ fn found(
         Some(_) if as_written.is_some() => Ok(Committed::Known),
         Some(same) => {
             let is_known = missing(repo.lens(), &[same])?.is_empty();
-            Ok(match is_known || is_named(repo, sandbox, name)? {
+            Ok(match is_known || names_in_git::is_named(repo, name)? {
                 true => Committed::Known,
                 false => Committed::No,
             })
@@ -180,43 +178,4 @@ fn staged(repo: &GitRepo, sandbox: &Path, name: &str) -> Result<Option<Vec<Stage
 fn is_written(sandbox: &Path) -> bool {
     let lock = entry_links::linked(sandbox).map(|admin| admin.join("index.lock"));
     lock.is_some_and(|lock| fs::symlink_metadata(&lock).is_ok() && !is_stale(&lock))
-}
-
-/// Returns true if a commit or a stash entry of the rig has a file of this name. git may have written a file of any bytes
-/// there then: filters, encodings, line ends and keywords change what it stores, and only the session's own git knows
-/// which of them applied. A history that cannot be followed, because an agent fetched a part of it, may have one.
-fn is_named(repo: &GitRepo, sandbox: &Path, name: &str) -> Result<bool, RepoError> {
-    let ground = ground(repo, sandbox)?;
-    let admins: Vec<_> = ground.admin.iter().cloned().collect();
-    let mut tips = head_reflogs(&admins)?.commits;
-    tips.extend(ground.head);
-    tips.extend(stash_reflog(repo)?.commits);
-    tips.extend(repo.their_refs().list("refs/")?.into_values());
-    // Salvages have what sessions wrote.
-    let ours = repo.refs()?.into_iter();
-    tips.extend(
-        ours.filter(|(_, name)| !name.starts_with(SALVAGES))
-            .map(|it| it.0),
-    );
-    let tips: String = tips.iter().map(|tip| format!("{tip}\n")).collect();
-    let known = |(was, is_named): &(String, bool)| (*was == tips).then_some(*is_named);
-    if let Some(is_named) = locked(&repo.state.names_in_git).get(name).and_then(known) {
-        return Ok(is_named);
-    }
-    let found = repo
-        .lens()
-        .env("GIT_LITERAL_PATHSPECS", "1")
-        .args(["log", "--ignore-missing", "--full-history", "--stdin"])
-        .args(["--format=", "--raw", "--no-renames", "-m", "--root"])
-        .args(["--", name])
-        .stdin(tips.clone())
-        .output()?;
-    // `:<mode before> <mode after> ...`: a link is no file that could be read as an outcome.
-    let text = found.text();
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix(':'));
-    let has_file = |line: &str| line.split(' ').take(2).any(|mode| mode.starts_with("100"));
-    let is_named = !found.ok() || lines.any(has_file);
-    // A search of all history takes long, and a file that cannot be moved is looked at again and again.
-    locked(&repo.state.names_in_git).insert(name.to_owned(), (tips, is_named));
-    Ok(is_named)
 }

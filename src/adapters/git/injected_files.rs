@@ -78,7 +78,7 @@ pub(super) fn is_ours(sandbox: &Path, path: &[u8]) -> bool {
         return false;
     }
     let target = fs::read_link(sandbox.join(bytes::path(path)));
-    target.is_ok_and(|target| is_link_target(&target))
+    target.is_ok_and(|target| is_link_target(sandbox, &target))
 }
 
 /// The name of a link that is being made; one that is left by a crash is replaced at the next try.

@@ -38,6 +38,7 @@ mod measure;
 mod merge;
 mod moved;
 mod name_locks;
+mod names_in_git;
 mod object_copy;
 mod objects;
 mod other_work;

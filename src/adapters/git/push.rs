@@ -202,6 +202,11 @@ fn refusal(summary: &str, said: String) -> Result<Answer, RepoError> {
     if summary.starts_with("[rejected]") {
         return Ok(Answer::Stale(told));
     }
+    // Another branch has a part of the name, as `raider`: no retry helps while it is there.
+    let in_the_way = ["exists; cannot create", "directory file conflict"];
+    if in_the_way.iter().any(|words| told.contains(words)) {
+        return Ok(Answer::Refused(told));
+    }
     // Another push came between the lease's check and the update, or at the same moment.
     if has(&[
         "cannot lock ref",
@@ -277,6 +282,8 @@ mod tests {
             "[remote rejected] (Working directory has unstaged changes)",
             "[remote rejected] (pre-receive hook declined)",
             "[remote rejected] (protected branch hook declined)",
+            "[remote rejected] (cannot lock ref 'refs/heads/a/b': 'refs/heads/a' exists; cannot create 'refs/heads/a/b')",
+            "[remote rejected] (directory file conflict)",
         ] {
             assert!(matches!(refused(summary), Answer::Refused(_)), "{summary}");
         }

@@ -39,13 +39,6 @@ pub(super) fn head_reflogs(admins: &[PathBuf]) -> Result<HeadReflog, RepoError> 
     Ok(found)
 }
 
-/// Reads the list of stash entries, which all sandboxes of the rig share.
-pub(super) fn stash_reflog(repo: &GitRepo) -> Result<HeadReflog, RepoError> {
-    let mut found = HeadReflog::default();
-    take_log(repo.theirs(), Path::new("logs/refs/stash"), &mut found)?;
-    Ok(found)
-}
-
 /// Reads the HEAD reflogs of a sandbox and the reflog of the branch that it was made with: from another worktree, or
 /// without HEAD, that branch may have been at commits that HEAD never visited.
 pub(super) fn reflogs(repo: &GitRepo, ground: &Ground) -> Result<HeadReflog, RepoError> {

@@ -160,8 +160,8 @@ pub(super) fn push_branch(
         Answer::Done => {}
         Answer::Stale(why) => {
             let found = remote_head(repo, branch)?;
-            if found.as_ref() == expected && expected.is_some() {
-                // The branch is at the expected commit: another process at the remote locks it for a moment.
+            if found.as_ref() == expected {
+                // The branch is as expected: another process at the remote locks it for a moment, or it cannot be written.
                 return Err(RepoError::Remote(why));
             }
             let wanted = expected.map_or_else(|| format!("at or before {head}"), Oid::to_string);

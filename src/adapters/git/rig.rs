@@ -16,9 +16,9 @@ use super::command::Git;
 use super::files::compare::{Tree, tree};
 use super::files::recent::Recent;
 use super::gate::RunningGate;
-use super::settings;
 use super::stash_watch::StashWatch;
 use super::theirs::LoggedRefs;
+use super::{names_in_git, settings};
 use crate::domain::city::RigSource;
 use crate::domain::ids::{Oid, RigName};
 use crate::ports::repo::RepoError;
@@ -80,8 +80,8 @@ pub(super) struct State {
     pub(super) packed_seen: Mutex<Option<String>>,
     /// Stamps of the packed refs of theirs when the branch of a sandbox was last among them, by sandbox.
     pub(super) branches_seen: Mutex<HashMap<PathBuf, String>>,
-    /// By the name of an outcome file: the commits from which history was searched for it, and whether it has one.
-    pub(super) names_in_git: Mutex<HashMap<String, (String, bool)>>,
+    /// By the name of an outcome file: the last search of all history for it.
+    pub(super) names_in_git: Mutex<HashMap<String, names_in_git::Search>>,
     /// A stamp of the list of stash entries when they were last pinned.
     pub(super) stash_seen: Mutex<Option<String>>,
     /// The last attempt to pin the entries that left some, held while one runs.

@@ -203,7 +203,10 @@ fn of_user() -> Result<Settings, RepoError> {
 pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<bool, RepoError> {
     let wanted = match (repo.source(), checkout) {
         (RigSource::Remote(url), _) => remote_only(url),
-        (RigSource::Path(path), Some(checkout)) => of_checkout(path, checkout),
+        (RigSource::Path(path), Some(checkout)) => {
+            no_file_of_origin(checkout)?;
+            of_checkout(path, checkout)
+        }
         (RigSource::Path(path), None) => {
             let what = format!("the checkout {}", path.display());
             return Err(RepoError::NotFound(what));
@@ -395,6 +398,23 @@ fn remote_only(url: &str) -> Settings {
     ];
     remote(&mut settings, "origin");
     settings
+}
+
+/// Refuses a checkout whose `origin` is in a file of its own, as git had it before it had it in the configuration, and still
+/// reads it: work would land in the checkout and not there.
+fn no_file_of_origin(checkout: &Checkout) -> Result<(), RepoError> {
+    if checkout.get("remote.origin.url").is_some() {
+        return Ok(());
+    }
+    let files = ["remotes", "branches"].map(|dir| checkout.top.git_dir.join(dir).join("origin"));
+    match files.iter().find(|file| file.is_file()) {
+        None => Ok(()),
+        Some(file) => Err(RepoError::Failed(format!(
+            "the remote origin of {} is in {}, which is not read: run `git remote add origin URL` there, and remove that file",
+            checkout.top.dir.display(),
+            file.display()
+        ))),
+    }
 }
 
 fn of_checkout(path: &Path, checkout: &Checkout) -> Settings {

@@ -75,7 +75,7 @@ pub(super) fn repair(dir: &Path, sandbox: &Path, is_own: IsOwn<'_>) -> Repaired 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Found {
     Nothing,
-    /// A link to the task directory of another incarnation, or to the city's former place.
+    /// Another link to a task directory: of another incarnation, of the city's former place, or written in another way.
     OldLink,
     /// A file that came there at this time, by a write or a rename, with its inode.
     File(Option<Timestamp>, u64),
@@ -87,11 +87,18 @@ fn found(link: &Path, target: &Path) -> Option<Found> {
         Ok(file) if file.is_file() => Some(Found::File(changed(&file), file.ino())),
         Ok(other) if other.is_symlink() => {
             let leads_to = fs::read_link(link).ok()?;
-            (leads_to != target && is_link_target(&leads_to)).then_some(Found::OldLink)
+            (leads_to != target && leads_to_a_task(link, &leads_to)).then_some(Found::OldLink)
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Some(Found::Nothing),
         Ok(_) | Err(_) => None,
     }
+}
+
+/// Returns true for a link that leads to a file of a task, also by links of directories that git brought with it.
+fn leads_to_a_task(link: &Path, target: &Path) -> bool {
+    let sandbox = link.parent().unwrap_or(link);
+    let real = || fs::canonicalize(link).is_ok_and(|real| is_link_target(sandbox, &real));
+    is_link_target(sandbox, target) || real()
 }
 
 /// Returns false for a file that declares nothing: a blank one, which a program may just be writing, one whose content

@@ -144,7 +144,8 @@ fn no_text(path: &Path, why: String) -> OutcomeText {
 fn is_made(own: &Path, error: &io::Error) -> bool {
     let kind = |path: Option<&Path>| path.and_then(|path| path.symlink_metadata().ok());
     let is_in_dir = kind(own.parent()).is_some_and(|sandbox| sandbox.is_dir());
-    let is_link = fs::read_link(own).is_ok_and(|target| is_link_target(&target));
+    let sandbox = own.parent().unwrap_or(own);
+    let is_link = fs::read_link(own).is_ok_and(|target| is_link_target(sandbox, &target));
     is_refused(error) && is_in_dir && !is_link
 }
 

@@ -298,11 +298,13 @@ fn events_of_a_raider_are_listed_in_order_after_it_is_gone() {
 /// `agent-lifecycle.md`, section 3: a session after a crash has reduced permissions.
 #[test]
 fn session_after_a_crash_is_started_with_the_reduced_arguments() {
+    // The prompt is the last argument.
+    let run = r#"'printf "%s" "$0" >"$HD_CITY/signs/arguments"; exec sh ../../../agent.sh "$1"'"#;
     let city = Plan::new()
-        .harness(
-            "[\"sh\", \"../../../agent.sh\", \"{prompt_file}\", \"--free\"]\n\
-             reduced = [\"sh\", \"../../../agent.sh\", \"{prompt_file}\", \"--careful\"]",
-        )
+        .harness(&format!(
+            r#"["sh", "-c", {run}, "free"]
+reduced = ["-c", {run}, "careful"]"#
+        ))
         .start();
     let relic = city.work(
         "be killed",
@@ -314,22 +316,12 @@ fn session_after_a_crash_is_started_with_the_reduced_arguments() {
             "hd done",
         ],
     );
-    let arguments = |generation| {
-        let session = city.wait_session(&relic, generation);
-        let line = format!("/proc/{}/cmdline", pid(&session));
-        let line = String::from_utf8(std::fs::read(line).unwrap()).unwrap();
-        (
-            session,
-            line.split_terminator('\0').last().unwrap().to_owned(),
-        )
-    };
+    let arguments = || std::fs::read_to_string(city.root().join("signs/arguments")).unwrap();
     city.wait_sign("up.1");
-    let (first, last) = arguments(1);
-    assert_eq!(last, "--free");
-    processes::signal(pid(&first), Signal::SIGKILL);
+    assert_eq!(arguments(), "free");
+    processes::signal(pid(&city.wait_session(&relic, 1)), Signal::SIGKILL);
     city.wait_sign("up.2");
-    let (_, last) = arguments(2);
-    assert_eq!(last, "--careful");
+    assert_eq!(arguments(), "careful");
     city.sign("go");
     city.wait_status(&relic, "closed");
 }

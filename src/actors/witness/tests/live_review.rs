@@ -197,6 +197,21 @@ async fn rejection_goes_to_a_session_that_is_not_adopted_yet() {
     assert_eq!(city.starts(&charged.session), 1);
 }
 
+/// The completion was judged after its withdrawal: a person was called about the work of a session that went on with it.
+#[tokio::test(start_paused = true)]
+async fn no_person_is_called_about_the_work_of_a_session_whose_completion_was_rejected() {
+    let city = reviewed().start().await;
+    let charged = waiting(&city).await;
+    // It does not wait for the rejection.
+    city.parts.repo.dirty(&charged.raider.name, "more.txt");
+    let rejected = reject(&city, &charged).await;
+    assert!(rejected.back_to.is_some());
+    city.pass(4 * PATROL).await;
+    assert!(city.escalations().await.is_empty());
+    assert!(city.events(EventType::WispCreated).await.is_empty());
+    assert!(city.runs(&charged.session));
+}
+
 /// A rejection goes to the live session, which works on and submits again.
 #[tokio::test(start_paused = true)]
 async fn rejected_work_goes_back_to_the_live_session() {

@@ -219,3 +219,20 @@ fn stale_lock_of_a_remote_branch_neither_hides_a_landing_nor_stays() {
     assert_eq!(fetch_target(&rig.repo, "main").unwrap().tip, new);
     assert!(!lock.exists());
 }
+
+/// The push was said to have found the branch moved, which it was not, and no person was told what helps.
+#[test]
+fn branch_in_the_place_of_the_raiders_branches_refuses_the_push_with_gits_reason() {
+    let rig = Rigged::new();
+    rig.foreign_push("raider", &rig.base);
+    let new = rig.commit(&rig.base, &[("a", "a\n")]);
+    let push = || push_branch(&rig.repo, "raider/Toast/gt-1-1", &new, None);
+    let refused = push().unwrap_err();
+    assert!(matches!(refused, RepoError::Rejected(_)), "{refused}");
+    assert!(
+        refused.to_string().contains("'refs/heads/raider' exists"),
+        "{refused}"
+    );
+    fs::remove_file(rig.origin().join("refs/heads/raider")).unwrap();
+    push().unwrap();
+}

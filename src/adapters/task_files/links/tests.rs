@@ -81,6 +81,33 @@ fn links_of_another_task_are_replaced_although_git_brought_them() {
     assert!(!other.exists());
 }
 
+/// What an innocent session wrote through such a link had declared another raider's work as done.
+#[test]
+fn links_of_another_task_are_replaced_however_they_are_written() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    let other = top.path().join("tasks/rig/gt-2/Nux-2");
+    fs::create_dir_all(&other).unwrap();
+    fs::write(other.join(OUTCOME), "").unwrap();
+    symlink("../../../tasks/rig/gt-2", sandbox.join("docs")).unwrap();
+    for target in [
+        "../../../tasks/rig/gt-2/Nux-2/outcome",
+        "./../../../tasks/rig/gt-1/../gt-2/Nux-2/outcome",
+        "docs/Nux-2/outcome",
+    ] {
+        for name in OUTCOMES {
+            fs::remove_file(sandbox.join(name)).unwrap();
+            symlink(target, sandbox.join(name)).unwrap();
+        }
+        assert!(repaired(&dir, &sandbox, &|_, _| false).is_empty());
+        for name in OUTCOMES {
+            let leads_to = fs::read_link(sandbox.join(name)).unwrap();
+            assert_eq!(leads_to, dir.join(OUTCOME), "{target}");
+        }
+    }
+    assert_eq!(text(other.join(OUTCOME)), "");
+}
+
 #[test]
 fn outcome_that_was_written_before_is_kept_and_an_empty_one_replaces_none() {
     let top = crate::testing::scratch();

@@ -281,6 +281,17 @@ async fn a_nuke_of_an_incarnation_that_is_gone_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn branch_in_the_place_of_the_raiders_branches_is_found() {
+    let city = Scenario::new().start().await;
+    assert_eq!(doctor(&city, false).await["ok"], true);
+    city.parts.repo.put_remote("raider");
+    let answer = doctor(&city, false).await;
+    assert_eq!(finding_keys(&answer), [("repository", "horde", false)]);
+    let says = answer["findings"][0]["says"].as_str().unwrap();
+    assert!(says.contains("has a branch raider"), "{says}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn target_that_the_remote_does_not_have_is_found() {
     let scenario = |push| {
         Scenario::new().rig(move |rig| {

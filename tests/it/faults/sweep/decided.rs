@@ -143,8 +143,11 @@ pub(super) fn review(case: Case) {
     }
     // A rejected head that landed with other commits under it is kept.
     let salvages = city.answer("salvage.list", json!({}));
-    let mut salvages = salvages.as_array().expect("a list").iter();
-    assert!(salvages.all(|salvage| salvage["reason"] == "superseded"));
+    let mut kept = salvages.as_array().expect("a list").iter();
+    assert!(
+        kept.all(|salvage| salvage["reason"] == "superseded"),
+        "{salvages}"
+    );
     city.stop();
 }
 

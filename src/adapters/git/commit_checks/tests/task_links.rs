@@ -2,26 +2,97 @@
 
 use super::*;
 
-/// git would bring it into the sandboxes of others, whose sessions would write into this task.
+/// A rig that has fetched its remote, and commits with one link.
+struct Links(Rigged);
+
+impl Links {
+    fn new() -> Self {
+        let links = Self(Rigged::new());
+        links.fetch();
+        links
+    }
+
+    fn fetch(&self) {
+        let fetch = self.0.repo.git().args(["fetch", "-q", "origin"]);
+        fetch.run().unwrap();
+    }
+
+    fn with(&self, name: &str, target: &str, parent: &Oid) -> Oid {
+        let blob = write(&self.0, "blob", target);
+        let entry = format!("120000 {name}\0").into_bytes();
+        let entry = [entry, raw_id(blob.as_str())].concat();
+        let tree = write(&self.0, "tree", entry);
+        commit_on(&self.0, tree.as_str(), parent, BY)
+    }
+
+    fn without(&self, parent: &Oid) -> Oid {
+        commit_on(&self.0, &self.0.tree(&self.0.base), parent, BY)
+    }
+
+    fn checked(&self, head: &Oid) -> Result<(), RepoError> {
+        let sandbox = PathBuf::from("/city/horde/raiders/Toast");
+        check(&self.0.repo, &sandbox, head, "main")
+    }
+}
+
+const TASK_OF_ANOTHER: &str = "/city/.horde/tasks/rig/gt-1/Nux-1/TASK.md";
+
 #[test]
-fn link_to_a_task_is_not_landed_and_one_that_the_target_has_is_no_fault_of_the_branch() {
-    let rigged = Rigged::new();
-    let fetch = ["fetch", "-q", "origin"];
-    rigged.repo.git().args(fetch).run().unwrap();
-    let with = |target: &str, parent: &Oid| {
-        let blob = write(&rigged, "blob", target);
-        let entry = [b"120000 .horde-outcome\0".to_vec(), raw_id(blob.as_str())].concat();
-        let tree = write(&rigged, "tree", entry);
-        commit_on(&rigged, tree.as_str(), parent, BY)
-    };
-    let checked = |head: &Oid| check(&rigged.repo, &PathBuf::from("/none"), head, "main");
-    let task = "/city/.horde/tasks/rig/gt-1/Toast-1/outcome";
-    let head = with(task, &rigged.base);
-    let why = checked(&head).unwrap_err().to_string();
-    assert!(why.contains("git rm --cached .horde-outcome"), "{why}");
-    let elsewhere = with("docs/outcome", &rigged.base);
-    assert_eq!(checked(&elsewhere), Ok(()));
-    rigged.foreign_push("main", &head);
-    rigged.repo.git().args(fetch).run().unwrap();
-    assert_eq!(checked(&with(task, &head)), Ok(()));
+fn link_to_a_task_is_not_landed_however_it_is_written() {
+    let links = Links::new();
+    let base = links.0.base.clone();
+    for (name, target) in [
+        (
+            ".horde-outcome",
+            "/city/.horde/tasks/rig/gt-1/Nux-1/outcome",
+        ),
+        (
+            ".orange-outcome",
+            "../../../.horde/tasks/rig/gt-1/Nux-1/outcome",
+        ),
+        // By a link of a directory, which git brings as well.
+        (".horde-outcome", "docs/outcome"),
+        (".horde-task.md", "docs/task.md"),
+        ("TASK.md", TASK_OF_ANOTHER),
+        (
+            "TASK.md",
+            "../../../.horde/tasks/rig/gt-1/../gt-1/Nux-1/TASK.md",
+        ),
+    ] {
+        let head = links.with(name, target, &base);
+        let why = links.checked(&head).unwrap_err().to_string();
+        let helps = format!(
+            "`git reset --soft {}`, `git rm --cached -f {name}`",
+            base.short()
+        );
+        assert!(why.contains(&helps), "{why}");
+    }
+    for (name, target) in [("TASK.md", "docs/task.md"), ("outcome", TASK_OF_ANOTHER)] {
+        let head = links.with(name, target, &base);
+        assert_eq!(links.checked(&head), Ok(()), "{name} to {target}");
+    }
+}
+
+/// A landing by rebase takes each commit over.
+#[test]
+fn link_to_a_task_that_a_later_commit_removes_is_not_landed() {
+    let links = Links::new();
+    let brings = links.with("TASK.md", TASK_OF_ANOTHER, &links.0.base);
+    let head = links.without(&brings);
+    let why = links.checked(&head).unwrap_err().to_string();
+    assert!(why.contains(brings.short()), "{why}");
+    let anew = links.without(&links.0.base);
+    assert_eq!(links.checked(&anew), Ok(()));
+}
+
+#[test]
+fn link_that_the_target_has_is_no_fault_of_the_branch() {
+    let links = Links::new();
+    let head = links.with(".horde-outcome", TASK_OF_ANOTHER, &links.0.base);
+    links.0.foreign_push("main", &head);
+    links.fetch();
+    let next = links.with(".horde-outcome", TASK_OF_ANOTHER, &head);
+    assert_eq!(links.checked(&next), Ok(()));
+    let other = links.with(".horde-outcome", "elsewhere", &head);
+    assert!(links.checked(&other).is_err());
 }
