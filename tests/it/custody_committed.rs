@@ -361,8 +361,8 @@ fn file_of_a_name_that_only_a_file_of_git_names_is_not_taken_for_the_sessions() 
                 city.repo.make_sandbox(&spec).unwrap();
                 git(&spec.path, &["checkout", "-q", "--detach"]);
                 committed(&spec.path);
-                let entry = city.root().join("city/horde/repo.git/worktrees/Nux");
-                fs::remove_dir_all(entry.join("logs")).unwrap();
+                let entry = git(&spec.path, &["rev-parse", "--absolute-git-dir"]);
+                fs::remove_dir_all(Path::new(&entry).join("logs")).unwrap();
             },
             true,
         ),
@@ -407,6 +407,7 @@ fn file_of_a_name_that_git_gets_after_a_search_is_found_by_the_next() {
     let city = City::new();
     let sandbox = city.sandbox();
     assert_eq!(of(&city, "passed anew"), Committed::No);
+    write(&sandbox, "README", "work\n");
     commit_all(&sandbox, "work");
     assert_eq!(of(&city, "passed anew"), Committed::No);
     committed(&sandbox);

@@ -312,13 +312,13 @@ async fn target_that_the_remote_does_not_have_is_found() {
     let repo = &city.parts.repo;
     repo.interlude("remote_head", move || door.enter());
     let waits = async {
-        city.until("the remote is asked", || hang.entered() == 1)
+        city.until("the remote is asked", || hang.entered() == 2)
             .await;
         tokio::time::advance(Duration::from_secs(20)).await;
     };
     let (answer, ()) = tokio::join!(doctor(&city, false), waits);
     assert_eq!(answer["ok"], true, "the remote hangs");
-    assert_eq!(hang.entered(), 1);
+    assert_eq!(hang.entered(), 2);
     hang.release();
     let city = scenario(false).start().await;
     assert_eq!(doctor(&city, false).await["ok"], true, "nothing is pushed");
