@@ -46,7 +46,7 @@ pub fn repair_with(
             "a link in the sandbox to the task or the outcome cannot be made again; it is tried at each patrol"
         );
     }
-    with_log(raider, dir, |own| own.untold.clone())
+    with_notes(raider, dir, |own| own.untold.clone())
 }
 
 /// Journals the first file of an incarnation that had taken the place of a link, once, also over restarts of the
@@ -74,10 +74,7 @@ pub async fn tell(world: &World, hook: &Hook, kept: Option<PathBuf>) {
             .map(drop)
     });
     match told.await {
-        Ok(()) => {
-            let dir = (world.city).task_dir(&hook.raider, &hook.relic, hook.incarnation);
-            with_log(&hook.raider, &dir, |own| own.untold = None);
-        }
+        Ok(()) => told_of(&hook.raider, &file),
         Err(error) => tracing::warn!(
             raider = %hook.raider,
             file = %file.display(),
@@ -87,16 +84,29 @@ pub async fn tell(world: &World, hook: &Hook, kept: Option<PathBuf>) {
     }
 }
 
-/// The log lines about the links of a raider.
+/// The notes about the links of a raider.
 #[derive(Default)]
-struct Logged {
+struct Noted {
     /// The task directory of the incarnation.
     dir: PathBuf,
+    /// Set when a kept file was logged.
     has_moved: bool,
     /// The first kept file, until its event is stored.
     untold: Option<PathBuf>,
-    /// The last failure.
+    /// The last failure that was logged.
     failed: Option<String>,
+}
+
+/// The notes of all raiders.
+static NOTED: Mutex<BTreeMap<RaiderId, Noted>> = Mutex::new(BTreeMap::new());
+
+/// Notes that the event of a kept file is stored.
+fn told_of(raider: &RaiderId, file: &Path) {
+    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(own) = noted.get_mut(raider) {
+        // The raider may be in its next incarnation, with a file of that.
+        own.untold.take_if(|untold| untold == file);
+    }
 }
 
 /// Notes the result of a repair. Returns whether its kept files are the first ones of the incarnation, and whether its
@@ -107,7 +117,7 @@ fn note(
     moved: Option<&PathBuf>,
     failed: Option<&String>,
 ) -> (bool, bool) {
-    with_log(raider, dir, |own| {
+    with_notes(raider, dir, |own| {
         let is_first = moved.is_some() && !own.has_moved;
         if is_first {
             own.has_moved = true;
@@ -119,15 +129,14 @@ fn note(
     })
 }
 
-/// Works on the log lines of a raider's incarnation.
-fn with_log<T>(raider: &RaiderId, dir: &Path, work: impl FnOnce(&mut Logged) -> T) -> T {
-    static LOGGED: Mutex<BTreeMap<RaiderId, Logged>> = Mutex::new(BTreeMap::new());
-    let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
-    let own = logged.entry(raider.clone()).or_default();
+/// Works on the notes of a raider's incarnation.
+fn with_notes<T>(raider: &RaiderId, dir: &Path, work: impl FnOnce(&mut Noted) -> T) -> T {
+    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = noted.entry(raider.clone()).or_default();
     if own.dir != dir {
-        *own = Logged {
+        *own = Noted {
             dir: dir.to_owned(),
-            ..Logged::default()
+            ..Noted::default()
         };
     }
     work(own)

@@ -15,13 +15,17 @@ pub const OUTCOMES: [&str; 2] = [".horde-outcome", ".orange-outcome"];
 pub const REPLACED: &str = ".replaced-";
 
 /// Returns true for the target of a link in a sandbox that leads to a file of a task,
-/// `.../tasks/<rig>/<relic>/<slot>-<incarnation>/<file>`: of any incarnation, and of the city's former place.
+/// `.../tasks/<rig>/<relic>/<slot>-<incarnation>/<file>`: of any incarnation, and of the city's former place. A link to a file of
+/// the sandbox itself is the project's.
 #[must_use]
 pub fn is_link_target(sandbox: &Path, target: &Path) -> bool {
     let target = plain(&sandbox.join(target));
     let name = target.file_name().unwrap_or_default();
     let tasks = target.ancestors().nth(4).and_then(Path::file_name);
-    target.is_absolute() && (name == TASK || name == OUTCOME) && tasks == Some("tasks".as_ref())
+    target.is_absolute()
+        && !target.starts_with(sandbox)
+        && (name == TASK || name == OUTCOME)
+        && tasks == Some("tasks".as_ref())
 }
 
 /// Returns true for the name of a link to the outcome, or to the task beside a `TASK.md` of the repository: no project has
@@ -32,7 +36,8 @@ pub fn is_reserved(name: &str) -> bool {
 }
 
 /// Returns a path without its `.` and `..`, as if no directory in it were a link.
-fn plain(path: &Path) -> PathBuf {
+#[must_use]
+pub fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
@@ -61,7 +66,8 @@ mod tests {
             ),
             ("/city/.horde/tasks/horde/gt-1/Toast-1/key", false),
             ("/city/.horde/tasks/horde/gt-1/Toast-1/../outcome", false),
-            ("tasks/horde/gt-1/Toast-1", false),
+            ("tasks/2026/q4/current/TASK.md", false),
+            ("../../../tasks/horde/gt-1/outcome", false),
             ("docs/outcome", false),
             ("", false),
         ] {

@@ -386,12 +386,6 @@ impl FakeRepo {
         self.inner().remote.keys().cloned().collect()
     }
 
-    /// Makes a branch on the remote behind the supervisor's back.
-    pub fn put_remote(&self, branch: &str) {
-        let tip = self.tip();
-        self.inner().remote.insert(branch.to_owned(), tip);
-    }
-
     /// Deletes a branch on the remote behind the supervisor's back.
     pub fn drop_remote(&self, branch: &str) {
         self.inner().remote.remove(branch);

@@ -174,10 +174,13 @@ fn origin_in_a_file_of_its_own_is_refused_with_what_helps() {
             format!("URL: {url}\n"),
         );
         let refused = city.repo.prepare().unwrap_err().to_string();
-        assert!(refused.contains("git remote add origin URL"), "{refused}");
-        fs::remove_file(checkout.join(format!(".git/{dir}/origin"))).unwrap();
-        git(&checkout, &["remote", "add", "origin", &url]);
+        assert!(
+            refused.contains("git remote rename origin origin"),
+            "{refused}"
+        );
+        git(&checkout, &["remote", "rename", "origin", "origin"]);
         city.repo.prepare().unwrap();
+        assert_eq!(city.repo.push_url().unwrap(), url);
     }
 }
 

@@ -35,6 +35,7 @@ mod custody_mapped;
 mod custody_modules;
 mod custody_mounts;
 mod custody_moved;
+mod custody_named;
 mod custody_objects;
 mod custody_odd;
 mod custody_planted;

@@ -27,7 +27,8 @@ pub(super) async fn check(world: &World, hook: &Hook, git: &GitFacts) -> Result<
             let base = git.merge_base.as_ref().unwrap_or(&hook.base);
             let hint = format!(
                 "make one commit of the present files (git reset --soft {base} && git commit), \
-                which replaces all commits and merges of the branch; or, to keep the others, \
+                which replaces all commits and merges of the branch; a link that is named above is taken out before that commit \
+                (git reset -q {base} -- NAME); or, to keep the others, \
                 recreate only that commit (git rebase -i --rebase-merges {base}). Then run `hd done` again"
             );
             Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))

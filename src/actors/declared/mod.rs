@@ -190,7 +190,7 @@ async fn is_complete(
     if !git.is_committed() {
         let losses = nuke::losses(git);
         let message = "the work tree is not clean";
-        return Err(Refusal::work_at_risk(message, losses).hint(way_out(git)));
+        return Err(Refusal::work_at_risk(message, losses).hint(way_out(hook, git)));
     }
     fit::on_branch(world, hook, git).await?;
     if request.exit == Completion::Escalated {
@@ -221,17 +221,19 @@ async fn is_complete(
 }
 
 /// Returns the way to a clean work tree.
-fn way_out(git: &GitFacts) -> String {
+fn way_out(hook: &Hook, git: &GitFacts) -> String {
     let own = |path: &&String| path.as_str() == TASK || OUTCOMES.contains(&path.as_str());
     let links: Vec<_> = git.dirty.iter().filter(own).cloned().collect();
     let way = "commit what belongs to the work, remove what does not, and run `hd done` again";
-    match links.is_empty() {
-        true => way.to_owned(),
-        false => format!(
-            "{way}; if a commit has taken up the supervisor's links: `git rm --cached {}`, and commit that",
-            links.join(" ")
-        ),
+    if links.is_empty() {
+        return way.to_owned();
     }
+    let base = git.merge_base.as_ref().unwrap_or(&hook.base);
+    format!(
+        "{way}; if a commit has taken up the supervisor's links, make it anew without them: `git reset --soft {base}`, \
+         `git reset -q {base} -- {}`, `git commit`",
+        links.join(" ")
+    )
 }
 
 /// Returns true for completed work whose steps must all be done. A program that cannot run `hd` closes no steps: its end

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::time::timeout;
 
 use crate::actors::effects;
 use crate::actors::rig_settings;
@@ -10,7 +11,7 @@ use crate::actors::world::World;
 use crate::domain::city::Rig;
 use crate::domain::doctor::{Finding, Kind};
 
-/// The time for the answers of all remotes. A person waits for them.
+/// The time for an answer of a remote. A person waits for it; all remotes are asked at once.
 const LIMIT: Duration = Duration::from_secs(10);
 /// The first part of the names of raiders' branches.
 const RAIDERS: &str = "raider";
@@ -22,14 +23,17 @@ pub(super) async fn faults(world: &World) -> Vec<Finding> {
     let pushes = |rig: &&Rig| rig.forge.push && !rig.draining;
     let rigs = world.city.rigs.iter().filter(pushes);
     let asked = rigs.map(|rig| async move {
-        let both = async {
-            let (missing, in_the_way) = tokio::join!(missing(world, rig), in_the_way(world, rig));
-            [missing, in_the_way]
-        };
-        let found = tokio::time::timeout(LIMIT, both).await;
-        found.into_iter().flatten().flatten()
+        let (missing, in_the_way) = (missing(world, rig), in_the_way(world, rig));
+        let (missing, in_the_way) =
+            tokio::join!(timeout(LIMIT, missing), timeout(LIMIT, in_the_way));
+        [missing.ok().flatten(), in_the_way.ok().flatten()]
     });
-    join_all(asked).await.into_iter().flatten().collect()
+    join_all(asked)
+        .await
+        .into_iter()
+        .flatten()
+        .flatten()
+        .collect()
 }
 
 /// Finds a configured target branch that the remote does not have: no work can be charged or land. A change of a default

@@ -180,7 +180,7 @@ async fn keep(world: &World, id: &RelicId) -> Result<(), Refusal> {
 /// Returns the hook of the raider that waits for the review with its session up.
 ///
 /// # Errors
-/// The store's, or the root does not answer.
+/// The store's, or the root does not answer, or the session cannot be seen now.
 pub async fn live_hook(world: &World, id: &RelicId) -> Result<Option<Hook>, Refusal> {
     let id = id.clone();
     let read = move |txn: &mut dyn Txn| {
@@ -199,17 +199,29 @@ pub async fn live_hook(world: &World, id: &RelicId) -> Result<Option<Hook>, Refu
     let is_up = views
         .iter()
         .any(|view| view.spec.id == child && view.session.is_some());
-    Ok((is_up || runs_unadopted(world, &hook).await).then_some(hook))
+    let is_live = is_up || runs_unadopted(world, &hook).await?;
+    Ok(is_live.then_some(hook))
 }
 
 /// Returns true if the raider's session runs, but no actor has adopted it yet: it ran through a restart of the supervisor.
-async fn runs_unadopted(world: &World, hook: &Hook) -> bool {
+///
+/// # Errors
+/// Its session cannot be seen now. A fresh raider might work beside it.
+async fn runs_unadopted(world: &World, hook: &Hook) -> Result<bool, Refusal> {
+    let unseen = |why: String| {
+        let message = format!("the session of {} cannot be seen now: {why}", hook.raider);
+        Refusal::new(RefusalKind::Unavailable, message).hint("try again")
+    };
     let seen = effects::facts(world, &hook.raider.session_id()).await;
-    seen.is_ok_and(|seen| {
-        seen.is_some_and(|facts| {
-            facts.incarnation == hook.incarnation && facts.state == RunState::Running
-        })
-    })
+    let seen = seen.map_err(|error| unseen(error.to_string()))?;
+    match seen.filter(|facts| facts.incarnation == hook.incarnation) {
+        None => Ok(false),
+        Some(facts) => match facts.state {
+            RunState::Running => Ok(true),
+            RunState::Exited(_) | RunState::Lost { .. } => Ok(false),
+            RunState::Unknown { why } => Err(unseen(why)),
+        },
+    }
 }
 
 /// Returns when the outcome file was last written.

@@ -58,8 +58,8 @@ pub async fn merged(args: &WitnessArgs, id: u64, merged: Merged) -> Result<Handl
         if mr.id == merged.mr || is_held(args, mr).await? {
             // Of several attempts of one raider, the branch has the head of the last one.
             let later = &requests[nth + 1..];
-            let is_last = later.iter().all(|later| later.branch != mr.branch);
-            tidy(args, mr, is_last).await?;
+            let deletes_branch = later.iter().all(|later| later.branch != mr.branch);
+            tidy(args, mr, deletes_branch).await?;
         }
     }
     world.store.run(move |txn| txn.handled(id)).await?;
@@ -169,8 +169,8 @@ async fn is_held(args: &WitnessArgs, mr: &MergeRequest) -> Result<bool, Refusal>
     }
 }
 
-/// Deletes the branch on the remote, where it is this attempt's, and the pin. A branch that moved since is kept.
-async fn tidy(args: &WitnessArgs, mr: &MergeRequest, has_branch: bool) -> Result<(), Refusal> {
+/// Deletes the pin and, if wanted, the branch on the remote. A branch that moved since is kept.
+async fn tidy(args: &WitnessArgs, mr: &MergeRequest, deletes_branch: bool) -> Result<(), Refusal> {
     let (branch, head, id) = (mr.branch.clone(), mr.head.clone(), mr.id.clone());
     let rig = args.rig.clone();
     let tidied = effects::repo_for(
@@ -178,11 +178,8 @@ async fn tidy(args: &WitnessArgs, mr: &MergeRequest, has_branch: bool) -> Result
         &args.rig,
         effects::WorkKind::Network,
         move |repo| {
-            let deleted = match has_branch {
-                true => repo.delete_branch(&branch, &head),
-                false => Ok(()),
-            };
-            match deleted {
+            let delete = || repo.delete_branch(&branch, &head);
+            match if deletes_branch { delete() } else { Ok(()) } {
                 Ok(()) => {}
                 Err(RepoError::Moved { found, .. }) => {
                     tracing::warn!(

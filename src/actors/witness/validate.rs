@@ -224,9 +224,6 @@ async fn stays(
     problem: ProblemKind,
     refused: Refusal,
 ) -> Result<Handled, Refusal> {
-    if is_withdrawn(args, hook).await? {
-        return Ok(Handled::AtPatrol);
-    }
     let said = hook.done.as_ref();
     let kept = KeptSandbox {
         hook,
@@ -238,15 +235,6 @@ async fn stays(
         may_go: true,
     };
     kept_sandboxes::retain(args, kept).await
-}
-
-/// Returns true if the completion was withdrawn, or replaced by another one, while its sandbox was measured.
-async fn is_withdrawn(args: &WitnessArgs, hook: &Hook) -> Result<bool, Refusal> {
-    let raider = hook.raider.clone();
-    let now = args.world.store.run(move |txn| txn.hook(&raider)).await?;
-    let now = now.filter(|now| now.incarnation == hook.incarnation);
-    let at = |hook: &Hook| hook.done.as_ref().map(|intent| intent.at);
-    Ok(now.is_none_or(|now| at(&now) != at(hook)))
 }
 
 /// The state of a finished sandbox.

@@ -4,10 +4,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::admin;
+use super::admin::{self, At as _};
 use super::reflog_commits::{ids, kinds_there};
 use super::rig::{GitRepo, locked};
 use crate::adapters::beneath;
@@ -16,15 +17,17 @@ use crate::ports::repo::RepoError;
 
 /// The refs of salvages in ours. They have what sessions wrote, and git writes no file from them.
 const SALVAGES: &str = "refs/horde/salvage/";
+/// The directories of a git directory whose files name objects: refs, their reflogs, and what operations in progress keep.
+const NAMING: [&str; 5] = ["refs", "logs", "rebase-merge", "rebase-apply", "sequencer"];
 /// The largest file that is read: a reflog of 100,000 lines fits.
 const FILE_MAX: u64 = 64 << 20;
-/// The directories in theirs that name no objects, or are read apart.
-const PASSED: [&str; 4] = ["objects", "worktrees", "modules", "lfs"];
+/// The number of files that are read: more are no work of git that an agent uses.
+const FILES_MAX: usize = 500_000;
 
 /// A search of all history for a name. It takes long, and a file that cannot be moved is looked at again and again.
 #[derive(Debug)]
 pub(super) struct Search {
-    /// The objects that it began at.
+    /// The objects that it began at. One that was missing is not among them: it may be there later.
     tips: BTreeSet<Oid>,
     is_named: bool,
 }
@@ -32,40 +35,47 @@ pub(super) struct Search {
 /// Returns true if a commit, a stash entry or a tree that the rig's repositories name has a file of this name, or if that
 /// cannot be found out: a history that cannot be followed, because an agent fetched a part of it, may have one.
 pub(super) fn is_named(repo: &GitRepo, name: &str) -> Result<bool, RepoError> {
-    let Some(tips) = tips(repo)? else {
+    let Some(named) = named(repo)? else {
         return Ok(true);
     };
-    let before = locked(&repo.state.names_in_git).remove(name);
-    let before = match before {
-        Some(before) if before.tips == tips => {
-            let is_named = before.is_named;
-            locked(&repo.state.names_in_git).insert(name.to_owned(), before);
-            return Ok(is_named);
-        }
-        // What the last search has looked at has no such file.
-        Some(before) if !before.is_named => before.tips,
-        Some(_) | None => BTreeSet::new(),
+    let there = kinds_there(repo, &named)?.0;
+    let of = |wanted: &[&str]| -> BTreeSet<Oid> {
+        let those = there
+            .iter()
+            .filter(|(_, kind)| wanted.contains(&kind.as_str()));
+        those.map(|(id, _)| id.clone()).collect()
     };
-    let is_named = is_in_history(repo, name, (&tips, &before))? || is_in_tree(repo, name, &tips)?;
-    let search = Search { tips, is_named };
+    let (tips, trees) = (of(&["commit", "tag"]), of(&["tree", "tag"]));
+    let before = locked(&repo.state.names_in_git).get(name).cloned();
+    let known = match before.as_deref() {
+        Some(before) if before.tips == tips && before.is_named => return Ok(true),
+        Some(before) if before.tips == tips => return is_in_tree(repo, name, &trees),
+        // What the last search has looked at has no such file.
+        Some(before) if !before.is_named => Some(&before.tips),
+        Some(_) | None => None,
+    };
+    let is_named = is_in_history(repo, name, &tips, known)?;
+    let search = Arc::new(Search { tips, is_named });
     locked(&repo.state.names_in_git).insert(name.to_owned(), search);
-    Ok(is_named)
+    Ok(is_named || is_in_tree(repo, name, &trees)?)
 }
 
-/// Searches the commits that these reach, without those that the others reach.
+/// Searches the commits that these reach, without those that the known ones reach.
 fn is_in_history(
     repo: &GitRepo,
     name: &str,
-    (tips, before): (&BTreeSet<Oid>, &BTreeSet<Oid>),
+    tips: &BTreeSet<Oid>,
+    known: Option<&BTreeSet<Oid>>,
 ) -> Result<bool, RepoError> {
-    let new = tips.difference(before).map(|tip| format!("{tip}\n"));
-    let known = before.iter().map(|tip| format!("^{tip}\n"));
+    let is_new = |tip: &&Oid| !known.is_some_and(|known| known.contains(*tip));
+    let new = tips.iter().filter(is_new).map(|tip| format!("{tip}\n"));
+    let known = known.into_iter().flatten().map(|tip| format!("^{tip}\n"));
     let found = repo
         .lens()
         .env("GIT_LITERAL_PATHSPECS", "1")
         .args(["log", "--ignore-missing", "--full-history", "--stdin"])
         .args(["--format=", "--raw", "--no-renames", "-m", "--root"])
-        .args(["--", name])
+        .args(["-O/dev/null", "--", name])
         .stdin(new.chain(known).collect::<String>())
         .output()?;
     // `:<mode before> <mode after> ...`: a link is no file that could be read as an outcome.
@@ -75,65 +85,65 @@ fn is_in_history(
     Ok(!found.ok() || lines.any(has_file))
 }
 
-/// Searches the trees and tags among these: a tag may name a tree, which no history has.
-fn is_in_tree(repo: &GitRepo, name: &str, tips: &BTreeSet<Oid>) -> Result<bool, RepoError> {
-    let kinds = kinds_there(repo, tips)?.0.into_iter();
-    let trees = kinds.filter(|(_, kind)| kind == "tree" || kind == "tag");
-    let asked: String = trees.map(|(id, _)| format!("{id}:{name}\n")).collect();
-    if asked.is_empty() {
+/// Searches these trees, and those that these tags name: no history has them.
+fn is_in_tree(repo: &GitRepo, name: &str, trees: &BTreeSet<Oid>) -> Result<bool, RepoError> {
+    if trees.is_empty() {
         return Ok(false);
     }
+    let asked: String = trees.iter().map(|id| format!("{id}:{name}\n")).collect();
     let ask = ["cat-file", "--batch-check=%(objecttype)"];
     let told = repo.lens().args(ask).stdin(asked).run()?.text();
     Ok(told.lines().any(|line| line == "blob"))
 }
 
-/// Returns the objects that the refs of ours name, and those that anything in the git directories of theirs names: refs,
-/// reflogs, the list of stash entries, `FETCH_HEAD` and its like, and what an operation in progress keeps. None if one of these
-/// files is too large to be read.
-fn tips(repo: &GitRepo) -> Result<Option<BTreeSet<Oid>>, RepoError> {
+/// Returns the objects that the refs of ours name, and those that the git directories of theirs name: refs, reflogs, the list of
+/// stash entries, `FETCH_HEAD` and its like, and what an operation in progress keeps. None where that cannot be found out.
+fn named(repo: &GitRepo) -> Result<Option<BTreeSet<Oid>>, RepoError> {
     let ours = repo.refs()?.into_iter();
-    let mut tips: BTreeSet<Oid> = ours
+    let mut named: BTreeSet<Oid> = ours
         .filter(|(_, name)| !name.starts_with(SALVAGES))
         .map(|it| it.0)
         .collect();
-    tips.extend(repo.their_refs().list("refs/")?.into_values());
-    for dir in [vec![repo.theirs().to_owned()], admin::entries(repo)?].concat() {
-        if !named_below(&dir, &mut tips)? {
+    named.extend(repo.their_refs().list("refs/")?.into_values());
+    let mut files = 0;
+    for top in [vec![repo.theirs().to_owned()], admin::entries(repo)?].concat() {
+        // A link would lead to what is no repository of the rig.
+        let is_dir = fs::symlink_metadata(&top).is_ok_and(|meta| meta.is_dir());
+        if is_dir && !named_in(&top, &mut named, &mut files)? {
             return Ok(None);
         }
     }
-    let zeros = |id: &Oid| id.as_str().bytes().all(|digit| digit == b'0');
-    tips.retain(|id| !zeros(id));
-    Ok(Some(tips))
+    Ok(Some(named))
 }
 
 /// Collects the ids that the files of a git directory name. What an agent put in the place of one names nothing. Returns
-/// false if one is too large.
-fn named_below(top: &Path, tips: &mut BTreeSet<Oid>) -> Result<bool, RepoError> {
+/// false if one cannot be read, or if there are too many.
+fn named_in(top: &Path, named: &mut BTreeSet<Oid>, files: &mut usize) -> Result<bool, RepoError> {
     let mut open = vec![PathBuf::new()];
     while let Some(dir) = open.pop() {
-        let path = top.join(&dir);
-        let listed = match fs::read_dir(&path) {
-            Err(error) if admin::is_nothing(&error) => continue,
-            listed => listed.map_err(|error| admin::failed("cannot list", &path, &error))?,
+        let entries = match opened(top, &dir, || fs::read_dir(top.join(&dir)))? {
+            Found::There(entries) => entries,
+            Found::Nothing => continue,
+            Found::Unknown => return Ok(false),
         };
-        for entry in listed {
-            let entry = entry.map_err(|error| admin::failed("cannot list", &path, &error))?;
+        for entry in entries {
+            let entry = entry.at("cannot list", &top.join(&dir))?;
             let name = dir.join(entry.file_name());
             let kind = match entry.file_type() {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                kind => kind.map_err(|error| admin::failed("cannot read", &path, &error))?,
+                kind => kind.at("cannot read", &top.join(&name))?,
             };
-            let is_passed = PASSED.iter().any(|passed| name == Path::new(passed));
-            if kind.is_dir() && !is_passed {
+            let is_below = dir != Path::new("");
+            if kind.is_dir() && (is_below || NAMING.iter().any(|it| name == Path::new(it))) {
                 open.push(name);
-            } else if kind.is_file() && !is_binary(&name) {
-                match beneath::read(top, &name, FILE_MAX) {
-                    Ok(text) => tips.extend(ids(&text.unwrap_or_default())),
-                    Err(error) if error.kind() == ErrorKind::FileTooLarge => return Ok(false),
-                    Err(error) if admin::is_nothing(&error) || beneath::is_odd(&error) => {}
-                    Err(error) => return Err(admin::failed("cannot read", &name, &error)),
+            } else if kind.is_file() && (is_below || is_pseudo_ref(&name)) {
+                *files += 1;
+                match opened(top, &name, || beneath::read(top, &name, FILE_MAX))? {
+                    Found::There(text) if *files <= FILES_MAX => {
+                        named.extend(ids(&text.unwrap_or_default()));
+                    }
+                    Found::Nothing => {}
+                    Found::There(_) | Found::Unknown => return Ok(false),
                 }
             }
         }
@@ -141,8 +151,41 @@ fn named_below(top: &Path, tips: &mut BTreeSet<Oid>) -> Result<bool, RepoError> 
     Ok(true)
 }
 
-/// Returns true for an index, whose entries name no trees of commits.
-fn is_binary(name: &Path) -> bool {
-    let name = name.file_name().unwrap_or_default().to_string_lossy();
-    name == "index" || name.starts_with("sharedindex.")
+/// Returns true for a file such as `HEAD`, `FETCH_HEAD` or `AUTO_MERGE`.
+fn is_pseudo_ref(name: &Path) -> bool {
+    let name = name.to_string_lossy();
+    let is_part = |byte: u8| byte.is_ascii_uppercase() || byte == b'_';
+    name.bytes().all(is_part)
+}
+
+/// The result of a read in a git directory.
+enum Found<T> {
+    There(T),
+    /// There is nothing, or something that git does not read.
+    Nothing,
+    /// It stays closed, or is too large.
+    Unknown,
+}
+
+/// Reads, and reads once more after what an agent closed by permissions was opened.
+fn opened<T>(
+    top: &Path,
+    name: &Path,
+    read: impl Fn() -> io::Result<T>,
+) -> Result<Found<T>, RepoError> {
+    let is_closed = |error: &io::Error| error.kind() == ErrorKind::PermissionDenied;
+    let mut result = read();
+    if result.as_ref().is_err_and(is_closed) {
+        // What cannot be opened is read again, and is unknown then.
+        let _opened = beneath::open_up(top, Path::new("")).and(beneath::open_way(top, name));
+        result = read();
+    }
+    match result {
+        Ok(value) => Ok(Found::There(value)),
+        Err(error) => match error.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::FileTooLarge => Ok(Found::Unknown),
+            _ if admin::is_nothing(&error) || admin::is_strange(&error) => Ok(Found::Nothing),
+            _ => Err(admin::failed("cannot read", &top.join(name), &error)),
+        },
+    }
 }

@@ -203,8 +203,7 @@ fn refusal(summary: &str, said: String) -> Result<Answer, RepoError> {
         return Ok(Answer::Stale(told));
     }
     // Another branch has a part of the name, as `raider`: no retry helps while it is there.
-    let in_the_way = ["exists; cannot create", "directory file conflict"];
-    if in_the_way.iter().any(|words| told.contains(words)) {
+    if has(&["directory file conflict"]) || told.contains("exists; cannot create 'refs/heads/") {
         return Ok(Answer::Refused(told));
     }
     // Another push came between the lease's check and the update, or at the same moment.

@@ -81,7 +81,7 @@ pub(super) struct State {
     /// Stamps of the packed refs of theirs when the branch of a sandbox was last among them, by sandbox.
     pub(super) branches_seen: Mutex<HashMap<PathBuf, String>>,
     /// By the name of an outcome file: the last search of all history for it.
-    pub(super) names_in_git: Mutex<HashMap<String, names_in_git::Search>>,
+    pub(super) names_in_git: Mutex<HashMap<String, Arc<names_in_git::Search>>>,
     /// A stamp of the list of stash entries when they were last pinned.
     pub(super) stash_seen: Mutex<Option<String>>,
     /// The last attempt to pin the entries that left some, held while one runs.

@@ -410,7 +410,8 @@ fn no_file_of_origin(checkout: &Checkout) -> Result<(), RepoError> {
     match files.iter().find(|file| file.is_file()) {
         None => Ok(()),
         Some(file) => Err(RepoError::Failed(format!(
-            "the remote origin of {} is in {}, which is not read: run `git remote add origin URL` there, and remove that file",
+            "the remote origin of {} is in {}, which is not read: run `git remote rename origin origin` there, which moves it into \
+             the configuration",
             checkout.top.dir.display(),
             file.display()
         ))),

@@ -15,12 +15,16 @@ use rustix::io::Errno;
 use super::moves;
 use super::text::{IN_SANDBOX, IN_TASKS, at, changed, from_above, no_link, read_bytes};
 use crate::adapters::beneath;
-use crate::domain::task_names::{OUTCOME, OUTCOMES, REPLACED, TASK, TASK_ELSE, is_link_target};
+use crate::domain::task_names::{
+    OUTCOME, OUTCOMES, REPLACED, TASK, TASK_ELSE, is_link_target, plain,
+};
 use crate::ports::tasks::Repaired;
 
 /// The number of replaced files of a kind that are kept. The next `TASK.md` stays in the sandbox, and the next outcome
 /// replaces the oldest one.
 const KEPT_MAX: usize = 100;
+/// The number of links that are followed, as by the system.
+const LINKS_MAX: usize = 40;
 
 /// Returns true for a name that leads to the outcome file.
 pub(super) fn is_outcome(name: &OsStr) -> bool {
@@ -94,11 +98,34 @@ fn found(link: &Path, target: &Path) -> Option<Found> {
     }
 }
 
-/// Returns true for a link that leads to a file of a task, also by links of directories that git brought with it.
+/// Returns true for a link that leads to a file of a task, also by links of directories that git brought with it. Nothing is
+/// followed outside of the sandbox: a link may lead to a disk that does not answer.
 fn leads_to_a_task(link: &Path, target: &Path) -> bool {
     let sandbox = link.parent().unwrap_or(link);
-    let real = || fs::canonicalize(link).is_ok_and(|real| is_link_target(sandbox, &real));
-    is_link_target(sandbox, target) || real()
+    let mut target = plain(&sandbox.join(target));
+    for _ in 0..LINKS_MAX {
+        if is_link_target(sandbox, &target) {
+            return true;
+        }
+        let Some(next) = by_first_link(sandbox, &target) else {
+            return false;
+        };
+        target = next;
+    }
+    false
+}
+
+/// Returns the path by the first link on the way to a file of the sandbox; none where there is no link.
+fn by_first_link(sandbox: &Path, target: &Path) -> Option<PathBuf> {
+    let mut at = sandbox.to_owned();
+    let mut rest = target.strip_prefix(sandbox).ok()?.components();
+    while let Some(part) = rest.next() {
+        if let Ok(leads_to) = fs::read_link(at.join(part)) {
+            return Some(plain(&at.join(leads_to).join(rest.as_path())));
+        }
+        at.push(part);
+    }
+    None
 }
 
 /// Returns false for a file that declares nothing: a blank one, which a program may just be writing, one whose content

@@ -8,6 +8,7 @@ mod auto_charge;
 mod automations;
 mod branches;
 mod callers;
+mod cancel;
 mod chains;
 mod cv;
 mod doctor;

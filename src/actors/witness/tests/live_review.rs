@@ -186,6 +186,9 @@ async fn rejection_goes_to_a_session_that_is_not_adopted_yet() {
     city.settle().await;
     let child = city.view(&ChildId::Raider(charged.raider.clone())).await;
     assert!(child.is_none_or(|child| child.session.is_none()));
+    let id = city.mr(&charged.relic).await.unwrap().id;
+    let early = rejection::reject(&city.world, id, "not yet".to_owned(), Asker::person());
+    assert_eq!(early.await.unwrap_err().kind, RefusalKind::Unavailable);
     city.parts.sessions.hide(&charged.session, None);
     let rejected = reject(&city, &charged).await;
     assert_eq!(
@@ -197,7 +200,8 @@ async fn rejection_goes_to_a_session_that_is_not_adopted_yet() {
     assert_eq!(city.starts(&charged.session), 1);
 }
 
-/// The completion was judged after its withdrawal: a person was called about the work of a session that went on with it.
+/// The message about the completion is handled after its withdrawal: a person was called about the work of a session that
+/// went on with it.
 #[tokio::test(start_paused = true)]
 async fn no_person_is_called_about_the_work_of_a_session_whose_completion_was_rejected() {
     let city = reviewed().start().await;

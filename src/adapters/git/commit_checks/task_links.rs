@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::super::rig::GitRepo;
-use super::super::{bytes, facts, injected_files};
+use super::super::{bytes, injected_files};
 use crate::domain::ids::Oid;
 use crate::domain::task_names::{is_link_target, is_reserved};
 use crate::ports::repo::RepoError;
@@ -16,11 +16,11 @@ struct Link {
     name: String,
 }
 
-/// Refuses a head if it or a commit below it, which may land as well, brings such a link. One that the others have is no
-/// fault of the branch. `new` are the commits that no remote has, where they are known.
+/// Refuses a head if it, or a commit below it that no remote has and that may land as well, brings such a link. One that the
+/// others have is no fault of the branch. `new` are those commits, where they are known.
 ///
 /// # Errors
-/// [`RepoError::Rejected`] says which commit it is, and what helps.
+/// [`RepoError::Rejected`] says which commit it is.
 pub(super) fn check(
     repo: &GitRepo,
     (sandbox, head): (&Path, &Oid),
@@ -32,14 +32,27 @@ pub(super) fn check(
     {
         return Ok(());
     }
-    for link in brought(repo, head, old)? {
-        let blob = ["cat-file", "blob", &link.blob];
-        let leads = || -> Result<bool, RepoError> {
-            let target = repo.git().args(blob).run()?.stdout;
-            Ok(is_link_target(sandbox, bytes::path(&target)))
-        };
-        if is_reserved(&link.name) || leads()? {
-            return Err(refused(repo, head, old, &link));
+    let mut links = brought(repo, head, old)?;
+    links.extend(links_of(repo, head)?);
+    if links.is_empty() {
+        return Ok(());
+    }
+    let mut before = Vec::new();
+    for commit in old {
+        before.extend(links_of(repo, commit)?);
+    }
+    let is_there = |link: &Link| {
+        let mut before = before.iter();
+        before.any(|before| (&before.name, &before.blob) == (&link.name, &link.blob))
+    };
+    links.retain(|link| !is_there(link));
+    for link in links {
+        if is_reserved(&link.name) || leads_to_a_task(repo, sandbox, &link)? {
+            let Link { commit, name, .. } = link;
+            return Err(RepoError::Rejected(format!(
+                "{}: {name} is a link in the place of the supervisor's link to a task file, and no commit may have it",
+                commit.get(..10).unwrap_or(&commit)
+            )));
         }
     }
     Ok(())
@@ -55,9 +68,14 @@ fn is_any_tracked(repo: &GitRepo, new: &[Oid], head: &Oid) -> Result<bool, RepoE
     Ok(false)
 }
 
-/// Returns the links under the names of task files that the commits of a head bring.
+fn leads_to_a_task(repo: &GitRepo, sandbox: &Path, link: &Link) -> Result<bool, RepoError> {
+    let target = repo.git().args(["cat-file", "blob", &link.blob]);
+    let target = target.run()?.stdout;
+    Ok(is_link_target(sandbox, bytes::path(&target)))
+}
+
+/// Returns the links under the names of task files that the commits of a head bring, if no remote has them.
 fn brought(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Vec<Link>, RepoError> {
-    let git = || repo.git().env("GIT_LITERAL_PATHSPECS", "1");
     let log = [
         "log",
         "--full-history",
@@ -67,9 +85,13 @@ fn brought(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Vec<Link>, RepoErr
         "--no-renames",
         "-m",
         "--root",
+        "-O/dev/null",
     ];
-    let log = git().args(log).args([head.as_str(), "--not"]);
-    let log = log.args(old.iter().map(Oid::as_str)).arg("--");
+    let git = repo.git().env("GIT_LITERAL_PATHSPECS", "1");
+    let log = git.args(log).args([head.as_str(), "--not"]);
+    let log = log
+        .args(old.iter().map(Oid::as_str))
+        .args(["--remotes", "--"]);
     let log = log.args(injected_files::EXCLUDED).run()?.text();
     let (mut commit, mut links) = ("", Vec::new());
     for line in log.lines().filter(|line| !line.is_empty()) {
@@ -87,33 +109,22 @@ fn brought(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Vec<Link>, RepoErr
             });
         }
     }
-    if links.is_empty() {
-        return Ok(links);
-    }
-    for commit in old {
-        let list = git().args(["ls-tree", commit.as_str(), "--"]);
-        let list = list.args(injected_files::EXCLUDED).run()?.text();
-        // `120000 blob <id>\t<path>`
-        let is_there = |link: &Link| {
-            let own = format!("120000 blob {}\t{}", link.blob, link.name);
-            list.lines().any(|line| line == own)
-        };
-        links.retain(|link| !is_there(link));
-    }
     Ok(links)
 }
 
-/// Returns the refusal, with the commands that rewrite the branch: a later commit without the link is not enough.
-fn refused(repo: &GitRepo, head: &Oid, old: &[Oid], link: &Link) -> RepoError {
-    let Link { commit, name, .. } = link;
-    let commit = commit.get(..10).unwrap_or(commit);
-    let base = facts::merge_base(repo, head, old.first()).ok().flatten();
-    let base = base.map_or_else(
-        || "the commit that the branch began at".to_owned(),
-        |base| base.short().to_owned(),
-    );
-    RepoError::Rejected(format!(
-        "{commit}: {name} is a link in the place of the supervisor's link to a task file; make the commits anew without it: \
-         `git reset --soft {base}`, `git rm --cached -f {name}`, `git commit`"
-    ))
+/// Returns the links under those names that a commit has.
+fn links_of(repo: &GitRepo, commit: &Oid) -> Result<Vec<Link>, RepoError> {
+    let git = repo.git().env("GIT_LITERAL_PATHSPECS", "1");
+    let list = git.args(["ls-tree", commit.as_str(), "--"]);
+    let list = list.args(injected_files::EXCLUDED).run()?.text();
+    // `120000 blob <id>\t<path>`
+    let link = |line: &str| {
+        let (blob, name) = line.strip_prefix("120000 blob ")?.split_once('\t')?;
+        Some(Link {
+            commit: commit.to_string(),
+            blob: blob.to_owned(),
+            name: name.to_owned(),
+        })
+    };
+    Ok(list.lines().filter_map(link).collect())
 }

@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::*;
 
+mod of_other_tasks;
+
 /// A sandbox with its links, and its task directory.
 fn places(top: &Path) -> (PathBuf, PathBuf) {
     let dir = top.join("tasks/rig/gt-1/Toast-1");
@@ -62,50 +64,6 @@ fn replaced_links_are_put_back_and_what_was_written_is_kept() {
     assert_eq!(text(sandbox.join(TASK)), "the next step");
     fs::write(sandbox.join(OUTCOMES[0]), "stuck").unwrap();
     assert_eq!(text(dir.join(OUTCOME)), "stuck");
-}
-
-/// A merge of a commit in which another session added its links by force.
-#[test]
-fn links_of_another_task_are_replaced_although_git_brought_them() {
-    let top = crate::testing::scratch();
-    let (dir, sandbox) = places(top.path());
-    let other = top.path().join("tasks/rig/gt-2/Nux-2");
-    for (name, target) in [(OUTCOMES[0], OUTCOME), (TASK, TASK)] {
-        fs::remove_file(sandbox.join(name)).unwrap();
-        symlink(other.join(target), sandbox.join(name)).unwrap();
-    }
-    assert!(repaired(&dir, &sandbox, &|_, _| false).is_empty());
-    assert_eq!(text(sandbox.join(TASK)), "do it");
-    fs::write(sandbox.join(OUTCOMES[0]), "passed").unwrap();
-    assert_eq!(text(dir.join(OUTCOME)), "passed");
-    assert!(!other.exists());
-}
-
-/// What an innocent session wrote through such a link had declared another raider's work as done.
-#[test]
-fn links_of_another_task_are_replaced_however_they_are_written() {
-    let top = crate::testing::scratch();
-    let (dir, sandbox) = places(top.path());
-    let other = top.path().join("tasks/rig/gt-2/Nux-2");
-    fs::create_dir_all(&other).unwrap();
-    fs::write(other.join(OUTCOME), "").unwrap();
-    symlink("../../../tasks/rig/gt-2", sandbox.join("docs")).unwrap();
-    for target in [
-        "../../../tasks/rig/gt-2/Nux-2/outcome",
-        "./../../../tasks/rig/gt-1/../gt-2/Nux-2/outcome",
-        "docs/Nux-2/outcome",
-    ] {
-        for name in OUTCOMES {
-            fs::remove_file(sandbox.join(name)).unwrap();
-            symlink(target, sandbox.join(name)).unwrap();
-        }
-        assert!(repaired(&dir, &sandbox, &|_, _| false).is_empty());
-        for name in OUTCOMES {
-            let leads_to = fs::read_link(sandbox.join(name)).unwrap();
-            assert_eq!(leads_to, dir.join(OUTCOME), "{target}");
-        }
-    }
-    assert_eq!(text(other.join(OUTCOME)), "");
 }
 
 #[test]
@@ -360,22 +318,6 @@ fn removed_links_are_made_again() {
     assert!(repaired(&dir, &sandbox, &all).is_empty());
     for (name, target) in [(TASK, TASK), (OUTCOMES[0], OUTCOME), (OUTCOMES[1], OUTCOME)] {
         assert_eq!(fs::read_link(sandbox.join(name)).unwrap(), dir.join(target));
-    }
-}
-
-/// A move of the city could not be followed, or the work of an earlier incarnation came late.
-#[test]
-fn link_to_another_task_directory_is_replaced() {
-    let top = crate::testing::scratch();
-    let (dir, sandbox) = places(top.path());
-    for (name, file) in [(TASK, TASK), (OUTCOMES[0], OUTCOME)] {
-        fs::remove_file(sandbox.join(name)).unwrap();
-        let other = Path::new("/former/.horde/tasks/rig/gt-1/Toast-0").join(file);
-        symlink(other, sandbox.join(name)).unwrap();
-    }
-    assert!(repaired(&dir, &sandbox, &all).is_empty());
-    for (name, file) in [(TASK, TASK), (OUTCOMES[0], OUTCOME)] {
-        assert_eq!(fs::read_link(sandbox.join(name)).unwrap(), dir.join(file));
     }
 }
 

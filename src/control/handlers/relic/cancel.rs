@@ -5,7 +5,10 @@
 //!                        its nuke, with salvage: the slot is freed and the relic closed in one transaction
 //!   work in the queue    the merge request is withdrawn, the relic closed
 //!   landed, or landing   a conflict
+//!   its raider is just being removed    waited for
 //! ```
+
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -27,7 +30,13 @@ use crate::domain::cause::Cause;
 use crate::domain::ids::RelicId;
 use crate::domain::merge::MrState;
 use crate::domain::relic::{Hook, RelicStatus};
+use crate::domain::restart::Mono;
 use crate::ports::relics::{StoreError, Txn};
+
+/// A raider that is just being removed, or goes by itself, is waited for, for so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The interval between two tries.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The state of a relic that is to be cancelled.
 enum Found {
@@ -46,44 +55,66 @@ pub(in crate::control::handlers) async fn cancel(
     let id = names::relic(&args.relic)?;
     let asker = caller::asker(world, caller).await;
     let for_person = caller::speaks_for_person(world, caller);
-    match look(world, &id, for_person, (&args, &asker)).await? {
-        Found::Closed(closed) => {
-            nudge_all(world);
-            to_json(&answer(*closed, None))
-        }
-        Found::Hooked(hook) => {
-            let queued = open_mrs(world, &id).await?;
-            let nuked = end_raider(world, &hook, args.reason, asker).await;
-            // Also after an error: its merge request may be withdrawn already.
-            nudge_all(world);
-            let nuked = nuked?;
-            let merged = queued.clone();
-            let relic = world.store.run(move |txn| {
-                let relic = txn.relic(&id)?;
-                // It may have landed while the raider was removed.
-                for mr in &merged {
-                    if txn.mr(mr)?.state == MrState::Merged {
-                        let why = format!("{id} has landed ({mr})");
-                        return Err(StoreError::Conflict(why));
-                    }
-                }
-                if relic.status != RelicStatus::Closed {
-                    refuse_landing(txn, &id)?;
-                }
-                Ok(relic)
-            });
-            let relic = relic.await?;
-            if relic.status != RelicStatus::Closed {
-                let message = format!("{} changed while it was being cancelled", relic.id);
-                return Err(ControlError::conflict(message).hint("try again"));
+    let begun = world.clock.mono();
+    loop {
+        let hook = match look(world, &id, for_person, (&args, &asker)).await? {
+            Found::Closed(closed) => {
+                nudge_all(world);
+                return to_json(&answer(*closed, None));
             }
-            let closed = Closed {
-                relic,
-                withdrawn: queued,
-            };
-            to_json(&answer(closed, Some(nuked)))
+            Found::Hooked(hook) => hook,
+        };
+        let cancelled = cancel_hooked(world, &id, &hook, (&args, &asker)).await;
+        // Also after an error: its merge request may be withdrawn already.
+        nudge_all(world);
+        match cancelled {
+            Err(busy) if busy.kind == ErrorKind::Conflict && is_early(world, begun) => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            cancelled => return to_json(&cancelled?),
         }
     }
+}
+
+/// Returns true while a conflict is waited for.
+fn is_early(world: &World, begun: Mono) -> bool {
+    world.clock.mono().saturating_sub(begun) < PATIENCE
+}
+
+/// Cancels a relic that a raider is at.
+async fn cancel_hooked(
+    world: &World,
+    id: &RelicId,
+    hook: &Hook,
+    (args, asker): (&RelicCancel, &Asker),
+) -> Result<Cancelled, ControlError> {
+    let queued = open_mrs(world, id).await?;
+    let nuked = end_raider(world, hook, args.reason.clone(), asker.clone()).await?;
+    let (id, merged) = (id.clone(), queued.clone());
+    let relic = world.store.run(move |txn| {
+        let relic = txn.relic(&id)?;
+        // It may have landed while the raider was removed.
+        for mr in &merged {
+            if txn.mr(mr)?.state == MrState::Merged {
+                let why = format!("{id} has landed ({mr})");
+                return Err(StoreError::Conflict(why));
+            }
+        }
+        if relic.status != RelicStatus::Closed {
+            refuse_landing(txn, &id)?;
+        }
+        Ok(relic)
+    });
+    let relic = relic.await?;
+    if relic.status != RelicStatus::Closed {
+        let message = format!("{} changed while it was being cancelled", relic.id);
+        return Err(ControlError::conflict(message).hint("try again"));
+    }
+    let closed = Closed {
+        relic,
+        withdrawn: queued,
+    };
+    Ok(answer(closed, Some(nuked)))
 }
 
 /// Checks that the relic may be cancelled, and closes it where no raider is at it.

@@ -284,7 +284,7 @@ async fn a_nuke_of_an_incarnation_that_is_gone_is_refused() {
 async fn branch_in_the_place_of_the_raiders_branches_is_found() {
     let city = Scenario::new().start().await;
     assert_eq!(doctor(&city, false).await["ok"], true);
-    city.parts.repo.put_remote("raider");
+    city.parts.repo.push_of_person("raider");
     let answer = doctor(&city, false).await;
     assert_eq!(finding_keys(&answer), [("repository", "horde", false)]);
     let says = answer["findings"][0]["says"].as_str().unwrap();

@@ -1,5 +1,10 @@
 //! Links to task directories in commits.
 
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use super::super::super::command::Git;
 use super::*;
 
 /// A rig that has fetched its remote, and commits with one link.
@@ -29,9 +34,20 @@ impl Links {
         commit_on(&self.0, &self.0.tree(&self.0.base), parent, BY)
     }
 
+    fn merge(&self, ours: &Oid, theirs: &Oid) -> Oid {
+        let tree = self.0.tree(&self.0.base);
+        let head = format!("tree {tree}\nparent {ours}\nparent {theirs}\n");
+        let head = format!("{head}author {BY}\ncommitter {BY}\n\nmerge\n");
+        write(&self.0, "commit", head)
+    }
+
     fn checked(&self, head: &Oid) -> Result<(), RepoError> {
         let sandbox = PathBuf::from("/city/horde/raiders/Toast");
         check(&self.0.repo, &sandbox, head, "main")
+    }
+
+    fn refused(&self, head: &Oid) -> String {
+        self.checked(head).unwrap_err().to_string()
     }
 }
 
@@ -59,15 +75,14 @@ fn link_to_a_task_is_not_landed_however_it_is_written() {
             "../../../.horde/tasks/rig/gt-1/../gt-1/Nux-1/TASK.md",
         ),
     ] {
-        let head = links.with(name, target, &base);
-        let why = links.checked(&head).unwrap_err().to_string();
-        let helps = format!(
-            "`git reset --soft {}`, `git rm --cached -f {name}`",
-            base.short()
-        );
-        assert!(why.contains(&helps), "{why}");
+        let why = links.refused(&links.with(name, target, &base));
+        assert!(why.contains(&format!(": {name} is a link")), "{why}");
     }
-    for (name, target) in [("TASK.md", "docs/task.md"), ("outcome", TASK_OF_ANOTHER)] {
+    for (name, target) in [
+        ("TASK.md", "docs/task.md"),
+        ("TASK.md", "tasks/2026/q4/current/TASK.md"),
+        ("outcome", TASK_OF_ANOTHER),
+    ] {
         let head = links.with(name, target, &base);
         assert_eq!(links.checked(&head), Ok(()), "{name} to {target}");
     }
@@ -78,16 +93,28 @@ fn link_to_a_task_is_not_landed_however_it_is_written() {
 fn link_to_a_task_that_a_later_commit_removes_is_not_landed() {
     let links = Links::new();
     let brings = links.with("TASK.md", TASK_OF_ANOTHER, &links.0.base);
-    let head = links.without(&brings);
-    let why = links.checked(&head).unwrap_err().to_string();
+    let why = links.refused(&links.without(&brings));
     assert!(why.contains(brings.short()), "{why}");
+    let merges = links.merge(&links.0.base, &brings);
+    assert!(links.refused(&merges).contains(brings.short()));
     let anew = links.without(&links.0.base);
     assert_eq!(links.checked(&anew), Ok(()));
 }
 
 #[test]
-fn link_that_the_target_has_is_no_fault_of_the_branch() {
+fn link_that_the_target_or_a_merged_branch_of_the_remote_has_is_no_fault_of_the_branch() {
     let links = Links::new();
+    let brings = links.with("TASK.md", TASK_OF_ANOTHER, &links.0.base);
+    let removes = links.without(&brings);
+    links.0.foreign_push("side", &removes);
+    links.fetch();
+    let merges = links.merge(&links.0.base, &removes);
+    assert_eq!(links.checked(&merges), Ok(()));
+    // A head that the remote has is looked at all the same.
+    links.0.foreign_push("side", &brings);
+    links.fetch();
+    assert!(links.refused(&brings).contains("TASK.md is a link"));
+
     let head = links.with(".horde-outcome", TASK_OF_ANOTHER, &links.0.base);
     links.0.foreign_push("main", &head);
     links.fetch();
@@ -95,4 +122,67 @@ fn link_that_the_target_has_is_no_fault_of_the_branch() {
     assert_eq!(links.checked(&next), Ok(()));
     let other = links.with(".horde-outcome", "elsewhere", &head);
     assert!(links.checked(&other).is_err());
+}
+
+/// Runs what the refusal of `hd done` advises, in a checkout.
+fn made_anew(dir: &Path, base: &str, name: &str) {
+    for args in [
+        &["reset", "--soft", base][..],
+        &["reset", "-q", base, "--", name],
+        &["commit", "-qm", "anew"],
+    ] {
+        Git::in_dir(dir).args(args).run().unwrap();
+    }
+}
+
+#[test]
+fn commands_that_the_refusal_advises_make_commits_without_the_link() {
+    let links = Links::new();
+    let dir = links.0.path("work");
+    let git = |args: &[&str]| Git::in_dir(&dir).args(args).run().unwrap().text();
+    let url = links.0.origin().display().to_string();
+    links
+        .0
+        .repo
+        .git()
+        .args(["clone", "-q", &url])
+        .arg(&dir)
+        .run()
+        .unwrap();
+    for (key, value) in [("user.name", "Ada"), ("user.email", "ada@example.invalid")] {
+        git(&["config", key, value]);
+    }
+    let base = git(&["rev-parse", "HEAD"]).trim().to_owned();
+    let brings = |name: &str| {
+        drop(fs::remove_file(dir.join(name)));
+        symlink(TASK_OF_ANOTHER, dir.join(name)).unwrap();
+        fs::write(dir.join("work.txt"), name).unwrap();
+        git(&["add", "-f", name, "work.txt"]);
+        git(&["commit", "-qm", "with a link"]);
+    };
+    let expect_without = |name: &str, at: &str| {
+        made_anew(&dir, at, name);
+        let changed = git(&["diff", "--name-only", at, "HEAD"]);
+        assert_eq!(changed.trim(), "work.txt");
+        assert_eq!(
+            git(&["rev-list", "--count", &format!("{at}..HEAD")]).trim(),
+            "1"
+        );
+    };
+    brings(".horde-outcome");
+    expect_without(".horde-outcome", &base);
+    // A later commit has removed it.
+    brings("TASK.md");
+    git(&["rm", "-q", "--cached", "TASK.md"]);
+    git(&["commit", "-qm", "removed"]);
+    expect_without("TASK.md", &base);
+    // A file of the project had the name.
+    git(&["reset", "-q", "--hard", &base]);
+    drop(fs::remove_file(dir.join("TASK.md")));
+    fs::write(dir.join("TASK.md"), "of the project").unwrap();
+    git(&["add", "-f", "TASK.md"]);
+    git(&["commit", "-qm", "project"]);
+    let project = git(&["rev-parse", "HEAD"]).trim().to_owned();
+    brings("TASK.md");
+    expect_without("TASK.md", &project);
 }

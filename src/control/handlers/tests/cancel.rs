@@ -1,0 +1,99 @@
+//! `relic.cancel`.
+
+use serde_json::{Value, json};
+
+use super::{PATROL, ask};
+use crate::control::protocol::ErrorKind;
+use crate::domain::event::EventType;
+use crate::domain::ids::RelicId;
+use crate::domain::merge::MrState;
+use crate::domain::relic::RelicStatus;
+use crate::ports::repo::RepoError;
+use crate::testing::hang::Hang;
+use crate::testing::world::Scenario;
+
+#[tokio::test(start_paused = true)]
+async fn cancel_stops_the_raider_saves_its_work_and_closes_the_relic() {
+    let (city, charged) = Scenario::at_work().await;
+    let cancel = json!({ "relic": charged.relic, "reason": "not wanted", "yes": true });
+    let told = ask(&city, "relic.cancel", cancel.clone()).await.unwrap();
+    assert_eq!(told["status"], "closed");
+    assert_eq!(told["nuked"], json!(charged.raider));
+    assert!(!city.runs(&charged.session));
+    assert!(city.parts.repo.names().is_empty(), "the slot is free");
+    let closed = city.events(EventType::RelicClosed).await.pop().unwrap();
+    assert_eq!(closed.data["reason"], "not wanted");
+    assert!(city.hook(&charged.raider).await.is_none());
+    city.pass(PATROL).await;
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
+    // Once more is no error.
+    let again = ask(&city, "relic.cancel", cancel).await.unwrap();
+    assert_eq!(again["nuked"], Value::Null);
+}
+
+/// The fake repository cannot measure the sandbox: what it holds is unknown, so nothing is touched.
+#[tokio::test(start_paused = true)]
+async fn cancel_changes_nothing_where_work_would_be_lost() {
+    let (city, charged) = Scenario::at_work().await;
+    let broken = RepoError::Failed("unreadable".into());
+    city.parts.repo.break_op("measure", broken);
+    let cancel = json!({ "relic": charged.relic, "yes": true });
+    let refused = ask(&city, "relic.cancel", cancel).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Refused, "{refused}");
+    assert!(city.runs(&charged.session));
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Hooked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_drops_queued_work_and_refuses_landed_work() {
+    let city = Scenario::new().start().await;
+    let landed = super::submitted(&city).await;
+    let cancel = |relic: &RelicId| json!({ "relic": relic, "yes": true });
+    let refused = ask(&city, "relic.cancel", cancel(&landed))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Conflict, "{refused}");
+    assert!(refused.message.contains("has landed"), "{refused}");
+    let charged = city.worker("b").await;
+    let broken = RepoError::Failed("no network".into());
+    city.parts.repo.break_op("fetch_target", broken);
+    city.completed(&charged.raider).await.unwrap();
+    city.pass(PATROL).await;
+    let queued = charged.relic;
+    let mr = city.mr(&queued).await.unwrap();
+    assert!(!mr.is_final());
+    let told = ask(&city, "relic.cancel", cancel(&queued)).await.unwrap();
+    assert_eq!(
+        (&told["status"], &told["withdrawn"]),
+        (&json!("closed"), &json!([mr.id]))
+    );
+    assert_eq!(city.mr(&queued).await.unwrap().state, MrState::Rejected);
+    assert_eq!(city.relic_now(&queued).await.branch, Some(mr.branch));
+}
+
+/// It was refused with words about a nuke that no person had asked for.
+#[tokio::test(start_paused = true)]
+async fn cancel_waits_for_a_raider_that_is_just_being_removed() {
+    let city = Scenario::new().start().await;
+    let charged = city.worker("a").await;
+    let repo = &city.parts.repo;
+    repo.break_op("fetch_target", RepoError::Failed("no network".into()));
+    let hang = Hang::default();
+    let door = hang.door();
+    repo.interlude("discard_sandbox", move || door.enter());
+    city.completed(&charged.raider).await.unwrap();
+    city.until("its sandbox is removed", || hang.entered() == 1)
+        .await;
+    let cancel = json!({ "relic": charged.relic, "yes": true });
+    let looks = repo.count("sandboxes");
+    let goes_on = async {
+        city.until("the cancel is refused, and the witness looks", || {
+            repo.count("sandboxes") > looks
+        })
+        .await;
+        hang.release();
+    };
+    let (told, ()) = tokio::join!(ask(&city, "relic.cancel", cancel), goes_on);
+    assert_eq!(told.unwrap()["status"], "closed");
+    assert!(repo.names().is_empty());
+}
