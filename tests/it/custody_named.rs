@@ -171,6 +171,13 @@ fn file_of_a_name_that_only_a_file_of_git_names_is_not_taken_for_the_sessions() 
             },
             false,
         ),
+    ]);
+}
+
+/// A tag of a tree is in no history, and a ref of one worktree is in no list of refs.
+#[test]
+fn file_of_a_name_that_a_tree_or_a_worktrees_own_ref_has_is_not_taken_for_the_sessions() {
+    assert_named(&[
         (
             "a ref of one worktree",
             |_, sandbox| {

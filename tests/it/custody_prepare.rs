@@ -163,7 +163,7 @@ fn a_sandbox_cannot_push_by_accident_and_the_supervisor_can() {
 /// git still reads an origin from such a file, and a push goes there. Work had landed in the checkout.
 #[test]
 fn origin_in_a_file_of_its_own_is_refused_with_what_helps() {
-    for dir in ["remotes", "branches"] {
+    for (dir, key) in [("remotes", "URL: "), ("branches", "")] {
         let city = City::bare();
         let checkout = city.checkout();
         git(&checkout, &["remote", "remove", "origin"]);
@@ -171,7 +171,7 @@ fn origin_in_a_file_of_its_own_is_refused_with_what_helps() {
         write(
             &checkout,
             &format!(".git/{dir}/origin"),
-            format!("URL: {url}\n"),
+            format!("{key}{url}\n"),
         );
         let refused = city.repo.prepare().unwrap_err().to_string();
         assert!(
