@@ -184,3 +184,41 @@ async fn on_files(
         None
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::fake_tasks::FakeTasks;
+
+    /// The event was not journalled when its first write failed.
+    #[test]
+    fn first_kept_file_of_an_incarnation_is_told_until_its_event_is_stored() {
+        let raider: RaiderId = "untold/raiders/Toast".parse().unwrap();
+        let (tasks, sandbox) = (FakeTasks::default(), Path::new("/sandbox"));
+        let repair = |dir: &str| repair_with(&tasks, &raider, Path::new(dir), sandbox);
+        let (first, second) = (
+            Path::new("/1/TASK.replaced-1.md"),
+            Path::new("/2/TASK.replaced-1.md"),
+        );
+        assert_eq!(repair("/1"), None);
+        tasks.replaces(first);
+        assert_eq!(repair("/1").as_deref(), Some(first));
+        assert_eq!(
+            repair("/1").as_deref(),
+            Some(first),
+            "its event is not stored"
+        );
+        tasks.replaces(second);
+        assert_eq!(
+            repair("/2").as_deref(),
+            Some(second),
+            "the next incarnation"
+        );
+        told_of(&raider, first);
+        assert_eq!(repair("/2").as_deref(), Some(second));
+        told_of(&raider, second);
+        assert_eq!(repair("/2"), None);
+        tasks.replaces(Path::new("/2/TASK.replaced-2.md"));
+        assert_eq!(repair("/2"), None, "one file of each incarnation");
+    }
+}

@@ -43,6 +43,7 @@ struct Inner {
     on_empty: Option<Interlude>,
     pruned: Vec<Pruned>,
     repaired: Vec<PathBuf>,
+    replaced: Vec<PathBuf>,
 }
 
 /// A call of `prune`: the directory, the age limit, and the exceptions.
@@ -85,6 +86,11 @@ pub fn secret() -> Secret {
 
 /// Methods for tests: actions and observations.
 impl FakeTasks {
+    /// Has the next repair of links find a file in the place of one, which it keeps under this name.
+    pub fn replaces(&self, kept: &Path) {
+        self.inner().replaced.push(kept.to_owned());
+    }
+
     /// Makes an empty fake.
     #[must_use]
     pub fn new() -> Self {
@@ -284,7 +290,7 @@ impl TaskFiles for FakeTasks {
         }
         Repaired {
             failed,
-            ..Repaired::default()
+            moved: std::mem::take(&mut inner.replaced),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use super::PATROL;
 use crate::actors::mail::{Charged, DoneRequest};
+use crate::actors::sagas::rejection;
+use crate::domain::asker::Asker;
 use crate::domain::event::EventType;
 use crate::domain::merge::{MrState, Review};
 use crate::domain::message;
@@ -50,6 +52,24 @@ async fn commits_after_the_submission_do_not_land_with_its_approval_and_are_told
     let problem = Problem::stored(&open.labels, &open.title).kind();
     assert_eq!(problem, ProblemKind::FinishedUnsaved);
     assert!(open.body.contains("tried.txt"), "{}", open.body);
+}
+
+/// The branch has the head of the last attempt: the log said of each earlier one that it had new commits.
+#[tokio::test(start_paused = true)]
+async fn branch_of_work_that_was_rejected_before_it_landed_is_deleted_once() {
+    let (city, charged) = waiting().await;
+    let id = city.mr(&charged.relic).await.unwrap().id;
+    let rejected = rejection::reject(&city.world, id, "more".to_owned(), Asker::person());
+    rejected.await.unwrap();
+    city.settle().await;
+    city.parts.repo.commit(&charged.raider.name);
+    city.completed(&charged.raider).await.unwrap();
+    city.settle().await;
+    approve(&city, &charged).await;
+    city.pass(2 * PATROL).await;
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
+    assert_eq!(city.parts.repo.count("delete_branch"), 1);
+    assert!(city.parts.repo.remote_branches().is_empty());
 }
 
 /// An approval is of the head that a person was shown.

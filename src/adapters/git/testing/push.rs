@@ -236,3 +236,18 @@ fn branch_in_the_place_of_the_raiders_branches_refuses_the_push_with_gits_reason
     fs::remove_file(rig.origin().join("refs/heads/raider")).unwrap();
     push().unwrap();
 }
+
+/// It was said to have moved, which it had not.
+#[test]
+fn branch_that_the_remote_cannot_write_now_is_told_with_gits_reason_and_pushed_later() {
+    let rig = Rigged::new();
+    let new = rig.commit(&rig.base, &[("a", "a\n")]);
+    let push = || push_branch(&rig.repo, BRANCH, &new, None);
+    let lock = rig.origin().join(format!("refs/heads/{BRANCH}.lock"));
+    fs::create_dir_all(lock.parent().unwrap()).unwrap();
+    fs::write(&lock, "").unwrap();
+    let refused = push().unwrap_err();
+    assert!(matches!(refused, RepoError::Remote(_)), "{refused}");
+    fs::remove_file(&lock).unwrap();
+    push().unwrap();
+}
