@@ -36,8 +36,7 @@ pub fn is_reserved(name: &str) -> bool {
 }
 
 /// Returns a path without its `.` and `..`, as if no directory in it were a link.
-#[must_use]
-pub fn plain(path: &Path) -> PathBuf {
+fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
@@ -47,6 +46,16 @@ pub fn plain(path: &Path) -> PathBuf {
         }
     }
     plain
+}
+
+/// Returns the commands that make the commits of a branch since a commit anew as one, without these names.
+#[must_use]
+pub fn anew_without(base: &str, names: &str) -> [String; 3] {
+    [
+        format!("git reset --soft {base}"),
+        format!("git reset -q {base} -- {names}"),
+        "git commit".to_owned(),
+    ]
 }
 
 #[cfg(test)]

@@ -204,6 +204,26 @@ fn file_of_a_name_that_a_tree_or_a_worktrees_own_ref_has_is_not_taken_for_the_se
             true,
         ),
         (
+            "a ref of another kind",
+            |_, sandbox| {
+                let tree = tree_with_outcome(sandbox);
+                let commit = git(sandbox, &["commit-tree", "-m", "x", &tree]);
+                git(sandbox, &["update-ref", "mine", &commit]);
+            },
+            true,
+        ),
+        (
+            "an annotated tag of a commit whose file of the name is a link",
+            |_, sandbox| {
+                git(sandbox, &["checkout", "-q", "--detach"]);
+                git(sandbox, &["add", "-f", NAME]);
+                git(sandbox, &["commit", "-qm", "a link"]);
+                git(sandbox, &["tag", "-a", "-m", "x", "v1"]);
+                git(sandbox, &["checkout", "-q", "raider/Toast/gt-1-1"]);
+            },
+            false,
+        ),
+        (
             "a tag that names another tree",
             |_, sandbox| {
                 git(sandbox, &["tag", "light", "HEAD^{tree}"]);

@@ -7,6 +7,7 @@ use crate::domain::facts::GitFacts;
 use crate::domain::nuke::CleanupStatus;
 use crate::domain::problem::ProblemKind;
 use crate::domain::relic::Hook;
+use crate::domain::task_names;
 use crate::ports::repo::{Repo, RepoError};
 
 /// Refuses commits that a remote may refuse, and a head that cannot be merged, while the raider that can repair them
@@ -25,10 +26,11 @@ pub(super) async fn check(world: &World, hook: &Hook, git: &GitFacts) -> Result<
         Err(RepoError::Rejected(why)) => {
             let message = format!("a commit of {} cannot land: {why}", hook.branch);
             let base = git.merge_base.as_ref().unwrap_or(&hook.base);
+            let [one, without, commit] = task_names::anew_without(base.as_str(), "NAME");
             let hint = format!(
-                "make one commit of the present files (git reset --soft {base} && git commit), \
+                "make one commit of the present files ({one} && {commit}), \
                 which replaces all commits and merges of the branch; a link that is named above is taken out before that commit \
-                (git reset -q {base} -- NAME); or, to keep the others, \
+                ({without}); or, to keep the others, \
                 recreate only that commit (git rebase -i --rebase-merges {base}). Then run `hd done` again"
             );
             Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))

@@ -27,7 +27,7 @@ use crate::domain::nuke::{self, CleanupStatus};
 use crate::domain::outcome::Outcome;
 use crate::domain::relic::{Completion, Hook};
 use crate::domain::self_review;
-use crate::domain::task_names::{OUTCOMES, TASK};
+use crate::domain::task_names::{self, OUTCOMES, TASK};
 use crate::domain::totem::orders;
 use crate::domain::until;
 use crate::ports::relics::{StoreError, Txn};
@@ -229,10 +229,10 @@ fn way_out(hook: &Hook, git: &GitFacts) -> String {
         return way.to_owned();
     }
     let base = git.merge_base.as_ref().unwrap_or(&hook.base);
+    let commands = task_names::anew_without(base.as_str(), &links.join(" "));
     format!(
-        "{way}; if a commit has taken up the supervisor's links, make it anew without them: `git reset --soft {base}`, \
-         `git reset -q {base} -- {}`, `git commit`",
-        links.join(" ")
+        "{way}; if a commit has taken up the supervisor's links, make it anew without them: `{}`",
+        commands.join("`, `")
     )
 }
 

@@ -210,17 +210,16 @@ pub async fn live_hook(world: &World, id: &RelicId) -> Result<Option<Hook>, Refu
 async fn runs_unadopted(world: &World, hook: &Hook) -> Result<bool, Refusal> {
     let unseen = |why: String| {
         let message = format!("the session of {} cannot be seen now: {why}", hook.raider);
-        Refusal::new(RefusalKind::Unavailable, message).hint("try again")
+        let hint = "try again; if that lasts, `hd doctor` says what is wrong with the session";
+        Refusal::new(RefusalKind::Unavailable, message).hint(hint)
     };
     let seen = effects::facts(world, &hook.raider.session_id()).await;
     let seen = seen.map_err(|error| unseen(error.to_string()))?;
-    match seen.filter(|facts| facts.incarnation == hook.incarnation) {
-        None => Ok(false),
-        Some(facts) => match facts.state {
-            RunState::Running => Ok(true),
-            RunState::Exited(_) | RunState::Lost { .. } => Ok(false),
-            RunState::Unknown { why } => Err(unseen(why)),
-        },
+    match seen.map(|facts| (facts.state, facts.incarnation)) {
+        // Its incarnation may be unreadable, too.
+        Some((RunState::Unknown { why }, _)) => Err(unseen(why)),
+        Some((RunState::Running, incarnation)) => Ok(incarnation == hook.incarnation),
+        Some((RunState::Exited(_) | RunState::Lost { .. }, _)) | None => Ok(false),
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::admin::{self, At as _};
 use super::reflog_commits::{ids, kinds_there};
 use super::rig::{GitRepo, locked};
+use super::unreadable;
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
@@ -38,7 +39,11 @@ pub(super) fn is_named(repo: &GitRepo, name: &str) -> Result<bool, RepoError> {
     let Some(named) = named(repo)? else {
         return Ok(true);
     };
-    let there = kinds_there(repo, &named)?.0;
+    let (there, missing) = kinds_there(repo, &named)?;
+    // One that is there and cannot be opened may have it. It is opened by this, for the next look.
+    if !missing.is_empty() && unreadable::check(repo, &missing, "").is_err() {
+        return Ok(true);
+    }
     let of = |wanted: &[&str]| -> BTreeSet<Oid> {
         let those = there
             .iter()
@@ -85,15 +90,23 @@ fn is_in_history(
     Ok(!found.ok() || lines.any(has_file))
 }
 
-/// Searches these trees, and those that these tags name: no history has them.
+/// Searches these trees, and the trees that these tags name: no history has them.
 fn is_in_tree(repo: &GitRepo, name: &str, trees: &BTreeSet<Oid>) -> Result<bool, RepoError> {
     if trees.is_empty() {
         return Ok(false);
     }
-    let asked: String = trees.iter().map(|id| format!("{id}:{name}\n")).collect();
-    let ask = ["cat-file", "--batch-check=%(objecttype)"];
+    let asked: String = trees.iter().map(|id| format!("{id}^{{}}\n")).collect();
+    let ask = ["cat-file", "--batch-check=%(objecttype) %(objectname)"];
     let told = repo.lens().args(ask).stdin(asked).run()?.text();
-    Ok(told.lines().any(|line| line == "blob"))
+    for tree in told.lines().filter_map(|line| line.strip_prefix("tree ")) {
+        let list = repo.lens().env("GIT_LITERAL_PATHSPECS", "1");
+        let list = list.args(["ls-tree", tree, "--", name]).run()?.text();
+        // `<mode> <kind> <id>\t<path>`: a link is no file that could be read as an outcome.
+        if list.starts_with("100") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Returns the objects that the refs of ours name, and those that the git directories of theirs name: refs, reflogs, the list of
@@ -104,7 +117,6 @@ fn named(repo: &GitRepo) -> Result<Option<BTreeSet<Oid>>, RepoError> {
         .filter(|(_, name)| !name.starts_with(SALVAGES))
         .map(|it| it.0)
         .collect();
-    named.extend(repo.their_refs().list("refs/")?.into_values());
     let mut files = 0;
     for top in [vec![repo.theirs().to_owned()], admin::entries(repo)?].concat() {
         // A link would lead to what is no repository of the rig.
@@ -113,11 +125,13 @@ fn named(repo: &GitRepo) -> Result<Option<BTreeSet<Oid>>, RepoError> {
             return Ok(None);
         }
     }
+    // After the files of the refs: one that is packed meanwhile is in the one or the other.
+    named.extend(repo.their_refs().list("refs/")?.into_values());
     Ok(Some(named))
 }
 
-/// Collects the ids that the files of a git directory name. What an agent put in the place of one names nothing. Returns
-/// false if one cannot be read, or if there are too many.
+/// Collects the ids that the files of a git directory name. No link in it is followed. Returns false if a file cannot be read, or
+/// if there are too many.
 fn named_in(top: &Path, named: &mut BTreeSet<Oid>, files: &mut usize) -> Result<bool, RepoError> {
     let mut open = vec![PathBuf::new()];
     while let Some(dir) = open.pop() {
@@ -151,17 +165,25 @@ fn named_in(top: &Path, named: &mut BTreeSet<Oid>, files: &mut usize) -> Result<
     Ok(true)
 }
 
-/// Returns true for a file such as `HEAD`, `FETCH_HEAD` or `AUTO_MERGE`.
+/// Returns true for a file such as `HEAD`, `FETCH_HEAD` or `AUTO_MERGE`, or a ref of any other name at the top.
 fn is_pseudo_ref(name: &Path) -> bool {
     let name = name.to_string_lossy();
-    let is_part = |byte: u8| byte.is_ascii_uppercase() || byte == b'_';
-    name.bytes().all(is_part)
+    let others = [
+        "index",
+        "sharedindex",
+        "config",
+        "description",
+        "packed-refs",
+        "shallow",
+    ];
+    let is_other = others.iter().any(|other| name.starts_with(other));
+    !is_other && !["gitdir", "commondir"].contains(&&*name)
 }
 
 /// The result of a read in a git directory.
 enum Found<T> {
     There(T),
-    /// There is nothing, or something that git does not read.
+    /// There is nothing, or no file.
     Nothing,
     /// It stays closed, or is too large.
     Unknown,

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use jiff::Timestamp;
 use rustix::fs::RenameFlags;
@@ -15,9 +15,7 @@ use rustix::io::Errno;
 use super::moves;
 use super::text::{IN_SANDBOX, IN_TASKS, at, changed, from_above, no_link, read_bytes};
 use crate::adapters::beneath;
-use crate::domain::task_names::{
-    OUTCOME, OUTCOMES, REPLACED, TASK, TASK_ELSE, is_link_target, plain,
-};
+use crate::domain::task_names::{OUTCOME, OUTCOMES, REPLACED, TASK, TASK_ELSE, is_link_target};
 use crate::ports::tasks::Repaired;
 
 /// The number of replaced files of a kind that are kept. The next `TASK.md` stays in the sandbox, and the next outcome
@@ -98,34 +96,36 @@ fn found(link: &Path, target: &Path) -> Option<Found> {
     }
 }
 
-/// Returns true for a link that leads to a file of a task, also by links of directories that git brought with it. Nothing is
-/// followed outside of the sandbox: a link may lead to a disk that does not answer.
+/// Returns true for a link that leads to a file of a task, also by links of directories that git brought with it. Links are
+/// followed as by the system, but none outside of the sandbox: it may lead to a disk that does not answer.
 fn leads_to_a_task(link: &Path, target: &Path) -> bool {
     let sandbox = link.parent().unwrap_or(link);
-    let mut target = plain(&sandbox.join(target));
-    for _ in 0..LINKS_MAX {
-        if is_link_target(sandbox, &target) {
-            return true;
+    let real = fs::canonicalize(sandbox).unwrap_or_else(|_| sandbox.to_owned());
+    let is_inside = |path: &Path| path.starts_with(sandbox) || path.starts_with(&real);
+    let (mut at, mut followed) = (sandbox.to_owned(), 0);
+    let mut open = vec![target.to_owned()];
+    while let Some(path) = open.pop() {
+        let mut rest = path.components();
+        let Some(part) = rest.next() else { continue };
+        open.push(rest.as_path().to_owned());
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(at.pop()),
+            Component::RootDir | Component::Prefix(_) => at = PathBuf::from("/"),
+            Component::Normal(name) => {
+                let next = at.join(name);
+                let is_followed = is_inside(&next) && followed < LINKS_MAX;
+                match is_followed.then(|| fs::read_link(&next)) {
+                    Some(Ok(leads_to)) => {
+                        followed += 1;
+                        open.push(leads_to);
+                    }
+                    Some(Err(_)) | None => at = next,
+                }
+            }
         }
-        let Some(next) = by_first_link(sandbox, &target) else {
-            return false;
-        };
-        target = next;
     }
-    false
-}
-
-/// Returns the path by the first link on the way to a file of the sandbox; none where there is no link.
-fn by_first_link(sandbox: &Path, target: &Path) -> Option<PathBuf> {
-    let mut at = sandbox.to_owned();
-    let mut rest = target.strip_prefix(sandbox).ok()?.components();
-    while let Some(part) = rest.next() {
-        if let Ok(leads_to) = fs::read_link(at.join(part)) {
-            return Some(plain(&at.join(leads_to).join(rest.as_path())));
-        }
-        at.push(part);
-    }
-    None
+    is_link_target(sandbox, &at)
 }
 
 /// Returns false for a file that declares nothing: a blank one, which a program may just be writing, one whose content

@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::edit::require_task;
 use super::{guard, nudge_all, to_json};
 use crate::actors::ask;
+use crate::actors::claims::ClaimKey;
 use crate::actors::mail::{Cancel, NukeTarget, Nuked, WitnessMsg};
 use crate::actors::sagas::closing::{self, Closed};
 use crate::actors::sagas::nuke;
@@ -30,10 +31,10 @@ use crate::domain::cause::Cause;
 use crate::domain::ids::RelicId;
 use crate::domain::merge::MrState;
 use crate::domain::relic::{Hook, RelicStatus};
-use crate::domain::restart::Mono;
+use crate::domain::saga::SagaKind;
 use crate::ports::relics::{StoreError, Txn};
 
-/// A raider that is just being removed, or goes by itself, is waited for, for so long.
+/// The longest wait for a raider that is just being removed.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The interval between two tries.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -56,40 +57,41 @@ pub(in crate::control::handlers) async fn cancel(
     let asker = caller::asker(world, caller).await;
     let for_person = caller::speaks_for_person(world, caller);
     let begun = world.clock.mono();
-    loop {
-        let hook = match look(world, &id, for_person, (&args, &asker)).await? {
-            Found::Closed(closed) => {
-                nudge_all(world);
-                return to_json(&answer(*closed, None));
-            }
-            Found::Hooked(hook) => hook,
+    let cancelled = loop {
+        let hook = match look(world, &id, for_person, (&args, &asker)).await {
+            Ok(Found::Closed(closed)) => break Ok(answer(*closed, None)),
+            Ok(Found::Hooked(hook)) => hook,
+            Err(refused) => break Err(refused),
         };
-        let cancelled = cancel_hooked(world, &id, &hook, (&args, &asker)).await;
-        // Also after an error: its merge request may be withdrawn already.
-        nudge_all(world);
-        match cancelled {
-            Err(busy) if busy.kind == ErrorKind::Conflict && is_early(world, begun) => {
-                tokio::time::sleep(PAUSE).await;
+        match cancel_hooked(world, &id, &hook, (&args, &asker)).await {
+            Ok(Some(cancelled)) => break Ok(cancelled),
+            Err(refused) => break Err(refused),
+            Ok(None) if world.clock.mono().saturating_sub(begun) >= PATIENCE => {
+                let message = format!("{} is still being removed", hook.raider);
+                break Err(ControlError::conflict(message).hint("try again when it is gone"));
             }
-            cancelled => return to_json(&cancelled?),
+            Ok(None) => tokio::time::sleep(PAUSE).await,
         }
-    }
+    };
+    // Also after an error: its merge request may be withdrawn already.
+    nudge_all(world);
+    to_json(&cancelled?)
 }
 
-/// Returns true while a conflict is waited for.
-fn is_early(world: &World, begun: Mono) -> bool {
-    world.clock.mono().saturating_sub(begun) < PATIENCE
-}
-
-/// Cancels a relic that a raider is at.
+/// Cancels a relic that a raider is at. None if that raider is just being removed: nothing has happened then.
 async fn cancel_hooked(
     world: &World,
     id: &RelicId,
     hook: &Hook,
     (args, asker): (&RelicCancel, &Asker),
-) -> Result<Cancelled, ControlError> {
+) -> Result<Option<Cancelled>, ControlError> {
     let queued = open_mrs(world, id).await?;
-    let nuked = end_raider(world, hook, args.reason.clone(), asker.clone()).await?;
+    let nuked = match end_raider(world, hook, args.reason.clone(), asker.clone()).await {
+        Err(busy) if busy.kind == ErrorKind::Conflict && is_leaving(world, hook).await? => {
+            return Ok(None);
+        }
+        nuked => nuked?,
+    };
     let (id, merged) = (id.clone(), queued.clone());
     let relic = world.store.run(move |txn| {
         let relic = txn.relic(&id)?;
@@ -114,7 +116,21 @@ async fn cancel_hooked(
         relic,
         withdrawn: queued,
     };
-    Ok(answer(closed, Some(nuked)))
+    Ok(Some(answer(closed, Some(nuked))))
+}
+
+/// Returns true while a raider is being removed, and if it is gone.
+async fn is_leaving(world: &World, hook: &Hook) -> Result<bool, ControlError> {
+    let (raider, incarnation) = (hook.raider.clone(), hook.incarnation);
+    if world.claims.is_claimed(&ClaimKey::Nuke(raider.clone())) {
+        return Ok(true);
+    }
+    let leaves = world.store.run(move |txn| {
+        let now = txn.hook(&raider)?;
+        let is_gone = now.is_none_or(|now| now.incarnation != incarnation);
+        Ok(is_gone || txn.saga_of(SagaKind::Nuke, &raider.to_string())?.is_some())
+    });
+    Ok(leaves.await?)
 }
 
 /// Checks that the relic may be cancelled, and closes it where no raider is at it.

@@ -1,16 +1,20 @@
 //! `relic.cancel`.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{PATROL, ask};
-use crate::control::protocol::ErrorKind;
+use crate::actors::mail::Charged;
+use crate::control::protocol::{ControlError, ErrorKind};
 use crate::domain::event::EventType;
 use crate::domain::ids::RelicId;
 use crate::domain::merge::MrState;
 use crate::domain::relic::RelicStatus;
 use crate::ports::repo::RepoError;
 use crate::testing::hang::Hang;
-use crate::testing::world::Scenario;
+use crate::testing::poll;
+use crate::testing::world::{Scenario, TestCity};
 
 #[tokio::test(start_paused = true)]
 async fn cancel_stops_the_raider_saves_its_work_and_closes_the_relic() {
@@ -71,9 +75,8 @@ async fn cancel_drops_queued_work_and_refuses_landed_work() {
     assert_eq!(city.relic_now(&queued).await.branch, Some(mr.branch));
 }
 
-/// It was refused with words about a nuke that no person had asked for.
-#[tokio::test(start_paused = true)]
-async fn cancel_waits_for_a_raider_that_is_just_being_removed() {
+/// Returns a city in which the removal of a finished raider hangs.
+async fn leaving() -> (TestCity, Charged, Hang) {
     let city = Scenario::new().start().await;
     let charged = city.worker("a").await;
     let repo = &city.parts.repo;
@@ -84,16 +87,53 @@ async fn cancel_waits_for_a_raider_that_is_just_being_removed() {
     city.completed(&charged.raider).await.unwrap();
     city.until("its sandbox is removed", || hang.entered() == 1)
         .await;
-    let cancel = json!({ "relic": charged.relic, "yes": true });
-    let looks = repo.count("sandboxes");
-    let goes_on = async {
-        city.until("the cancel is refused, and the witness looks", || {
-            repo.count("sandboxes") > looks
-        })
-        .await;
-        hang.release();
+    (city, charged, hang)
+}
+
+/// Asks for a cancel while virtual time passes: it does not by itself while an operation hangs.
+async fn cancelled(city: &TestCity, relic: &RelicId) -> Result<Value, ControlError> {
+    let time = async {
+        loop {
+            tokio::time::advance(Duration::from_millis(100)).await;
+            let breath = || poll::pass(Duration::from_millis(1));
+            tokio::task::spawn_blocking(breath).await.unwrap();
+        }
     };
-    let (told, ()) = tokio::join!(ask(&city, "relic.cancel", cancel), goes_on);
-    assert_eq!(told.unwrap()["status"], "closed");
-    assert!(repo.names().is_empty());
+    let cancel = json!({ "relic": relic, "yes": true });
+    tokio::select! {
+        told = ask(city, "relic.cancel", cancel) => told,
+        () = time => unreachable!("time goes on"),
+    }
+}
+
+/// It was refused at once, with words about a nuke that no person had asked for.
+#[tokio::test(start_paused = true)]
+async fn cancel_waits_for_a_raider_that_is_just_being_removed() {
+    let (city, charged, hang) = leaving().await;
+    let begun = city.world.clock.mono();
+    let refused = cancelled(&city, &charged.relic).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Conflict);
+    assert!(
+        refused.message.contains("is still being removed"),
+        "{refused}"
+    );
+    assert!(city.world.clock.mono() - begun >= Duration::from_secs(10));
+    hang.release();
+    let told = cancelled(&city, &charged.relic).await.unwrap();
+    assert_eq!(told["status"], "closed");
+    assert!(city.parts.repo.names().is_empty());
+}
+
+/// Each try would end the session and save the work once more.
+#[tokio::test(start_paused = true)]
+async fn cancel_that_is_refused_at_the_last_moment_is_not_tried_again() {
+    let (city, charged) = Scenario::at_work().await;
+    city.parts.repo.commit(&charged.raider.name);
+    let stale = RepoError::PermitStale("a file came".to_owned());
+    city.parts.repo.break_op("discard_sandbox", stale);
+    let cancel = json!({ "relic": charged.relic, "yes": true });
+    let refused = ask(&city, "relic.cancel", cancel).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Conflict, "{refused}");
+    assert_eq!(city.parts.repo.count("discard_sandbox"), 1);
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Hooked);
 }

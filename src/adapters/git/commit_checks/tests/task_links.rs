@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::super::super::command::Git;
 use super::*;
+use crate::domain::task_names::anew_without;
 
 /// A rig that has fetched its remote, and commits with one link.
 struct Links(Rigged);
@@ -126,12 +127,10 @@ fn link_that_the_target_or_a_merged_branch_of_the_remote_has_is_no_fault_of_the_
 
 /// Runs what the refusal of `hd done` advises, in a checkout.
 fn made_anew(dir: &Path, base: &str, name: &str) {
-    for args in [
-        &["reset", "--soft", base][..],
-        &["reset", "-q", base, "--", name],
-        &["commit", "-qm", "anew"],
-    ] {
-        Git::in_dir(dir).args(args).run().unwrap();
+    for command in anew_without(base, name) {
+        let words = command.split(' ').skip(1);
+        let git = Git::in_dir(dir).args(words.collect::<Vec<_>>());
+        git.env("GIT_EDITOR", "echo anew >").run().unwrap();
     }
 }
 
