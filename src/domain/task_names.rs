@@ -15,17 +15,19 @@ pub const OUTCOMES: [&str; 2] = [".horde-outcome", ".orange-outcome"];
 pub const REPLACED: &str = ".replaced-";
 
 /// Returns true for the target of a link in a sandbox that leads to a file of a task,
-/// `.../tasks/<rig>/<relic>/<slot>-<incarnation>/<file>`: of any incarnation, and of the city's former place. A link to a file of
-/// the sandbox itself is the project's.
+/// `.../tasks/<rig>/<relic>/<slot>-<incarnation>/<file>`: of any incarnation, and of the city's former place. So does a link to
+/// such a link in another sandbox, `.../raiders/<slot>/<link>`. A link to a file of the sandbox itself is the project's.
 #[must_use]
 pub fn is_link_target(sandbox: &Path, target: &Path) -> bool {
     let target = plain(&sandbox.join(target));
+    if !target.is_absolute() || target.starts_with(sandbox) {
+        return false;
+    }
     let name = target.file_name().unwrap_or_default();
-    let tasks = target.ancestors().nth(4).and_then(Path::file_name);
-    target.is_absolute()
-        && !target.starts_with(sandbox)
-        && (name == TASK || name == OUTCOME)
-        && tasks == Some("tasks".as_ref())
+    let above = |levels: usize| target.ancestors().nth(levels).and_then(Path::file_name);
+    let is_task = (name == TASK || name == OUTCOME) && above(4) == Some("tasks".as_ref());
+    let is_link = name == TASK || name.to_str().is_some_and(is_reserved);
+    is_task || is_link && above(2) == Some("raiders".as_ref())
 }
 
 /// Returns true for the name of a link to the outcome, or to the task beside a `TASK.md` of the repository: no project has
@@ -73,6 +75,10 @@ mod tests {
                 "./../../../.horde//tasks/horde/gt-1/../gt-1/Toast-1/./outcome",
                 true,
             ),
+            ("../Nux/.horde-outcome", true),
+            ("/city/horde/raiders/Nux/TASK.md", true),
+            ("../Toast/.horde-outcome", false),
+            ("../Nux/docs/TASK.md", false),
             ("/city/.horde/tasks/horde/gt-1/Toast-1/key", false),
             ("/city/.horde/tasks/horde/gt-1/Toast-1/../outcome", false),
             ("tasks/2026/q4/current/TASK.md", false),

@@ -231,8 +231,10 @@ fn way_out(hook: &Hook, git: &GitFacts) -> String {
     let base = git.merge_base.as_ref().unwrap_or(&hook.base);
     let commands = task_names::anew_without(base.as_str(), &links.join(" "));
     format!(
-        "{way}; if a commit has taken up the supervisor's links, make it anew without them: `{}`",
-        commands.join("`, `")
+        "{way}; if a commit has taken up the supervisor's links, make it anew without them: `{}`; a link that the target has is taken \
+         out by `git rm -q --cached {}` and `git commit`",
+        commands.join("`, `"),
+        links.join(" ")
     )
 }
 

@@ -30,6 +30,7 @@ const FILES_MAX: usize = 500_000;
 pub(super) struct Search {
     /// The objects that it began at. One that was missing is not among them: it may be there later.
     tips: BTreeSet<Oid>,
+    /// Set once a commit had such a file, also if nothing names that commit any more.
     is_named: bool,
 }
 
@@ -52,26 +53,28 @@ pub(super) fn is_named(repo: &GitRepo, name: &str) -> Result<bool, RepoError> {
     };
     let (tips, trees) = (of(&["commit", "tag"]), of(&["tree", "tag"]));
     let before = locked(&repo.state.names_in_git).get(name).cloned();
-    let known = match before.as_deref() {
-        Some(before) if before.tips == tips && before.is_named => return Ok(true),
-        Some(before) if before.tips == tips => return is_in_tree(repo, name, &trees),
-        // What the last search has looked at has no such file.
-        Some(before) if !before.is_named => Some(&before.tips),
-        Some(_) | None => None,
+    if let Some(before) = before.as_deref().filter(|before| before.tips == tips) {
+        return Ok(before.is_named || is_in_tree(repo, name, &trees)?);
+    }
+    // What the last search has looked at has no such file.
+    let known = before.as_deref().map(|before| &before.tips);
+    let Some(is_named) = is_in_history(repo, name, &tips, known)? else {
+        return Ok(true);
     };
-    let is_named = is_in_history(repo, name, &tips, known)?;
+    // A file that was told must not count because another fetch has replaced `FETCH_HEAD`.
+    let is_named = is_named || before.as_deref().is_some_and(|before| before.is_named);
     let search = Arc::new(Search { tips, is_named });
     locked(&repo.state.names_in_git).insert(name.to_owned(), search);
     Ok(is_named || is_in_tree(repo, name, &trees)?)
 }
 
-/// Searches the commits that these reach, without those that the known ones reach.
+/// Searches the commits that these reach, without those that the known ones reach. None for a history that cannot be followed.
 fn is_in_history(
     repo: &GitRepo,
     name: &str,
     tips: &BTreeSet<Oid>,
     known: Option<&BTreeSet<Oid>>,
-) -> Result<bool, RepoError> {
+) -> Result<Option<bool>, RepoError> {
     let is_new = |tip: &&Oid| !known.is_some_and(|known| known.contains(*tip));
     let new = tips.iter().filter(is_new).map(|tip| format!("{tip}\n"));
     let known = known.into_iter().flatten().map(|tip| format!("^{tip}\n"));
@@ -87,7 +90,7 @@ fn is_in_history(
     let text = found.text();
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(':'));
     let has_file = |line: &str| line.split(' ').take(2).any(|mode| mode.starts_with("100"));
-    Ok(!found.ok() || lines.any(has_file))
+    Ok(found.ok().then(|| lines.any(has_file)))
 }
 
 /// Searches these trees, and the trees that these tags name: no history has them.

@@ -1,5 +1,5 @@
 //! Refuses commits with links to the files of a task: git would bring them into the sandboxes of others, whose sessions
-//! would write into this task.
+//! would write into this task. A directory or submodule in the place of an outcome file would leave them without one.
 
 use std::path::Path;
 
@@ -9,14 +9,16 @@ use crate::domain::ids::Oid;
 use crate::domain::task_names::{is_link_target, is_reserved};
 use crate::ports::repo::RepoError;
 
-/// A link that a commit brings.
+/// An entry that a commit brings under the name of a task file, and that is no file.
 struct Link {
     commit: String,
-    blob: String,
+    /// False for a directory or a submodule.
+    is_link: bool,
+    id: String,
     name: String,
 }
 
-/// Refuses a head if it, or a commit below it that no remote has and that may land as well, brings such a link. One that the
+/// Refuses a head if it, or a commit below it that no remote has and that may land as well, brings such an entry. One that the
 /// others have is no fault of the branch. `new` are those commits, where they are known.
 ///
 /// # Errors
@@ -43,15 +45,16 @@ pub(super) fn check(
     }
     let is_there = |link: &Link| {
         let mut before = before.iter();
-        before.any(|before| (&before.name, &before.blob) == (&link.name, &link.blob))
+        before.any(|before| before.name == link.name && (before.id == link.id || !link.is_link))
     };
     links.retain(|link| !is_there(link));
     for link in links {
         if is_reserved(&link.name) || leads_to_a_task(repo, sandbox, &link)? {
-            let Link { commit, name, .. } = link;
+            let Link { commit, name, .. } = &link;
+            let what = if link.is_link { "a link" } else { "no file," };
             return Err(RepoError::Rejected(format!(
-                "{}: {name} is a link in the place of the supervisor's link to a task file, and no commit may have it",
-                commit.get(..10).unwrap_or(&commit)
+                "{}: {name} is {what} in the place of the supervisor's link to a task file, and no commit may have it",
+                commit.get(..10).unwrap_or(commit)
             )));
         }
     }
@@ -69,12 +72,15 @@ fn is_any_tracked(repo: &GitRepo, new: &[Oid], head: &Oid) -> Result<bool, RepoE
 }
 
 fn leads_to_a_task(repo: &GitRepo, sandbox: &Path, link: &Link) -> Result<bool, RepoError> {
-    let target = repo.git().args(["cat-file", "blob", &link.blob]);
+    if !link.is_link {
+        return Ok(false);
+    }
+    let target = repo.git().args(["cat-file", "blob", &link.id]);
     let target = target.run()?.stdout;
     Ok(is_link_target(sandbox, bytes::path(&target)))
 }
 
-/// Returns the links under the names of task files that the commits of a head bring, if no remote has them.
+/// Returns what the commits of a head, those that no remote has, bring under the names of task files and is no file.
 fn brought(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Vec<Link>, RepoError> {
     let log = [
         "log",
@@ -101,28 +107,40 @@ fn brought(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Vec<Link>, RepoErr
         };
         // `<mode before> <mode after> <id before> <id after> <status>\t<path>`
         let (fields, name) = change.split_once('\t').unwrap_or((change, ""));
-        if let [_, "120000", _, blob, _] = fields.split(' ').collect::<Vec<_>>()[..] {
+        let [_, mode, _, id, _] = fields.split(' ').collect::<Vec<_>>()[..] else {
+            continue;
+        };
+        // A file below such a name has a directory in its place.
+        let (top, is_below) = name
+            .split_once('/')
+            .map_or((name, false), |it| (it.0, true));
+        if mode != "000000" && (is_below || !mode.starts_with("100")) {
             links.push(Link {
                 commit: commit.to_owned(),
-                blob: blob.to_owned(),
-                name: name.to_owned(),
+                is_link: mode == "120000" && !is_below,
+                id: id.to_owned(),
+                name: top.to_owned(),
             });
         }
     }
     Ok(links)
 }
 
-/// Returns the links under those names that a commit has.
+/// Returns what a commit has under those names that is no file.
 fn links_of(repo: &GitRepo, commit: &Oid) -> Result<Vec<Link>, RepoError> {
     let git = repo.git().env("GIT_LITERAL_PATHSPECS", "1");
     let list = git.args(["ls-tree", commit.as_str(), "--"]);
     let list = list.args(injected_files::EXCLUDED).run()?.text();
-    // `120000 blob <id>\t<path>`
+    // `<mode> <kind> <id>\t<path>`
     let link = |line: &str| {
-        let (blob, name) = line.strip_prefix("120000 blob ")?.split_once('\t')?;
-        Some(Link {
+        let (fields, name) = line.split_once('\t')?;
+        let [mode, _, id] = fields.split(' ').collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        (!mode.starts_with("100")).then(|| Link {
             commit: commit.to_string(),
-            blob: blob.to_owned(),
+            is_link: mode == "120000",
+            id: id.to_owned(),
             name: name.to_owned(),
         })
     };

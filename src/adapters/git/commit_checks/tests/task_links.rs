@@ -89,6 +89,25 @@ fn link_to_a_task_is_not_landed_however_it_is_written() {
     }
 }
 
+/// Later sandboxes had no outcome file.
+#[test]
+fn directory_and_submodule_in_the_place_of_an_outcome_file_are_not_landed() {
+    let links = Links::new();
+    let (base, blob) = (links.0.base.clone(), write(&links.0, "blob", "x\n"));
+    let file = [b"100644 x\0".to_vec(), raw_id(blob.as_str())].concat();
+    let below = write(&links.0, "tree", file);
+    for (mode, id) in [("40000", &below), ("160000", &base)] {
+        let entry = format!("{mode} .horde-outcome\0").into_bytes();
+        let entry = [entry, raw_id(id.as_str())].concat();
+        let tree = write(&links.0, "tree", entry);
+        let head = commit_on(&links.0, tree.as_str(), &base, BY);
+        let why = links.refused(&head);
+        assert!(why.contains(": .horde-outcome is no file"), "{why}");
+        let after = links.without(&head);
+        assert!(links.refused(&after).contains(head.short()));
+    }
+}
+
 /// A landing by rebase takes each commit over.
 #[test]
 fn link_to_a_task_that_a_later_commit_removes_is_not_landed() {
