@@ -79,8 +79,7 @@ pub(super) fn repair(dir: &Path, sandbox: &Path, is_own: IsOwn<'_>) -> Repaired 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Found {
     Nothing,
-    /// Another link to a task: of another incarnation, of the city's former place, or written in another way. Any link with the
-    /// name of an outcome file is one.
+    /// Another link to a task: of another incarnation or raider, of the city's former place, or written in another way.
     OldLink,
     /// A file that came there at this time, by a write or a rename, with its inode.
     File(Option<Timestamp>, u64),
@@ -92,9 +91,7 @@ fn found(link: &Path, target: &Path) -> Option<Found> {
         Ok(file) if file.is_file() => Some(Found::File(changed(&file), file.ino())),
         Ok(other) if other.is_symlink() => {
             let leads_to = fs::read_link(link).ok()?;
-            let name = link.file_name().and_then(OsStr::to_str);
-            let is_ours = name.is_some_and(is_reserved) || leads_to_a_task(link, &leads_to);
-            (leads_to != target && is_ours).then_some(Found::OldLink)
+            (leads_to != target && leads_to_a_task(link, &leads_to)).then_some(Found::OldLink)
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Some(Found::Nothing),
         Ok(_) | Err(_) => None,
