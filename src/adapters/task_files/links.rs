@@ -15,9 +15,7 @@ use rustix::io::Errno;
 use super::moves;
 use super::text::{IN_SANDBOX, IN_TASKS, at, changed, from_above, no_link, read_bytes};
 use crate::adapters::beneath;
-use crate::domain::task_names::{
-    OUTCOME, OUTCOMES, REPLACED, TASK, TASK_ELSE, is_link_target, is_reserved,
-};
+use crate::domain::task_names::{OUTCOME, OUTCOMES, REPLACED, TASK, TASK_ELSE, is_link_target};
 use crate::ports::tasks::Repaired;
 
 /// The number of replaced files of a kind that are kept. The next `TASK.md` stays in the sandbox, and the next outcome
