@@ -52,6 +52,7 @@ pub mod nuke;
 pub mod other_work;
 pub mod outcome;
 pub mod phase;
+pub mod plain_path;
 pub mod pools;
 pub mod problem;
 pub mod prompt;

@@ -1,7 +1,9 @@
 //! The names of a task's files, in its directory and in the sandbox (`agent-lifecycle.md`, section 1; `contract.md`,
 //! 2.7).
 
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
+
+use super::plain_path::plain;
 
 /// The task, in its directory and in a sandbox.
 pub const TASK: &str = "TASK.md";
@@ -35,19 +37,6 @@ pub fn is_link_target(sandbox: &Path, target: &Path) -> bool {
 #[must_use]
 pub fn is_reserved(name: &str) -> bool {
     name == TASK_ELSE || OUTCOMES.contains(&name)
-}
-
-/// Returns a path without its `.` and `..`, as if no directory in it were a link.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => drop(plain.pop()),
-            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => plain.push(part),
-        }
-    }
-    plain
 }
 
 /// Returns the commands that make the commits of a branch since a commit anew as one, without these names.

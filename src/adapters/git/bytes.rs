@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 /// A relative path of a work tree in bytes, which may not be UTF-8.
 pub(super) type RelPath = Vec<u8>;
@@ -15,19 +15,6 @@ pub(super) fn path(bytes: &[u8]) -> &Path {
 /// Converts a path to bytes.
 pub(super) fn of(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
-}
-
-/// Removes `.` and `..` from a path, without reading the file system.
-pub(super) fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => drop(plain.pop()),
-            Component::CurDir => {}
-            part => plain.push(part),
-        }
-    }
-    plain
 }
 
 /// Formats the path for people.

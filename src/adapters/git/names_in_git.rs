@@ -130,6 +130,8 @@ fn named(repo: &GitRepo) -> Result<Option<BTreeSet<Oid>>, RepoError> {
     }
     // After the files of the refs: one that is packed meanwhile is in the one or the other.
     named.extend(repo.their_refs().list("refs/")?.into_values());
+    // Reflogs name the object of no commit.
+    named.retain(|id| id.as_str().bytes().any(|digit| digit != b'0'));
     Ok(Some(named))
 }
 

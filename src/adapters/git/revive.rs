@@ -18,6 +18,7 @@ use super::theirs::{self, Head};
 use super::{branch_conflicts, bytes, sandbox};
 use crate::adapters::beneath;
 use crate::domain::ids::Oid;
+use crate::domain::plain_path::plain;
 use crate::ports::repo::RepoError;
 
 /// A ref is one line.
@@ -166,7 +167,7 @@ fn behind(repo: &GitRepo, name: &str) -> Option<Oid> {
     let is_link = |above: &&str| theirs.join(above).is_symlink();
     let link = branch_conflicts::above(name).find(is_link)?;
     let place = theirs.join(link);
-    let to = bytes::plain(&place.parent()?.join(fs::read_link(&place).ok()?));
+    let to = plain(&place.parent()?.join(fs::read_link(&place).ok()?));
     let real = fs::canonicalize(theirs).ok()?;
     let to = to.strip_prefix(theirs).or(to.strip_prefix(&real)).ok()?;
     let below = name.strip_prefix(link)?.trim_start_matches('/');

@@ -9,6 +9,7 @@ use super::super::bytes;
 use super::super::command::Git;
 use super::super::files::walk::Kind;
 use super::manifest::{Line, Manifest};
+use crate::domain::plain_path::plain;
 use crate::ports::repo::RepoError;
 
 /// Points links into the old administrative directory to the new one, and the configurations of those submodules to
@@ -29,8 +30,8 @@ pub(super) fn relink(
         };
         let dir = bytes::path(&line.path).parent().unwrap_or(Path::new(""));
         let old = Path::new(&manifest.sandbox).join(dir);
-        let led = bytes::plain(&old.join(bytes::path(target.trim_ascii_end())));
-        let below = led.strip_prefix(bytes::plain(Path::new(&manifest.admin)));
+        let led = plain(&old.join(bytes::path(target.trim_ascii_end())));
+        let below = led.strip_prefix(plain(Path::new(&manifest.admin)));
         // A copy of the sandbox's own link is a file like any other.
         if let Ok(below) = below
             && below.starts_with("modules")
