@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -182,6 +183,29 @@ fn origin_in_a_file_of_its_own_is_refused_with_what_helps() {
         city.repo.prepare().unwrap();
         assert_eq!(city.repo.push_url().unwrap(), url);
     }
+}
+
+/// git reads it there, as it reads one in the configuration of the user. Work had landed in the checkout.
+#[test]
+fn origin_outside_of_the_configuration_of_the_checkout_is_refused_with_what_helps() {
+    let city = City::bare();
+    let checkout = city.checkout();
+    let url = git(&checkout, &["config", "remote.origin.url"]);
+    git(&checkout, &["remote", "remove", "origin"]);
+    git(&checkout, &["config", "extensions.worktreeConfig", "true"]);
+    git(
+        &checkout,
+        &["config", "--worktree", "remote.origin.url", &url],
+    );
+    let refused = city.repo.prepare().unwrap_err().to_string();
+    let (_, command) = refused.split_once("run `").expect("a command");
+    let (command, _) = command.split_once('`').expect("its end");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).current_dir(&checkout);
+    assert!(shell.status().unwrap().success(), "{refused}");
+    city.repo.prepare().unwrap();
+    let origin = city.origin().display().to_string();
+    assert_eq!(city.repo.push_url().unwrap(), origin);
 }
 
 #[test]

@@ -204,7 +204,7 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
     let wanted = match (repo.source(), checkout) {
         (RigSource::Remote(url), _) => remote_only(url),
         (RigSource::Path(path), Some(checkout)) => {
-            no_file_of_origin(checkout)?;
+            no_origin_elsewhere(checkout)?;
             of_checkout(path, checkout)
         }
         (RigSource::Path(path), None) => {
@@ -394,28 +394,38 @@ fn remote_only(url: &str) -> Settings {
     let url = Some(url.to_owned());
     let mut settings = vec![
         (PUSH_URL_KEY.to_owned(), url.clone()),
-        ("remote.origin.url".to_owned(), url),
+        (ORIGIN.to_owned(), url),
     ];
     remote(&mut settings, "origin");
     settings
 }
 
-/// Refuses a checkout whose `origin` is in a file of its own, as git had it before it had it in the configuration, and still
-/// reads it: work would land in the checkout and not there.
-fn no_file_of_origin(checkout: &Checkout) -> Result<(), RepoError> {
-    if checkout.get("remote.origin.url").is_some() {
+/// Refuses a checkout whose `origin` git finds elsewhere than in the checkout's own configuration: in a file of its own, as git
+/// had it in former times, or in the configuration of the user or of a worktree. Work would land in the checkout and not there.
+fn no_origin_elsewhere(checkout: &Checkout) -> Result<(), RepoError> {
+    if checkout.get(ORIGIN).is_some() {
         return Ok(());
     }
+    let dir = checkout.top.dir.display();
     let files = ["remotes", "branches"].map(|dir| checkout.top.git_dir.join(dir).join("origin"));
-    match files.iter().find(|file| file.is_file()) {
-        None => Ok(()),
-        Some(file) => Err(RepoError::Failed(format!(
-            "the remote origin of {} is in {}, which is not read: run `git remote rename origin origin` there, which moves it into \
-             the configuration",
-            checkout.top.dir.display(),
-            file.display()
-        ))),
+    if let Some(file) = files.iter().find(|file| file.is_file()) {
+        let file = file.display();
+        return Err(RepoError::Failed(format!(
+            "the remote origin of {dir} is in {file}, which is not read: run `git remote rename origin origin` there, which moves it \
+             into the configuration"
+        )));
     }
+    let git = Git::in_dir(&checkout.top.dir).as_user();
+    let found = git.args(["config", "--includes", "--get", ORIGIN]);
+    let found = found.limit(READ_LIMIT).output()?;
+    if !found.ok() {
+        return Ok(());
+    }
+    // Its URL is not named: it may contain a password.
+    Err(RepoError::Failed(format!(
+        "the remote origin of {dir} is in the configuration of its user or of a worktree, which is not read: run `git config --local \
+         {ORIGIN} \"$(git config {ORIGIN})\"` there, which copies it into the checkout's own"
+    )))
 }
 
 fn of_checkout(path: &Path, checkout: &Checkout) -> Settings {
