@@ -27,6 +27,8 @@ pub enum ClaimKey {
     HangCall(RigName),
     /// The landing lane of a rig.
     Lane(RigName),
+    /// The deletion of branches that raiders of a rig left.
+    LeftBranches(RigName),
     /// The handling of a message to a witness.
     Message(u64),
     /// The commands of `[notify]`.

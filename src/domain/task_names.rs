@@ -17,8 +17,9 @@ pub const OUTCOMES: [&str; 2] = [".horde-outcome", ".orange-outcome"];
 pub const REPLACED: &str = ".replaced-";
 
 /// Returns true for the target of a link in a sandbox that leads to a file of a task,
-/// `.../tasks/<rig>/<relic>/<slot>-<incarnation>/<file>`: of any incarnation, and of the city's former place. So does a link to
-/// such a link in another sandbox, `.../raiders/<slot>/<link>`. A link to a file of the sandbox itself is the project's.
+/// `.../.horde/tasks/<rig>/<relic>/<slot>-<incarnation>/<file>`: of any incarnation, and of the city's former place. So does a
+/// link to such a link in another sandbox, and one below `/proc`, which leads elsewhere for each process. A link to a file of
+/// the sandbox itself is the project's.
 #[must_use]
 pub fn is_link_target(sandbox: &Path, target: &Path) -> bool {
     let target = plain(&sandbox.join(target));
@@ -26,10 +27,15 @@ pub fn is_link_target(sandbox: &Path, target: &Path) -> bool {
         return false;
     }
     let name = target.file_name().unwrap_or_default();
-    let above = |levels: usize| target.ancestors().nth(levels).and_then(Path::file_name);
-    let is_task = (name == TASK || name == OUTCOME) && above(4) == Some("tasks".as_ref());
-    let is_link = name == TASK || name.to_str().is_some_and(is_reserved);
-    is_task || is_link && above(2) == Some("raiders".as_ref())
+    let above = |levels: usize| target.ancestors().nth(levels);
+    let is_in_tasks = above(4).is_some_and(|tasks| tasks.ends_with(".horde/tasks"));
+    let is_task = (name == TASK || name == OUTCOME) && is_in_tasks;
+    let is_beside = above(2).is_some() && above(2) == sandbox.parent();
+    let is_in_raiders = above(2).is_some_and(|raiders| raiders.ends_with("raiders"));
+    // A project may have a TASK.md in a directory of any name.
+    let is_link =
+        name == TASK && is_beside || name.to_str().is_some_and(is_reserved) && is_in_raiders;
+    is_task || is_link || target.starts_with("/proc")
 }
 
 /// Returns true for the name of a link to the outcome, or to the task beside a `TASK.md` of the repository: no project has
@@ -67,7 +73,10 @@ mod tests {
             ("../Nux/.horde-outcome", true),
             ("/city/horde/raiders/Nux/TASK.md", true),
             ("../Toast/.horde-outcome", false),
+            ("/proc/self/cwd/../Nux/.horde-outcome", true),
             ("../Nux/docs/TASK.md", false),
+            ("/data/raiders/2026/TASK.md", false),
+            ("/data/tasks/2026/q4/current/TASK.md", false),
             ("/city/.horde/tasks/horde/gt-1/Toast-1/key", false),
             ("/city/.horde/tasks/horde/gt-1/Toast-1/../outcome", false),
             ("tasks/2026/q4/current/TASK.md", false),

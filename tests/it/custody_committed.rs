@@ -286,3 +286,19 @@ fn outcome_file_of_the_branch_that_work_starts_on_is_the_repositorys() {
     let has = |bytes: &[u8]| city.repo.committed(&next.path, NAME, Some(bytes));
     assert_eq!(has(b"passed"), Ok(Committed::Before));
 }
+
+/// No session of the rig could declare its outcome by such a file any more.
+#[test]
+fn directory_of_the_name_that_another_raider_committed_makes_no_file_the_repositorys() {
+    let city = City::new();
+    let sandbox = city.sandbox();
+    let nux = city.spec_of("Nux", 1);
+    city.repo.make_sandbox(&nux).unwrap();
+    let other = nux.path;
+    fs::remove_file(other.join(NAME)).unwrap();
+    write(&other, &format!("{NAME}/x"), "x");
+    git(&other, &["add", "-f", NAME]);
+    git(&other, &["commit", "-qm", "directory"]);
+    write(&sandbox, NAME, "passed");
+    assert_eq!(of(&city, "passed"), Committed::No);
+}

@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -185,27 +184,25 @@ fn origin_in_a_file_of_its_own_is_refused_with_what_helps() {
     }
 }
 
-/// git reads it there, as it reads one in the configuration of the user. Work had landed in the checkout.
+/// git reads them there, as it reads those of the user. Work had landed in the checkout, or at the other remote.
 #[test]
-fn origin_outside_of_the_configuration_of_the_checkout_is_refused_with_what_helps() {
+fn settings_of_a_remote_outside_of_the_configuration_of_the_checkout_count_as_for_git() {
     let city = City::bare();
     let checkout = city.checkout();
-    let url = git(&checkout, &["config", "remote.origin.url"]);
+    let origin = city.origin().display().to_string();
     git(&checkout, &["remote", "remove", "origin"]);
     git(&checkout, &["config", "extensions.worktreeConfig", "true"]);
-    git(
-        &checkout,
-        &["config", "--worktree", "remote.origin.url", &url],
-    );
-    let refused = city.repo.prepare().unwrap_err().to_string();
-    let (_, command) = refused.split_once("run `").expect("a command");
-    let (command, _) = command.split_once('`').expect("its end");
-    let mut shell = Command::new("sh");
-    shell.args(["-c", command]).current_dir(&checkout);
-    assert!(shell.status().unwrap().success(), "{refused}");
+    let set = |args: &[&str]| git(&checkout, &[&["config", "--worktree"], args].concat());
+    set(&["remote.origin.url", "../origin.git"]);
+    set(&["--add", "remote.origin.url", "../second.git"]);
     city.repo.prepare().unwrap();
-    let origin = city.origin().display().to_string();
     assert_eq!(city.repo.push_url().unwrap(), origin);
+    assert_eq!(city.repo.own_origin().unwrap(), None);
+    set(&["remote.origin.pushurl", "../fork.git"]);
+    let fork = city.origin().with_file_name("fork.git");
+    fs::create_dir(&fork).unwrap();
+    city.repo.prepare().unwrap();
+    assert_eq!(city.repo.push_url().unwrap(), fork.display().to_string());
 }
 
 #[test]

@@ -78,6 +78,8 @@ impl StoreHandle {
             reply,
         };
         self.queue.push(Box::new(call));
+        #[cfg(any(test, feature = "testing"))]
+        self.serve();
         let lost = || StoreError::Unavailable("the store stopped before it answered".to_owned());
         #[cfg(any(test, feature = "testing"))]
         let in_memory = self.keeper.is_some();
@@ -105,6 +107,15 @@ impl StoreHandle {
     /// events are kept in memory; the number of dropped events is journalled afterwards.
     pub fn journal(&self, events: Vec<NewEvent>) {
         self.queue.journal(events);
+        #[cfg(any(test, feature = "testing"))]
+        self.serve();
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    fn serve(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.serve();
+        }
     }
 
     /// Returns a stream of every event committed from now on, in order of number. A subscriber that falls behind learns

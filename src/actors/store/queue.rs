@@ -193,6 +193,18 @@ impl Queue {
         }
     }
 
+    /// Returns true while something is queued.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn has_entries(&self) -> bool {
+        !self.waiting().items.is_empty()
+    }
+
+    /// Returns what is queued, with at most [`BATCH`] jobs.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn take_queued(&self) -> Vec<Item> {
+        self.waiting().drain()
+    }
+
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.waiting().items.len()

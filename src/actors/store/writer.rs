@@ -72,6 +72,15 @@ impl Writer {
         Ok(())
     }
 
+    /// Commits what is queued now.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn serve_queued(&mut self) {
+        let items = self.queue.take_queued();
+        if self.serve(items, &mut None).is_some() {
+            self.store = None;
+        }
+    }
+
     /// Commits the entries, all at once if possible. Returns the text of a job's panic.
     fn serve(&mut self, mut items: Vec<Item>, alarm: &mut Option<Alarm>) -> Option<String> {
         self.clear(alarm);

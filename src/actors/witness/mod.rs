@@ -20,6 +20,7 @@ mod broken_sandboxes;
 mod charges;
 mod inbox;
 mod kept_sandboxes;
+mod left_branches;
 mod look;
 mod memory;
 mod merged;
@@ -155,6 +156,7 @@ impl Actor for WitnessActor {
                     witness.retries = 0;
                 }
                 witness.squash_wisps();
+                witness.delete_left_branches();
                 witness.patrol = true;
                 witness.read_outcomes(outcomes::Which::All);
                 me.cast(WitnessMsg::Look)?;
@@ -254,6 +256,16 @@ impl Witness {
         tokio::spawn(async move {
             or_warn!(wisps::squash(&args).await, rig = %args.rig,
                 "the wisps of the last patrol could not be squashed into a digest");
+        });
+    }
+
+    fn delete_left_branches(&self) {
+        let args = self.args.clone();
+        tokio::spawn(async move {
+            if let Err(error) = left_branches::delete(&args).await {
+                let what = "branches that raiders left could not be looked for";
+                look::warn(&args, what, &error, "the next patrol tries again");
+            }
         });
     }
 

@@ -2,19 +2,33 @@
 
 use super::bytes;
 
-/// Keys with their values, in order. A key without a value is true.
-pub(super) type Settings = Vec<(String, Option<String>)>;
+/// A key with its value. A key without a value is true.
+pub(super) type Setting = (String, Option<String>);
+
+/// Settings, in order.
+pub(super) type Settings = Vec<Setting>;
 
 /// Parses the output of `git config --list -z`.
 pub(super) fn listed(text: &[u8]) -> Settings {
-    let records = bytes::split(text).map(|record| {
-        let text = bytes::lossy(record);
-        match text.split_once('\n') {
-            Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
-            None => (text, None),
-        }
-    });
-    records.collect()
+    bytes::split(text).map(setting).collect()
+}
+
+/// Parses the output of `git config --list --show-scope -z`: `system`, `global`, `local`, `worktree` or another scope, and the
+/// setting.
+pub(super) fn by_scope(text: &[u8]) -> Vec<(String, Setting)> {
+    let records: Vec<_> = bytes::split(text).collect();
+    let pairs = records.chunks_exact(2);
+    pairs
+        .map(|pair| (bytes::lossy(pair[0]), setting(pair[1])))
+        .collect()
+}
+
+fn setting(record: &[u8]) -> Setting {
+    let text = bytes::lossy(record);
+    match text.split_once('\n') {
+        Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
+        None => (text, None),
+    }
 }
 
 /// Formats the settings in git's file format.

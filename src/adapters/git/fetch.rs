@@ -7,7 +7,7 @@ use super::command::{Git, NETWORK, Output};
 use super::push::{git_messages, without_password};
 use super::remote;
 use super::rig::GitRepo;
-use super::settings::Checkout;
+use super::settings_read::Checkout;
 use super::share;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;

@@ -66,6 +66,7 @@ mod salvage;
 mod sandbox;
 mod sandbox_fault;
 mod settings;
+mod settings_read;
 mod share;
 mod share_integrity;
 mod stash;

@@ -86,10 +86,17 @@ fn is_in_history(
         .args(["-O/dev/null", "--", name])
         .stdin(new.chain(known).collect::<String>())
         .output()?;
-    // `:<mode before> <mode after> ...`: a link is no file that could be read as an outcome.
+    // `:<mode before> <mode after> ...\t<path>`: neither a link nor a directory, with files of its own, could be read as an outcome.
     let text = found.text();
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(':'));
-    let has_file = |line: &str| line.split(' ').take(2).any(|mode| mode.starts_with("100"));
+    let has_file = |line: &str| {
+        let (fields, path) = line.split_once('\t').unwrap_or((line, ""));
+        path == name
+            && fields
+                .split(' ')
+                .take(2)
+                .any(|mode| mode.starts_with("100"))
+    };
     Ok(found.ok().then(|| lines.any(has_file)))
 }
 

@@ -11,7 +11,8 @@ use super::admin::{self, At, failed, read_if_there, remove_if_there, write_whole
 use super::command::Git;
 use super::fetch::{fetch_all, network, remote_head};
 use super::rig::{GitRepo, locked};
-use super::settings::{self, Checkout, Top};
+use super::settings;
+use super::settings_read::{Checkout, Top};
 use super::{
     checkout, custody, discard, gate, injected_files, moved, places, share, share_integrity,
 };

@@ -6,15 +6,15 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use super::admin::{At, stamp, write_whole};
 use super::bytes;
 use super::command::Git;
-use super::config_text::{Settings, listed, render};
+use super::config_text::{Settings, render};
 use super::filters::{self, Places};
 use super::prepare::READY;
 use super::rig::{GitRepo, PUSH_URL_KEY, locked};
+use super::settings_read::{self, Checkout};
 use super::{refusals, share, share_integrity};
 use crate::adapters::beneath;
 use crate::adapters::city_root;
@@ -109,94 +109,10 @@ const REMOTE_KEYS: &[&str] = &[
     "lfspushurl",
 ];
 
-/// The place of the rig's checkout, and what git says about its repository.
-#[derive(Debug, Clone)]
-pub(super) struct Top {
-    /// Its top level, or the bare repository itself.
-    pub(super) dir: PathBuf,
-    /// The git directory that its worktrees share.
-    pub(super) git_dir: PathBuf,
-    /// The object format: `sha1` or `sha256`.
-    pub(super) format: String,
-    /// Set if its history is cut off.
-    pub(super) is_shallow: bool,
-}
-
-/// The rig's checkout.
-#[derive(Debug, Clone)]
-pub(super) struct Checkout {
-    pub(super) top: Top,
-    /// Its own settings, in order: key and value.
-    pub(super) config: Settings,
-}
-
-impl Checkout {
-    /// Reads the checkout's own settings.
-    pub(super) fn read(top: Top) -> Result<Self, RepoError> {
-        let output = Git::in_dir(&top.dir)
-            .as_user()
-            .args(["config", "--local", "--includes", "--list", "-z"])
-            .run()?;
-        Ok(Self {
-            top,
-            config: listed(&output.stdout),
-        })
-    }
-
-    /// The first value of a key.
-    pub(super) fn get(&self, key: &str) -> Option<&str> {
-        let found = self.config.iter().find(|(name, _)| name == key)?;
-        found.1.as_deref()
-    }
-
-    /// Returns true if a `url.<base>.insteadOf` rewrites the URL.
-    fn is_alias(&self, url: &str) -> bool {
-        self.config.iter().any(|(key, value)| {
-            let key = key.to_ascii_lowercase();
-            let rewrites = key.ends_with(".insteadof") || key.ends_with(".pushinsteadof");
-            let prefix = value.as_deref().unwrap_or_default();
-            key.starts_with("url.") && rewrites && !prefix.is_empty() && url.starts_with(prefix)
-        })
-    }
-
-    /// Returns the URL in a form that is valid outside of the checkout: a relative path is resolved.
-    pub(super) fn resolve(&self, url: &str) -> String {
-        let colon = url.find(':').unwrap_or(usize::MAX);
-        let slash = url.find('/').unwrap_or(usize::MAX);
-        let path = colon > slash || colon == usize::MAX;
-        if !path || url.starts_with('/') || self.is_alias(url) {
-            return url.to_owned();
-        }
-        let joined = self.top.dir.join(url);
-        fs::canonicalize(&joined)
-            .unwrap_or(joined)
-            .display()
-            .to_string()
-    }
-}
-
 /// Returns the file with the settings that were taken over from the user and the machine: commands of ours read it
 /// instead of the originals.
 pub(super) fn of_user_file(ours: &Path) -> PathBuf {
     ours.join("horde/user.config")
-}
-
-/// The limit for reading settings, in which a pipe in the place of a file is never read to its end.
-const READ_LIMIT: Duration = Duration::from_secs(15);
-
-/// Reads the settings of the user and of the machine.
-fn of_user() -> Result<Settings, RepoError> {
-    let list = |scope: &str| {
-        let git = Git::in_dir(Path::new("/"))
-            .as_user()
-            .args(["config", scope]);
-        let git = git.args(["--includes", "--list", "-z"]);
-        git.limit(READ_LIMIT).output()
-    };
-    // A missing file makes the command fail: it has no settings.
-    let (mut all, own) = (listed(&list("--system")?.stdout), list("--global")?);
-    all.extend(listed(&own.stdout));
-    Ok(all)
 }
 
 /// Writes the settings of both repositories. Returns true if `origin` changed.
@@ -204,7 +120,7 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
     let wanted = match (repo.source(), checkout) {
         (RigSource::Remote(url), _) => remote_only(url),
         (RigSource::Path(path), Some(checkout)) => {
-            no_origin_elsewhere(checkout)?;
+            no_file_of_origin(checkout)?;
             of_checkout(path, checkout)
         }
         (RigSource::Path(path), None) => {
@@ -221,7 +137,10 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
         checkout.map(|checkout| checkout.top.dir.as_path()),
     ];
     let places = Places::here(theirs.into_iter().flatten().collect());
-    let mut user = of_user()?;
+    let mut user = match checkout {
+        Some(checkout) => checkout.user.clone(),
+        None => settings_read::of_user()?,
+    };
     user.retain(|(key, _)| is_of_user(key));
     let unused = filters::disarm(&mut own, &mut user, &places);
     if !unused.is_empty() {
@@ -400,32 +319,22 @@ fn remote_only(url: &str) -> Settings {
     settings
 }
 
-/// Refuses a checkout whose `origin` git finds elsewhere than in the checkout's own configuration: in a file of its own, as git
-/// had it in former times, or in the configuration of the user or of a worktree. Work would land in the checkout and not there.
-fn no_origin_elsewhere(checkout: &Checkout) -> Result<(), RepoError> {
+/// Refuses a checkout whose `origin` is in a file of its own, as git had it before it had it in the configuration, and still
+/// reads it: work would land in the checkout and not there.
+fn no_file_of_origin(checkout: &Checkout) -> Result<(), RepoError> {
     if checkout.get(ORIGIN).is_some() {
         return Ok(());
     }
-    let dir = checkout.top.dir.display();
     let files = ["remotes", "branches"].map(|dir| checkout.top.git_dir.join(dir).join("origin"));
-    if let Some(file) = files.iter().find(|file| file.is_file()) {
-        let file = file.display();
-        return Err(RepoError::Failed(format!(
-            "the remote origin of {dir} is in {file}, which is not read: run `git remote rename origin origin` there, which moves it \
-             into the configuration"
-        )));
+    match files.iter().find(|file| file.is_file()) {
+        None => Ok(()),
+        Some(file) => Err(RepoError::Failed(format!(
+            "the remote origin of {} is in {}, which is not read: run `git remote rename origin origin` there, which moves it into \
+             the configuration",
+            checkout.top.dir.display(),
+            file.display()
+        ))),
     }
-    let git = Git::in_dir(&checkout.top.dir).as_user();
-    let found = git.args(["config", "--includes", "--get", ORIGIN]);
-    let found = found.limit(READ_LIMIT).output()?;
-    if !found.ok() {
-        return Ok(());
-    }
-    // Its URL is not named: it may contain a password.
-    Err(RepoError::Failed(format!(
-        "the remote origin of {dir} is in the configuration of its user or of a worktree, which is not read: run `git config --local \
-         {ORIGIN} \"$(git config {ORIGIN})\"` there, which copies it into the checkout's own"
-    )))
 }
 
 fn of_checkout(path: &Path, checkout: &Checkout) -> Settings {

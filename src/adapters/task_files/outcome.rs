@@ -99,11 +99,13 @@ fn in_sandbox(own: &Path, name: &str, committed: AskOfFile<'_>) -> InPlace {
             // Another branch may have brought it.
             Some(Committed::OnBranch) => InPlace::Odd(format!(
                 "{name} is committed, so it is not read as an outcome; run `git rm --cached {name}` and commit that, \
-                then run `hd done`, or remove {name}, wait until its link is there again, and write through that"
+                then run `hd done`, or write the outcome into {}",
+                other(name)
             )),
             Some(Committed::Known) => InPlace::Odd(format!(
                 "git has a file of the name {name}, or one with its text, and may have written it, so it is not read as an \
-                outcome; if it is yours, run `hd done`, or remove {name}, wait until its link is there again, and write through that"
+                outcome; if it is yours, run `hd done`, or write the outcome into {} and take back what you did to {name}",
+                other(name)
             )),
             Some(Committed::Unsettled) | None => InPlace::Unsettled,
         },
@@ -119,6 +121,12 @@ fn in_sandbox(own: &Path, name: &str, committed: AskOfFile<'_>) -> InPlace {
         // An error of the system: the file in the task directory decides.
         Ok(None) | Err(_) => InPlace::Nothing,
     }
+}
+
+/// The other name of the outcome file, with a link of its own.
+fn other(name: &str) -> &'static str {
+    let [first, second] = OUTCOMES;
+    if name == first { second } else { first }
 }
 
 fn is_file(path: &Path) -> bool {
@@ -157,7 +165,10 @@ mod tests {
 
     /// The task directory with an empty outcome file, and a sandbox with a link to it.
     fn places(top: &Path) -> (PathBuf, PathBuf) {
-        let (dir, sandbox) = (top.join("tasks/rig/gt-1/1"), top.join("raiders/Toast"));
+        let (dir, sandbox) = (
+            top.join(".horde/tasks/rig/gt-1/1"),
+            top.join("raiders/Toast"),
+        );
         fs::create_dir_all(&dir).unwrap();
         fs::create_dir_all(&sandbox).unwrap();
         fs::write(dir.join(OUTCOME), "").unwrap();

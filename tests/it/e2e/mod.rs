@@ -68,6 +68,7 @@ mod rights;
 mod rigs;
 mod run;
 mod self_review;
+mod settings_of_user;
 mod snapshot;
 mod stall;
 mod stop;

@@ -116,6 +116,9 @@ impl City {
             "refs/horde/pushed",
         ];
         left.extend(git(&self.repo(), &refs).lines().map(str::to_owned));
+        // A patrol deletes what a removal left.
+        let branches = ["for-each-ref", "--format=%(refname)", "refs/heads/raider"];
+        left.extend(git(&self.theirs(), &branches).lines().map(str::to_owned));
         left
     }
 

@@ -18,6 +18,7 @@ mod intruder;
 mod journal;
 mod kept_sandboxes;
 mod killed_witness;
+mod left_branches;
 mod live_review;
 mod long_reasons;
 mod looks;

@@ -9,7 +9,7 @@ mod of_other_tasks;
 
 /// A sandbox with its links, and its task directory.
 fn places(top: &Path) -> (PathBuf, PathBuf) {
-    let dir = top.join("tasks/rig/gt-1/Toast-1");
+    let dir = top.join(".horde/tasks/rig/gt-1/Toast-1");
     let sandbox = top.join("rigs/raiders/Toast");
     fs::create_dir_all(&dir).unwrap();
     fs::create_dir_all(sandbox.join(".git")).unwrap();
@@ -257,7 +257,7 @@ fn empty_outcome_file_that_a_writer_has_open_is_kept_for_its_text() {
 fn nothing_is_moved_through_a_link_in_the_place_of_all_tasks() {
     let top = crate::testing::scratch();
     let (dir, sandbox) = places(top.path());
-    let (tasks, outside) = (top.path().join("tasks"), top.path().join("outside"));
+    let (tasks, outside) = (top.path().join(".horde/tasks"), top.path().join("outside"));
     fs::rename(&tasks, &outside).unwrap();
     symlink(&outside, &tasks).unwrap();
     save(&sandbox.join(OUTCOMES[0]), "passed");

@@ -273,10 +273,7 @@ fn file_that_git_may_have_written_is_told_and_one_that_cannot_be_judged_waits() 
         tasks.outcome(&dir, &sandbox).unwrap()
     };
     let told = read();
-    assert!(
-        told.odd
-            .is_some_and(|why| why.contains("write through that"))
-    );
+    assert!(told.odd.is_some_and(|why| why.contains(".orange-outcome")));
     for unsettled in [Some(Committed::Unsettled), None] {
         *found.lock().unwrap() = unsettled;
         let waits = read();

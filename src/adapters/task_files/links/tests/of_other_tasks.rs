@@ -7,7 +7,7 @@ use super::*;
 fn links_of_another_task_are_replaced_although_git_brought_them() {
     let top = crate::testing::scratch();
     let (dir, sandbox) = places(top.path());
-    let other = top.path().join("tasks/rig/gt-2/Nux-2");
+    let other = top.path().join(".horde/tasks/rig/gt-2/Nux-2");
     for (name, target) in [(OUTCOMES[0], OUTCOME), (TASK, TASK)] {
         fs::remove_file(sandbox.join(name)).unwrap();
         symlink(other.join(target), sandbox.join(name)).unwrap();
@@ -24,13 +24,13 @@ fn links_of_another_task_are_replaced_although_git_brought_them() {
 fn links_of_another_task_are_replaced_however_they_are_written() {
     let top = crate::testing::scratch();
     let (dir, sandbox) = places(top.path());
-    let other = top.path().join("tasks/rig/gt-2/Nux-2");
+    let other = top.path().join(".horde/tasks/rig/gt-2/Nux-2");
     fs::create_dir_all(&other).unwrap();
     fs::write(other.join(OUTCOME), "").unwrap();
-    symlink("../../../tasks/rig/gt-2", sandbox.join("docs")).unwrap();
+    symlink("../../../.horde/tasks/rig/gt-2", sandbox.join("docs")).unwrap();
     for target in [
-        "../../../tasks/rig/gt-2/Nux-2/outcome",
-        "./../../../tasks/rig/gt-1/../gt-2/Nux-2/outcome",
+        "../../../.horde/tasks/rig/gt-2/Nux-2/outcome",
+        "./../../../.horde/tasks/rig/gt-1/../gt-2/Nux-2/outcome",
         "docs/Nux-2/outcome",
         // As the system follows it, `..` is the directory above the one that the link leads to.
         "docs/../gt-2/Nux-2/outcome",
@@ -61,6 +61,22 @@ fn link_of_the_project_to_a_file_of_its_own_stays() {
     symlink("tasks/2026/q4/current/TASK.md", sandbox.join(TASK)).unwrap();
     repaired(&dir, &sandbox, &all);
     assert_eq!(text(sandbox.join(TASK)), "of the project");
+}
+
+/// The supervisor had replaced it, and asked the session to remove it from the project: its work tree was never clean.
+#[test]
+fn link_of_the_project_to_a_file_elsewhere_stays() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    for elsewhere in ["data/tasks/2026/q4/current", "data/raiders/2026"] {
+        let elsewhere = top.path().join(elsewhere);
+        fs::create_dir_all(&elsewhere).unwrap();
+        fs::write(elsewhere.join(TASK), "of the project").unwrap();
+        fs::remove_file(sandbox.join(TASK)).unwrap();
+        symlink(elsewhere.join(TASK), sandbox.join(TASK)).unwrap();
+        repaired(&dir, &sandbox, &|_, _| false);
+        assert_eq!(text(sandbox.join(TASK)), "of the project");
+    }
 }
 
 /// A move of the city could not be followed, or the work of an earlier incarnation came late.
