@@ -185,9 +185,14 @@ fn landing_that_fails_is_not_taken_back_while_its_git_still_writes() {
     let (began, go) = (rig.path("began"), rig.path("go"));
     nix::unistd::mkfifo(&go, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let file = rig.origin().join("a");
-    let writer = format!("read line <{}\necho 2 >{}\n", go.display(), file.display());
+    let writer = format!(
+        ": >started\nread line <{}\necho 2 >{}\n",
+        go.display(),
+        file.display()
+    );
     fs::write(rig.path("read-tree"), writer).unwrap();
-    let write = "setsid sh read-tree </dev/null >/dev/null 2>&1 &";
+    // Before it has begun it does not have its command.
+    let write = "setsid sh read-tree </dev/null >/dev/null 2>&1 & until [ -e started ]; do sleep 0.01; done;";
     let (there, began) = (rig.path("."), began.display());
     let once = format!(
         "[ -e {began} ] || {{ : >{began}; cd {}; {write} exit 1; }}",

@@ -365,6 +365,8 @@ async fn deliver(city: &TestCity, caller: &Caller, to: &str) -> Value {
 async fn drum_is_told_to_a_session_whose_program_waits_for_text() {
     let city = Scenario::new().with(prompts).start().await;
     let charged = city.worker("a").await;
+    // Until it is known that no first prompt is to be typed.
+    city.settle().await;
     city.parts.sessions.show(&charged.session, Some("> "));
     let sent = deliver(&city, &operator(), "Toast").await;
     assert_eq!(
