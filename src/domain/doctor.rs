@@ -325,27 +325,13 @@ fn lost_rig((relic, raider): &(RelicId, RaiderId)) -> Diagnosis {
     Finding::new(Kind::LostRig, raider, says, hint).into()
 }
 
-/// The parts of the name of a raider's branch, `raider/SLOT/RELIC-INCARNATION`: slot, relic and incarnation.
-fn named_in(branch: &str) -> Option<(&str, Option<RelicId>, &str)> {
-    let (slot, work) = branch.strip_prefix("raider/")?.split_once('/')?;
-    let (relic, incarnation) = work.rsplit_once('-').unwrap_or((work, ""));
-    Some((slot, RelicId::new(relic).ok(), incarnation))
-}
-
-/// Returns the relic of a branch if the supervisor made that for a raider that does not hold its slot any more. A branch
-/// that an agent named is none.
-#[must_use]
-pub fn relic_of_left_branch(branch: &str, held: &BTreeSet<SlotName>) -> Option<RelicId> {
-    let (slot, relic, incarnation) = named_in(branch)?;
-    let is_ours = incarnation.parse::<u64>().is_ok();
-    let is_free = held.iter().all(|name| name.as_str() != slot);
-    relic.filter(|_| is_ours && is_free)
-}
-
 /// Finds a branch whose raider is gone and whose relic is gone or closed. Branches of held slots, of queued work and of
 /// relics that may be charged again are in use.
 fn stray_branch(rig: &RigFacts, branch: &BranchFacts) -> Option<Diagnosis> {
-    let (slot, relic, _) = named_in(&branch.name)?;
+    let (slot, work) = branch.name.strip_prefix("raider/")?.split_once('/')?;
+    let relic = work
+        .rsplit_once('-')
+        .and_then(|(relic, _)| RelicId::new(relic).ok());
     let held = rig.held.iter().any(|name| name.as_str() == slot);
     let open = relic.is_some_and(|relic| rig.open.contains(&relic));
     if held || open || rig.queued.contains(&branch.name) {

@@ -18,10 +18,13 @@ pub const REPLACED: &str = ".replaced-";
 
 /// Returns true for the target of a link in a sandbox that leads to a file of a task,
 /// `.../.horde/tasks/<rig>/<relic>/<slot>-<incarnation>/<file>`: of any incarnation, and of the city's former place. So does a
-/// link to such a link in another sandbox, and one below `/proc`, which leads elsewhere for each process. A link to a file of
-/// the sandbox itself is the project's.
+/// link to such a link in another sandbox, of a `TASK.md` only in one beside this, and a link below `/proc`, which leads
+/// elsewhere for each process. A link to a file of the sandbox itself is the project's.
 #[must_use]
 pub fn is_link_target(sandbox: &Path, target: &Path) -> bool {
+    if target.starts_with("/proc") {
+        return true;
+    }
     let target = plain(&sandbox.join(target));
     if !target.is_absolute() || target.starts_with(sandbox) {
         return false;
@@ -35,7 +38,7 @@ pub fn is_link_target(sandbox: &Path, target: &Path) -> bool {
     // A project may have a TASK.md in a directory of any name.
     let is_link =
         name == TASK && is_beside || name.to_str().is_some_and(is_reserved) && is_in_raiders;
-    is_task || is_link || target.starts_with("/proc")
+    is_task || is_link
 }
 
 /// Returns true for the name of a link to the outcome, or to the task beside a `TASK.md` of the repository: no project has
@@ -73,7 +76,7 @@ mod tests {
             ("../Nux/.horde-outcome", true),
             ("/city/horde/raiders/Nux/TASK.md", true),
             ("../Toast/.horde-outcome", false),
-            ("/proc/self/cwd/../Nux/.horde-outcome", true),
+            ("/proc/self/cwd/../../../Nux/.horde-outcome", true),
             ("../Nux/docs/TASK.md", false),
             ("/data/raiders/2026/TASK.md", false),
             ("/data/tasks/2026/q4/current/TASK.md", false),

@@ -263,6 +263,12 @@ pub trait Repo: Send + Sync {
     /// [`RepoError`].
     fn spare_branches(&self) -> Result<Vec<BranchFacts>, RepoError>;
 
+    /// Lists the names of all branches of present and past raiders.
+    ///
+    /// # Errors
+    /// [`RepoError`].
+    fn raider_branches(&self) -> Result<Vec<String>, RepoError>;
+
     /// Deletes a local branch that another ref reaches and no worktree has checked out; any other stays. Returns true
     /// when the branch is gone.
     ///

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 
 use crate::adapters::relics_sqlite::SqliteRelics;
 use crate::ports::clock::Clock;
@@ -79,10 +79,16 @@ impl Keeper {
     /// tests of actors.
     pub(super) fn serve(&self) {
         let Some(writer) = &self.writer else { return };
-        while self.queue.has_entries()
-            && let Ok(mut writer) = writer.try_lock()
-        {
+        while self.queue.has_entries() {
+            let mut writer = match writer.try_lock() {
+                Ok(writer) => writer,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
             writer.serve_queued();
+            // It would be tried again without end.
+            let refused = self.queue.degraded();
+            assert!(refused.is_none(), "a store in memory refused: {refused:?}");
         }
     }
 }

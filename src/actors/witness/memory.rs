@@ -18,6 +18,22 @@ pub struct Memory {
     pub(super) retries: RetryLedger,
     /// Sandboxes that were judged.
     pub(super) judged_sandboxes: JudgedSandboxes,
+    /// Branches of raiders that are gone and that could not be deleted.
+    tried_branches: Mutex<BTreeSet<String>>,
+}
+
+impl Memory {
+    /// Returns the branches that could not be deleted.
+    pub(super) fn tried_branches(&self) -> BTreeSet<String> {
+        let tried = self.tried_branches.lock();
+        tried.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes a branch that could not be deleted.
+    pub(super) fn branch_stays(&self, branch: String) {
+        let tried = self.tried_branches.lock();
+        tried.unwrap_or_else(PoisonError::into_inner).insert(branch);
+    }
 }
 
 /// Raiders whose sandboxes were judged and kept. Judging one measures everything in it, so an event that changes

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::admin::{self, At};
 use super::bytes;
+use super::existing_branch::COPIED;
+use super::fetch::SEED;
 use super::rig::GitRepo;
 use super::stash::PINS;
 use crate::domain::doctor::BranchFacts;
@@ -27,6 +29,13 @@ pub(super) fn spare(repo: &GitRepo) -> Result<Vec<BranchFacts>, RepoError> {
         })
     };
     spare.map(facts).collect()
+}
+
+/// Returns the names of all raiders' branches.
+pub(super) fn of_raiders(repo: &GitRepo) -> Result<Vec<String>, RepoError> {
+    let listed = repo.their_refs().list("refs/heads/raider/")?;
+    let name = |full: &String| full.strip_prefix("refs/heads/").map(str::to_owned);
+    Ok(listed.keys().filter_map(name).collect())
 }
 
 /// Returns the full names of branches that worktrees have checked out, with the worktrees' paths. A worktree whose
@@ -76,8 +85,9 @@ fn is_held(repo: &GitRepo, commit: &Oid) -> Result<bool, RepoError> {
         .args(["--contains", commit.as_str()])
         .run()?
         .text();
-    // Pins are removed with their sandboxes.
-    Ok(reaching.lines().any(|name| !name.starts_with(PINS)))
+    // Pins are removed with their sandboxes, and copies of the checkout's branches after their use.
+    let passes = |name: &str| [PINS, SEED, COPIED].iter().any(|it| name.starts_with(it));
+    Ok(reaching.lines().any(|name| !passes(name)))
 }
 
 /// Deletes a branch of theirs if a ref of ours reaches it and no worktree has checked it out. Returns true if the

@@ -14,7 +14,7 @@ use crate::ports::repo::RepoError;
 
 /// The prefix of a checkout's branch while it is copied to ours. The ref goes when the commit is known: no object of
 /// ours is ever pruned.
-const COPIED: &str = "refs/horde/start";
+pub(super) const COPIED: &str = "refs/horde/start";
 /// The number of names that a similar one is searched among.
 const NAMES_MAX: usize = 5_000;
 

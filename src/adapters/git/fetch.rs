@@ -15,7 +15,7 @@ use crate::ports::repo::RepoError;
 /// The timeout of the first fetch, which transfers the whole history.
 const CLONE: Duration = Duration::from_secs(3600);
 /// The prefix of the checkout's refs during the first fetch.
-const SEED: &str = "refs/horde/seed";
+pub(super) const SEED: &str = "refs/horde/seed";
 
 /// Runs a command that talks to a remote, and is named `what` in a timeout. Its failure is a [`RepoError::Remote`].
 pub(super) fn network(git: Git, url: &str, what: &str) -> Result<Output, RepoError> {

@@ -146,6 +146,10 @@ impl Repo for GitRepo {
         branches::spare(self)
     }
 
+    fn raider_branches(&self) -> Result<Vec<String>, RepoError> {
+        branches::of_raiders(self)
+    }
+
     fn drop_branch(&self, branch: &str) -> Result<bool, RepoError> {
         // Locked, so that no worktree checks the branch out meanwhile.
         let _worktrees = locked(&self.state.worktrees);

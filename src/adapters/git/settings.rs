@@ -351,8 +351,11 @@ fn of_checkout(path: &Path, checkout: &Checkout) -> Settings {
                 (_, value) => value.clone(),
             };
             let entry = remotes.entry(name.to_owned()).or_default();
-            if REMOTE_KEYS.contains(&key) {
-                entry.push((format!("remote.{name}.{key}"), value));
+            let full = format!("remote.{name}.{key}");
+            // git fetches from the first of several URLs.
+            let is_another = key == "url" && entry.iter().any(|(known, _)| *known == full);
+            if REMOTE_KEYS.contains(&key) && !is_another {
+                entry.push((full, value));
             }
         } else if SECTIONS.contains(&section) || KEYS.contains(&key.as_str()) {
             settings.push((key.clone(), value.clone()));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::command::Git;
-use super::config_text::{Setting, Settings, by_scope};
+use super::config_text::{Settings, by_scope};
 use crate::ports::repo::RepoError;
 
 /// The limit for reading settings, in which a pipe in the place of a file is never read to its end.
@@ -40,20 +40,27 @@ impl Checkout {
     /// # Errors
     /// git's, where a configuration cannot be read.
     pub(super) fn read(top: Top) -> Result<Self, RepoError> {
-        let user = of_user()?;
-        let listed = list(&top.dir).run()?.stdout;
-        let is_its_own = |scope: &str, setting: &Setting| match scope {
-            "local" | "worktree" => true,
-            "system" | "global" => setting.0.starts_with("remote.") || !user.contains(setting),
-            _ => false,
+        let mut user = of_user()?;
+        let listed = by_scope(&list(&top.dir).run()?.stdout);
+        let of = |scopes: [&str; 2]| -> Settings {
+            let of_scopes = listed.iter().filter(|it| scopes.contains(&&*it.0));
+            of_scopes.map(|it| it.1.clone()).collect()
         };
-        let mut own = by_scope(&listed);
-        own.retain(|(scope, setting)| is_its_own(scope, setting));
-        Ok(Self {
-            top,
-            config: own.into_iter().map(|it| it.1).collect(),
-            user,
-        })
+        let (user_here, local) = (of(["system", "global"]), of(["local", "worktree"]));
+        // A key has all its values here or there: one may reset those before it, and the last of several may count.
+        let values = |settings: &Settings, key: &str| -> Vec<Option<String>> {
+            let of_key = settings.iter().filter(|it| it.0 == key);
+            of_key.map(|it| it.1.clone()).collect()
+        };
+        let is_for_checkout = |key: &str| {
+            key.starts_with("remote.")
+                || is_told(key) && values(&user, key) != values(&user_here, key)
+        };
+        let mut config = user_here.clone();
+        config.retain(|(key, _)| is_for_checkout(key));
+        user.retain(|(key, _)| !config.iter().any(|it| it.0 == *key));
+        config.extend(local);
+        Ok(Self { top, config, user })
     }
 
     /// The first value of a key.
@@ -88,12 +95,21 @@ impl Checkout {
     }
 }
 
-/// Returns the file with the settings that were taken over from the user and the machine: commands of ours read it
+/// Returns true for a setting that the user may have for the checkout alone: where a URL leads, and in whose name commits are
+/// made. Credentials and headers are not among them, because sandboxes get these settings, too. Nor is signing: it may ask for a
+/// passphrase.
+fn is_told(key: &str) -> bool {
+    const SECTIONS: [&str; 4] = ["url", "user", "author", "committer"];
+    let section = key.split('.').next().unwrap_or_default();
+    SECTIONS.contains(&section) || key == "core.sshcommand"
+}
 
 /// Reads the settings of the user and of the machine that hold in all repositories.
+///
+/// # Errors
+/// git's, where a file cannot be read: its settings would count as those for the checkout alone.
 pub(super) fn of_user() -> Result<Settings, RepoError> {
-    // git fails where it cannot read a file: there are no settings then, and its commands will tell.
-    let listed = list(Path::new("/")).output()?.stdout;
+    let listed = list(Path::new("/")).run()?.stdout;
     let mut all = by_scope(&listed);
     all.retain(|(scope, _)| ["system", "global"].contains(&scope.as_str()));
     Ok(all.into_iter().map(|it| it.1).collect())

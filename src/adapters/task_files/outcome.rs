@@ -104,7 +104,7 @@ fn in_sandbox(own: &Path, name: &str, committed: AskOfFile<'_>) -> InPlace {
             )),
             Some(Committed::Known) => InPlace::Odd(format!(
                 "git has a file of the name {name}, or one with its text, and may have written it, so it is not read as an \
-                outcome; if it is yours, run `hd done`, or write the outcome into {} and take back what you did to {name}",
+                outcome; if it is yours, run `hd done`, or write the outcome into {} and remove {name}",
                 other(name)
             )),
             Some(Committed::Unsettled) | None => InPlace::Unsettled,

@@ -235,6 +235,11 @@ impl Repo for FakeRepo {
         Ok(self.enter("spare_branches", "")?.spare.clone())
     }
 
+    fn raider_branches(&self) -> Result<Vec<String>, RepoError> {
+        let inner = self.enter("raider_branches", "")?;
+        Ok(inner.spare.iter().map(|spare| spare.name.clone()).collect())
+    }
+
     fn drop_branch(&self, branch: &str) -> Result<bool, RepoError> {
         let mut inner = self.enter("drop_branch", branch)?;
         let stays = |spare: &BranchFacts| spare.name != branch || !spare.reachable;
