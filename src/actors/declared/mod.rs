@@ -229,9 +229,8 @@ fn way_out(hook: &Hook, git: &GitFacts) -> String {
         return way.to_owned();
     }
     let base = git.merge_base.as_ref().unwrap_or(&hook.base);
-    let commands = task_names::anew_without(base.as_str(), &links.join(" "));
     let named = links.join(" ");
-    let commands = commands.join("`, `");
+    let commands = task_names::anew_without(base.as_str(), &named).join("`, `");
     format!(
         "{way}; if a commit has taken up the supervisor's links, make it anew without them: `{commands}`; a link that the target has is \
          taken out by `git rm -q --cached {named}` and `git commit`; a file that it has is restored by `git checkout HEAD -- NAME`"

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::command::Git;
-use super::config_text::{Settings, by_scope};
+use super::config_text::{Setting, Settings, by_scope};
 use crate::ports::repo::RepoError;
 
 /// The limit for reading settings, in which a pipe in the place of a file is never read to its end.
@@ -40,26 +40,9 @@ impl Checkout {
     /// # Errors
     /// git's, where a configuration cannot be read.
     pub(super) fn read(top: Top) -> Result<Self, RepoError> {
-        let mut user = of_user()?;
+        let user = of_user()?;
         let listed = by_scope(&list(&top.dir).run()?.stdout);
-        let of = |scopes: [&str; 2]| -> Settings {
-            let of_scopes = listed.iter().filter(|it| scopes.contains(&&*it.0));
-            of_scopes.map(|it| it.1.clone()).collect()
-        };
-        let (user_here, local) = (of(["system", "global"]), of(["local", "worktree"]));
-        // A key has all its values here or there: one may reset those before it, and the last of several may count.
-        let values = |settings: &Settings, key: &str| -> Vec<Option<String>> {
-            let of_key = settings.iter().filter(|it| it.0 == key);
-            of_key.map(|it| it.1.clone()).collect()
-        };
-        let is_for_checkout = |key: &str| {
-            key.starts_with("remote.")
-                || is_told(key) && values(&user, key) != values(&user_here, key)
-        };
-        let mut config = user_here.clone();
-        config.retain(|(key, _)| is_for_checkout(key));
-        user.retain(|(key, _)| !config.iter().any(|it| it.0 == *key));
-        config.extend(local);
+        let (config, user) = told_apart(user, &listed);
         Ok(Self { top, config, user })
     }
 
@@ -95,6 +78,26 @@ impl Checkout {
     }
 }
 
+/// Returns the settings of the checkout, and those of its user without them: `user` are those that hold everywhere, `listed` all
+/// that git reads in the checkout, by scope. A key has all its values here or there: one may reset those before it, and the last
+/// of several may count.
+fn told_apart(mut user: Settings, listed: &[(String, Setting)]) -> (Settings, Settings) {
+    let of = |scopes: [&str; 2]| -> Settings {
+        let of_scopes = listed.iter().filter(|it| scopes.contains(&&*it.0));
+        of_scopes.map(|it| it.1.clone()).collect()
+    };
+    let (user_here, local) = (of(["system", "global"]), of(["local", "worktree"]));
+    let differs = |key: &str| {
+        let here = user_here.iter().filter(|it| it.0 == key);
+        !here.eq(user.iter().filter(|it| it.0 == key))
+    };
+    let mut config = user_here.clone();
+    config.retain(|(key, _)| key.starts_with("remote.") || is_told(key) && differs(key));
+    user.retain(|(key, _)| config.iter().all(|it| it.0 != *key));
+    config.extend(local);
+    (config, user)
+}
+
 /// Returns true for a setting that the user may have for the checkout alone: where a URL leads, and in whose name commits are
 /// made. Credentials and headers are not among them, because sandboxes get these settings, too. Nor is signing: it may ask for a
 /// passphrase.
@@ -118,4 +121,55 @@ pub(super) fn of_user() -> Result<Settings, RepoError> {
 fn list(dir: &Path) -> Git {
     let git = Git::in_dir(dir).as_user().limit(READ_LIMIT);
     git.args(["config", "--includes", "--list", "--show-scope", "-z"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(all: &[(&str, &str)]) -> Settings {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), Some((*value).to_owned()));
+        all.iter().map(owned).collect()
+    }
+
+    fn told(user: &[(&str, &str)], here: &[(&str, &str)], own: &[(&str, &str)]) -> [Settings; 2] {
+        let of = |scope: &str, all| -> Vec<_> {
+            let all = settings(all).into_iter();
+            all.map(|it| (scope.to_owned(), it)).collect()
+        };
+        let listed = [of("global", here), of("local", own)].concat();
+        let (config, user) = told_apart(settings(user), &listed);
+        [config, user]
+    }
+
+    /// The address of the file that is included came before the one that git uses.
+    #[test]
+    fn settings_for_the_checkout_alone_have_the_order_that_git_reads_them_in() {
+        let (home, work) = (("user.email", "a@home"), ("user.email", "a@work"));
+        let own = [("user.name", "A")];
+        let alone = |here: &[(&str, &str)]| told(&[home], here, &own);
+        let both = settings(&[work, home, own[0]]);
+        assert_eq!(alone(&[work, home]), [both, settings(&[])]);
+        assert_eq!(alone(&[home]), [settings(&own), settings(&[home])]);
+        // One that sets back what the machine has.
+        let (machine, user) = (("user.name", "A"), ("user.name", "B"));
+        let here = [machine, user, machine];
+        let found = told(&[machine, user], &here, &[]);
+        assert_eq!(found, [settings(&here), settings(&[])]);
+    }
+
+    /// Sandboxes get what the checkout has.
+    #[test]
+    fn credentials_headers_and_signing_for_the_checkout_alone_are_left_out_and_every_remote_counts()
+    {
+        let (helper, remote) = (("credential.helper", ""), ("remote.origin.url", "x"));
+        let secret = [
+            ("credential.helper", "work"),
+            ("http.extraheader", "Authorization: x"),
+            ("commit.gpgsign", "true"),
+        ];
+        let here = [&[helper, remote], &secret[..]].concat();
+        let found = told(&[helper, remote], &here, &[]);
+        assert_eq!(found, [settings(&[remote]), settings(&[helper])]);
+    }
 }
