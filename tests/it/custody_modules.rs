@@ -113,6 +113,7 @@ impl Taken {
 }
 
 #[test]
+#[ignore = "long tier: further forms of submodules"]
 fn commits_that_a_submodule_has_left_are_saved() {
     let taken = Taken::new();
     let commit = taken.leave("lib");
@@ -149,6 +150,7 @@ fn commits_of_a_submodule_that_is_not_checked_out_any_more_are_saved() {
 }
 
 #[test]
+#[ignore = "long tier: further forms of submodules"]
 fn commits_of_a_submodule_inside_one_that_is_not_checked_out_are_saved() {
     let taken = Taken::new();
     let commit = taken.commit("lib/inner");
@@ -161,6 +163,7 @@ fn commits_of_a_submodule_inside_one_that_is_not_checked_out_are_saved() {
 
 /// Neither the index nor a file shows it.
 #[test]
+#[ignore = "long tier: further forms of submodules"]
 fn commits_of_a_submodule_that_was_removed_are_saved() {
     let taken = Taken::new();
     let commit = taken.commit("lib");
@@ -262,6 +265,7 @@ fn commits_that_only_a_submodule_calls_pushed_are_saved() {
 
 /// A ref of its remote, or a list of ends, written by an agent into a submodule made commits disappear.
 #[test]
+#[ignore = "long tier: further forms of submodules"]
 fn false_remotes_of_a_submodule_hide_no_commit() {
     let forge: [fn(&Path); 2] = [
         |lib| {

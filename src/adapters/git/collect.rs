@@ -12,6 +12,7 @@ use nix::unistd::{Pid, getpgid};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::time::Timespec;
 
 use crate::adapters::children::{self, UNKILLABLE};
 use crate::adapters::proc;
@@ -101,7 +102,7 @@ fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collec
         fds.extend(out.pipe.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
         fds.extend(err.pipe.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
         let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = rustix::time::Timespec {
+        let timeout = Timespec {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: left.subsec_nanos().into(),
         };
@@ -121,7 +122,7 @@ fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collec
         }
     };
     if status.is_some() {
-        for left in [out.pipe.map(hand_on), err.pipe.map(hand_on)] {
+        for left in [out.pipe.map(leave), err.pipe.map(leave)] {
             if let Some(Err(error)) = left {
                 tracing::warn!(%error, "no reader could be started for the output of processes that git left behind; their next write fails");
             }
@@ -136,6 +137,24 @@ fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collec
 
 fn unblock(pipe: impl AsFd) -> io::Result<()> {
     rustix::io::ioctl_fionbio(pipe, true).map_err(io::Error::from)
+}
+
+/// The wait for the last writer of a pipe after the child's end. While another thread starts a program, its new process
+/// has a copy of each descriptor.
+const LAST_WRITER: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 20_000_000,
+};
+
+/// Leaves a pipe that is still open to the processes that the child left behind.
+fn leave(pipe: impl AsFd + Into<Stdio>) -> io::Result<()> {
+    // Without events to wait for, only the end of the last writer is reported.
+    let mut fds = [PollFd::new(&pipe, PollFlags::empty())];
+    let is_over = poll(&mut fds, Some(&LAST_WRITER)) == Ok(1);
+    match is_over {
+        true => Ok(()),
+        false => hand_on(pipe),
+    }
 }
 
 /// Hands an open pipe to a process of its own. A process that the child left behind still has the other end, and a

@@ -6,11 +6,9 @@ pub const PATCHES: &str = "[[patches.agents]]";
 /// Returns the comment above a key, given a place in its line. Keys that stand together share the comment of the first.
 pub fn above(text: &str, at: usize) -> Option<String> {
     let line = text.get(..at)?.rfind('\n').map_or(0, |newline| newline + 1);
-    let before: Vec<&str> = text.get(..line)?.lines().collect();
-    let together = before.iter().rev().take_while(|line| is_key(line)).count();
-    let before = before.get(..before.len() - together)?;
-    let comment = before.iter().rev().take_while(|line| line.starts_with('#'));
-    let mut comment: Vec<&str> = comment.copied().collect();
+    let upwards = text.get(..line)?.lines().rev();
+    let upwards = upwards.skip_while(|line| is_key(line));
+    let mut comment: Vec<&str> = upwards.take_while(|line| line.starts_with('#')).collect();
     comment.reverse();
     comment.retain(|line| example(line).is_none());
     said(&comment)

@@ -193,6 +193,7 @@ fn city_that_is_moved_is_said_and_a_stop_at_its_new_place_ends_everybody() {
 /// A patrol had begun to make the rig's repository anew at the old path; that counted as another directory in the city's
 /// place, which ended all sessions and kept the city from being moved back.
 #[test]
+#[ignore = "long tier: chaos"]
 fn city_that_is_moved_for_some_patrols_is_moved_back_and_its_work_goes_on() {
     let city = patrolled(1).start();
     let agent = runs_as(&city, "a0", 1);
@@ -388,6 +389,7 @@ fn lost_store_is_refused_until_a_person_decides() {
 
 /// A killed supervisor leaves its newest commits in the write-ahead log: without it the store is older.
 #[test]
+#[ignore = "long tier: chaos"]
 fn store_that_lost_its_newest_commits_is_told_from_the_one_that_was() {
     let mut city = patrolled(1).start();
     runs_as(&city, "a0", 1);

@@ -16,8 +16,8 @@ use crate::support::plan::Plan;
 use crate::support::{processes, tmux};
 
 on_tmux_too!(
-    daily: every_kill_is_answered_by_one_restart;
-    long:
+    daily: ;
+    long: every_kill_is_answered_by_one_restart
 );
 
 /// The number of descriptors or threads of the daemon that may come and go with its work: a restart that keeps one of

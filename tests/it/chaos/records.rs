@@ -14,8 +14,9 @@ use crate::support::live::{City, until};
 use crate::support::processes;
 
 on_tmux_too!(
-    daily: stranger_that_a_record_names_is_left_alone;
-    long: session_whose_record_is_lost_or_garbled_is_taken_over_and_never_doubled,
+    daily: ;
+    long: stranger_that_a_record_names_is_left_alone,
+    session_whose_record_is_lost_or_garbled_is_taken_over_and_never_doubled,
     record_that_is_garbled_while_it_runs_is_written_again_by_a_patrol,
     death_is_answered_whatever_was_made_of_the_log
 );
@@ -51,6 +52,7 @@ fn session_whose_record_is_lost_or_garbled_is_taken_over_and_never_doubled() {
 }
 
 #[test]
+#[ignore = "long tier: chaos"]
 fn record_that_is_garbled_while_it_runs_is_written_again_by_a_patrol() {
     let mut city = city();
     let agent = runs_as(&city, "a0", 1);

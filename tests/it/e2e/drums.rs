@@ -24,7 +24,7 @@ fn a_raider_asks_a_person_and_finds_the_reply_at_rally() {
             "try read hd --json drums read 3",
             "try ack hd --json mail ack 3",
             "try empty hd --json drums inbox",
-            "sign read",
+            "sign over",
             "await go",
             "commit a.txt",
             "hd done",
@@ -65,7 +65,7 @@ fn a_raider_asks_a_person_and_finds_the_reply_at_rally() {
     assert_eq!(reply["delivery"]["state"], "waits");
     assert_eq!(reply["mailbox"], format!("relic/{relic}"));
     city.sign("replied");
-    city.wait_sign("read");
+    city.wait_sign("over");
     let drums = &city.wait_tried("rally").json()["drums"];
     let expected =
         json!([{ "id": 3, "from": "operator", "subject": "Re: which runner", "read": false }]);

@@ -133,7 +133,7 @@ async fn an_operator_releases_a_quarantined_child_and_its_history() {
     let view = city.view(&id).await.unwrap();
     assert_eq!((view.state, view.restarts), (ChildState::Running, 0));
     let starts = city.starts(&session);
-    city.pass(SECOND * 7200).await;
+    city.pass_hours(SECOND * 7200).await;
     assert_eq!(city.starts(&session), starts, "the old timer is void");
 }
 

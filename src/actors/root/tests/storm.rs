@@ -17,7 +17,7 @@ use self::acts::{Act, act, edit};
 use self::model::{Asked, Model};
 use crate::domain::ids::SessionId;
 use crate::testing::seeded;
-use crate::testing::tier::is_long;
+use crate::testing::tier::{by_tier, is_long};
 use crate::testing::world::TestCity;
 
 pub(super) const WINDOW: Duration = Duration::from_secs(300);
@@ -126,7 +126,7 @@ fn each_wanted_child_runs_once_after_any_edits_and_failures() {
     loop {
         let before = proptest::collection::vec(edit(), 0..20);
         let acts = proptest::collection::vec(act(), 1..40);
-        let result = seeded::runner(seed, 12).run(&(before, acts), |(before, acts)| {
+        let result = seeded::runner(seed, by_tier(6, 12)).run(&(before, acts), |(before, acts)| {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .start_paused(true)

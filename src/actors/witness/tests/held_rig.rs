@@ -9,6 +9,7 @@ use crate::domain::relic::{Completion, DoneIntent, RelicStatus};
 use crate::domain::saga::FaultPoint;
 use crate::ports::repo::RepoError;
 use crate::testing::fake_repo::FakeRepo;
+use crate::testing::tier::sampled;
 use crate::testing::world::{Scenario, TestCity};
 
 const MISSING: Option<&str> = Some("its repository is missing");
@@ -126,7 +127,7 @@ async fn time_of_a_hold_is_no_time_of_failure() {
         ("landed", LASTING),
         ("sandboxes", GROWN),
     ];
-    for (op, lasting) in failing {
+    for (op, lasting) in sampled(failing, 3) {
         let (city, charged) = Scenario::at_work().await;
         city.parts.repo.break_op(op, away());
         if op != "sandboxes" {

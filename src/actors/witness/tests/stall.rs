@@ -14,7 +14,7 @@ use crate::domain::relic::RelicStatus;
 use crate::domain::stall::Wait;
 use crate::ports::repo::RepoError;
 use crate::testing::eventually;
-use crate::testing::tier::by_tier;
+use crate::testing::tier::{by_tier, sampled};
 use crate::testing::world::{Scenario, TestCity, asking};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -331,7 +331,7 @@ async fn a_declared_wait_holds_for_its_session_until_it_has_passed() {
 /// A failed observation is no silence, and no reason to ignore it: a person is called.
 #[tokio::test(start_paused = true)]
 async fn unobservable_raider_is_left_alone_and_escalated_once() {
-    for op in ["progress", "changes", "session", "screen", "attached"] {
+    for op in sampled(["progress", "changes", "session", "screen", "attached"], 3) {
         let city = scenario().with(asking).start().await;
         let charged = city.worker("a").await;
         let (sessions, session) = (&city.parts.sessions, &charged.session);
@@ -382,25 +382,25 @@ async fn a_look_that_fails_forgets_no_silence() {
 /// A costly observation takes time: events meanwhile count.
 #[tokio::test(start_paused = true)]
 async fn stall_step_follows_the_latest_observation() {
-    for nudges in [2, 0] {
-        for what in ["print", "ask", "attach"] {
-            let city = scenario()
-                .with(asking)
-                .rig(|rig| rig.raiders.nudges = nudges)
-                .start()
-                .await;
-            let charged = city.worker("a").await;
-            city.pass(2 * MINUTE).await;
-            let (sessions, id) = (Arc::clone(&city.parts.sessions), charged.session.clone());
-            city.parts.repo.interlude("changes", move || match what {
-                "print" => sessions.print(&id, "there"),
-                "ask" => sessions.show(&id, Some("Go on?")),
-                _ => sessions.set_attached(&id, true),
-            });
-            city.pass(18 * MINUTE).await;
-            assert!(city.parts.repo.count("changes") > 1, "{what}");
-            assert_eq!(steps(&city, &charged).await, (0, 1, 0), "{what}");
-        }
+    let acts = ["print", "ask", "attach"];
+    let cases = [2, 0].map(|nudges| acts.map(|what| (nudges, what)));
+    for (nudges, what) in sampled(cases.concat(), 3) {
+        let city = scenario()
+            .with(asking)
+            .rig(|rig| rig.raiders.nudges = nudges)
+            .start()
+            .await;
+        let charged = city.worker("a").await;
+        city.pass(2 * MINUTE).await;
+        let (sessions, id) = (Arc::clone(&city.parts.sessions), charged.session.clone());
+        city.parts.repo.interlude("changes", move || match what {
+            "print" => sessions.print(&id, "there"),
+            "ask" => sessions.show(&id, Some("Go on?")),
+            _ => sessions.set_attached(&id, true),
+        });
+        city.pass(18 * MINUTE).await;
+        assert!(city.parts.repo.count("changes") > 1, "{what}");
+        assert_eq!(steps(&city, &charged).await, (0, 1, 0), "{what}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod chains;
 mod commits;
+mod current;
 mod drums;
 mod files;
 mod flow;
