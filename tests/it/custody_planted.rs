@@ -197,6 +197,7 @@ fn entry_that_comes_to_light_while_a_note_cannot_be_read_finds_its_owner_later()
 
 /// An agent can make more of them than are looked at in one go.
 #[test]
+#[ignore = "long tier: large lists"]
 fn many_entries_that_git_cannot_follow_hide_none_for_long() {
     let city = City::new();
     let [sandbox, nux] = two(&city);
@@ -220,6 +221,7 @@ fn many_entries_that_git_cannot_follow_hide_none_for_long() {
 
 /// A list of 200 MB had stopped every measurement of the rig, and one of 20,000 lines had cost minutes.
 #[test]
+#[ignore = "long tier: large lists"]
 fn list_of_stash_entries_of_any_length_stops_nothing() {
     let city = City::new();
     let [toast, nux] = two(&city);

@@ -99,6 +99,7 @@ fn on_a_terminal(city: &City, words: &str) -> Child {
 
 /// `hd attach`, `peek`, `send`, `logs` and `logs -f` work the same under tmux.
 #[test]
+#[ignore = "long tier: tmux"]
 fn a_terminal_in_tmux_is_watched_and_typed_into_like_any_other() {
     if !tmux::is_there() {
         return;
@@ -199,6 +200,7 @@ fn a_reload_moves_a_city_to_tmux_agent_by_agent() {
 /// Another provider in `city.toml`: running sessions are adopted under the old one, new sessions start under the new
 /// one.
 #[test]
+#[ignore = "long tier: tmux"]
 fn a_city_moves_to_tmux_session_by_session() {
     if !tmux::is_there() {
         return;

@@ -125,7 +125,7 @@ fn recorded_screens_of_the_real_programs_hold_in_the_kit() {
         "the recordings are there: {programs:?}"
     );
     let wrong: Vec<_> = thread::scope(|scope| {
-        let tried: Vec<_> = sampled(&programs, 2)
+        let tried: Vec<_> = sampled(&programs, 4)
             .map(|program| scope.spawn(|| wrong(program)))
             .collect();
         let ended = tried.into_iter().flat_map(|one| one.join().unwrap());

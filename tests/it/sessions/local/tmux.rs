@@ -29,6 +29,7 @@ fn in_tmux(bench: &LocalBench, name: &str) -> bool {
 }
 
 #[test]
+#[ignore = "long tier: tmux"]
 fn a_killed_server_loses_its_sessions_and_leaves_nothing_alive() {
     let Some(bench) = LocalBench::on_tmux() else {
         return;
@@ -205,6 +206,7 @@ fn an_interrupt_is_a_persons_while_one_is_attached() {
 
 /// Programs that exit in order when they are interrupted look like any that ends.
 #[test]
+#[ignore = "long tier: tmux"]
 fn orderly_end_after_a_persons_input_is_by_that_person() {
     let Some(bench) = LocalBench::on_tmux() else {
         return;
@@ -433,6 +435,7 @@ fn start_city(bench: &LocalBench, path: &Path) -> String {
 
 /// A server that hangs must not take the daemon with it: facts that need no server stay known.
 #[test]
+#[ignore = "long tier: tmux"]
 fn a_server_that_hangs_leaves_the_state_known_and_the_activity_unknown() {
     let Some(bench) = LocalBench::on_tmux() else {
         return;
