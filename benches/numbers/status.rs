@@ -106,8 +106,9 @@ impl City {
         let mut client = self.connect();
         let ask = |client: &mut Client| {
             let begun = Instant::now();
+            // As `hd status --json` does: the answer is passed on as it came.
             client
-                .call(&Op::Status(Status::default()))
+                .call_text(&Op::Status(Status::default()))
                 .expect("an answer");
             begun.elapsed()
         };

@@ -265,7 +265,6 @@ fn commits_that_only_a_submodule_calls_pushed_are_saved() {
 
 /// A ref of its remote, or a list of ends, written by an agent into a submodule made commits disappear.
 #[test]
-#[ignore = "long tier: further forms of submodules"]
 fn false_remotes_of_a_submodule_hide_no_commit() {
     let forge: [fn(&Path); 2] = [
         |lib| {

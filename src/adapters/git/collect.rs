@@ -4,7 +4,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
@@ -101,12 +101,7 @@ fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collec
         fds.extend(input.pipe.iter().map(|fd| PollFd::new(fd, PollFlags::OUT)));
         fds.extend(out.pipe.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
         fds.extend(err.pipe.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        match poll(&mut fds, Some(&timeout)) {
+        match poll(&mut fds, Some(&until(deadline))) {
             Ok(0) => break None,
             Ok(_) => {}
             Err(Errno::INTR) => continue,
@@ -122,11 +117,7 @@ fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collec
         }
     };
     if status.is_some() {
-        for left in [out.pipe.map(leave), err.pipe.map(leave)] {
-            if let Some(Err(error)) = left {
-                tracing::warn!(%error, "no reader could be started for the output of processes that git left behind; their next write fails");
-            }
-        }
+        release(out.pipe, err.pipe);
     }
     Ok(Collected {
         status,
@@ -139,21 +130,46 @@ fn unblock(pipe: impl AsFd) -> io::Result<()> {
     rustix::io::ioctl_fionbio(pipe, true).map_err(io::Error::from)
 }
 
-/// The wait for the last writer of a pipe after the child's end. While another thread starts a program, its new process
-/// has a copy of each descriptor.
-const LAST_WRITER: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 20_000_000,
-};
+/// The limit of the wait for the last writers of its pipes, after the child's end: a helper of git may end a moment later,
+/// and a process that another thread starts has a copy of the pipes until it executes its program.
+const LAST_WRITERS: Duration = Duration::from_millis(20);
 
-/// Leaves a pipe that is still open to the processes that the child left behind.
-fn leave(pipe: impl AsFd + Into<Stdio>) -> io::Result<()> {
-    // Without events to wait for, only the end of the last writer is reported.
-    let mut fds = [PollFd::new(&pipe, PollFlags::empty())];
-    let is_over = poll(&mut fds, Some(&LAST_WRITER)) == Ok(1);
-    match is_over {
-        true => Ok(()),
-        false => hand_on(pipe),
+/// Gives up the pipes that are still open: the processes that the child left behind keep them.
+fn release(out: Option<ChildStdout>, err: Option<ChildStderr>) {
+    let deadline = Instant::now() + LAST_WRITERS;
+    let parts = [
+        out.and_then(|pipe| still_written(pipe, deadline))
+            .map(hand_on),
+        err.and_then(|pipe| still_written(pipe, deadline))
+            .map(hand_on),
+    ];
+    for handed in parts.into_iter().flatten() {
+        if let Err(error) = handed {
+            tracing::warn!(%error, "no reader could be started for the output of processes that git left behind; their next write fails");
+        }
+    }
+}
+
+/// Returns the pipe if it still has a writer at the deadline.
+fn still_written<P: AsFd>(pipe: P, deadline: Instant) -> Option<P> {
+    loop {
+        // Without events to wait for, only the end of the last writer is reported.
+        let mut fds = [PollFd::new(&pipe, PollFlags::empty())];
+        match poll(&mut fds, Some(&until(deadline))) {
+            Ok(0) => return Some(pipe),
+            Ok(_) => return None,
+            Err(Errno::INTR) => {}
+            Err(_) => return Some(pipe),
+        }
+    }
+}
+
+/// Returns the time that is left until then.
+fn until(deadline: Instant) -> Timespec {
+    let left = deadline.saturating_duration_since(Instant::now());
+    Timespec {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
     }
 }
 
@@ -251,9 +267,22 @@ impl<R: Read + AsFd> Output<R> {
 mod tests {
     use std::os::unix::process::{CommandExt, ExitStatusExt};
     use std::process::{Command, Stdio};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use crate::adapters::proc;
+
+    /// A reader for processes that were left behind would be started for nothing.
+    #[test]
+    fn pipe_whose_last_writer_ends_soon_is_not_handed_on() {
+        let later = |ms| Instant::now() + Duration::from_millis(ms);
+        let (reader, writer) = std::io::pipe().unwrap();
+        let copy = writer.try_clone().unwrap();
+        drop(writer);
+        let reader = super::still_written(reader, later(1)).expect("a writer is there");
+        let ending = std::thread::spawn(move || drop(copy));
+        assert!(super::still_written(reader, later(60_000)).is_none());
+        ending.join().unwrap();
+    }
 
     /// As a front that is killed alone, while git goes on below its anchor.
     #[test]

@@ -1,7 +1,7 @@
 //! The schema's versions: `PRAGMA user_version` counts them, and migrations only go forward. A file that is not a
 //! relic store, is damaged or comes from a newer version is refused before anything is written.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, TransactionBehavior};
 
 use crate::ports::relics::StoreError;
 
@@ -34,7 +34,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0023.sql"),
 ];
 
-/// The schema after the last step, for a new store: to alter each table in turn takes six times as long.
+/// The schema after the last step, for a new store: to alter each table in turn takes several times as long.
 const CURRENT: &str = include_str!("schema/current.sql");
 
 /// "hord": marks the file as a relic store (`file` and SQLite's own tools show it).
@@ -74,12 +74,17 @@ pub(super) fn check(conn: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Migrates the file to the current schema: an empty one at once, an older one step by step.
+/// Migrates the file to the current schema: an empty one in one transaction, an older one step by step.
 pub(super) fn migrate(conn: &mut Connection) -> Result<(), StoreError> {
     if version(conn)? > 0 {
         return migrate_to(conn, MIGRATIONS.len());
     }
-    let transaction = conn.transaction()?;
+    let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another program may have written it meanwhile.
+    if version(&transaction)? > 0 {
+        transaction.rollback()?;
+        return migrate_to(conn, MIGRATIONS.len());
+    }
     transaction.execute_batch(CURRENT)?;
     set_version(&transaction, MIGRATIONS.len())?;
     Ok(transaction.commit()?)

@@ -1,5 +1,5 @@
 //! Faults on purpose, against the real daemon: what may happen to a supervisor, and which test shows that
-//! it gets over it. Most of them run in `cargo test`; those with `#[ignore = "long tier: chaos"]` run only in the long
+//! it gets over it. About half of them run in `cargo test`, on tmux one; those with `#[ignore = "long tier: chaos"]` run only in the long
 //! tier, where `by_tier` also chooses larger numbers: those of the table in docs/faults.md. Seeds are printed, and
 //! `HORDE_SEED` repeats one.
 //!

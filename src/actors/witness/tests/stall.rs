@@ -399,8 +399,8 @@ async fn stall_step_follows_the_latest_observation() {
             _ => sessions.set_attached(&id, true),
         });
         city.pass(18 * MINUTE).await;
-        assert!(city.parts.repo.count("changes") > 1, "{what}");
-        assert_eq!(steps(&city, &charged).await, (0, 1, 0), "{what}");
+        assert!(city.parts.repo.count("changes") > 1, "{nudges}, {what}");
+        assert_eq!(steps(&city, &charged).await, (0, 1, 0), "{nudges}, {what}");
     }
 }
 

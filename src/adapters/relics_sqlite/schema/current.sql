@@ -1,4 +1,4 @@
--- The schema that all steps of this directory lead to: a new store is made of it at once. The test
+-- The schema that all steps of this directory lead to: a new store is made from it in one transaction. The test
 -- `a_new_store_has_the_schema_that_the_steps_lead_to` compares the two; a new step changes this file, too.
 
 CREATE TABLE relics (

@@ -4,17 +4,36 @@ use rusqlite::Connection;
 
 use super::super::schema;
 
-/// Returns the text of each table, index and trigger, without white space: a column that a step added stands on the line
-/// of the one before it.
+/// Returns the text of each table, index and trigger, without white space outside quotes: a column that a step added stands
+/// on the line of the one before it.
 fn texts(conn: &Connection) -> Vec<(String, String)> {
     let mut query = conn
         .prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name")
         .unwrap();
     let rows = query.query_map([], |row| {
         let text: String = row.get("sql")?;
-        Ok((row.get("name")?, text.split_whitespace().collect()))
+        let parts = text.split('\'').enumerate().map(|(at, part)| match at % 2 {
+            0 => part.split_whitespace().collect(),
+            _ => format!("'{part}'"),
+        });
+        Ok((row.get("name")?, parts.collect()))
     });
     rows.unwrap().map(Result::unwrap).collect()
+}
+
+/// Returns the tables that have rows.
+fn filled(conn: &Connection) -> Vec<String> {
+    let has_rows = |table: &String| {
+        let count = format!("SELECT count(*) FROM {table}");
+        conn.query_row(&count, [], |row| row.get::<_, i64>(0))
+            .unwrap()
+            > 0
+    };
+    let mut query = conn
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        .unwrap();
+    let tables = query.query_map([], |row| row.get("name")).unwrap();
+    tables.map(Result::unwrap).filter(has_rows).collect()
 }
 
 fn version(conn: &Connection) -> (i64, i64) {
@@ -36,6 +55,7 @@ fn a_new_store_has_the_schema_that_the_steps_lead_to() {
         assert_eq!(migrated, new, "{name}: schema/current.sql and the steps");
     }
     assert_eq!(texts(&migrated).len(), texts(&new).len());
+    assert_eq!(filled(&migrated), filled(&new));
     assert_eq!(version(&migrated), version(&new));
 }
 

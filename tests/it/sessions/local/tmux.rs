@@ -29,7 +29,6 @@ fn in_tmux(bench: &LocalBench, name: &str) -> bool {
 }
 
 #[test]
-#[ignore = "long tier: tmux"]
 fn a_killed_server_loses_its_sessions_and_leaves_nothing_alive() {
     let Some(bench) = LocalBench::on_tmux() else {
         return;
