@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    agent, bystander, flaky, in_state, later, made, pid, put_flaky, runs_as, stamps_of, started,
-    with,
+    agent, bystander, flaky, in_state, kill, later, made, pid, put_flaky, runs_as, stamps_of,
+    started, with,
 };
 use crate::support::live::until;
 use crate::support::plan::Plan;
@@ -87,8 +87,7 @@ fn the_name_of_a_session_outlives_it_and_there_is_only_ever_one() {
     assert_eq!(session(1), "e2e-mayor");
     city.hd(&["agent", "restart", "mayor"]).json();
     assert_eq!(session(2), "e2e-mayor");
-    let pid = runs_as(&city, "mayor", 2);
-    processes::signal(pid, nix::sys::signal::Signal::SIGKILL);
+    kill(&city, "mayor");
     assert_eq!(session(3), "e2e-mayor");
     city.kill();
     city.start();

@@ -1,11 +1,9 @@
 //! Groups: the members that a death concerns besides the dead one.
 
-use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::{agent, bystander, group, in_state, later, pid, runs_as, shown, started, with};
+use super::{agent, bystander, group, in_state, kill, later, runs_as, shown, started, with};
 use crate::support::live::{City, until};
-use crate::support::processes;
 
 const NAMES: [&str; 3] = ["zeta", "alpha", "mike"];
 
@@ -15,10 +13,6 @@ fn three(strategy: &str) -> Vec<String> {
     agents
         .chain([group(strategy, &NAMES), bystander()])
         .collect()
-}
-
-fn kill(city: &City, name: &str) {
-    processes::signal(pid(&in_state(city, name, "running")), Signal::SIGKILL);
 }
 
 /// Waits until all three have run this often.

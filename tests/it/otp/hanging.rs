@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{bystander, flaky, group, in_state, later, made, put_flaky, runs_as, shown, with};
+use super::{bystander, counted, flaky, group, in_state, later, made, put_flaky, shown, with};
 use crate::support::live::{City, until};
 use crate::support::processes;
 
@@ -17,7 +17,7 @@ fn looping(more: &[String]) -> City {
     let mut city = made(&with(&parts).set("daemon", "max_restarts", "0"));
     put_flaky(&city, "rest");
     city.start();
-    let pid = runs_as(&city, "flaky", 1);
+    let pid = counted(&city, "flaky");
     for name in ["later", "after"] {
         until("the others run", || {
             [&Value::Null, &Value::from("running")].contains(&&shown(&city, name)["state"])

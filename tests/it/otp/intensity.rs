@@ -1,19 +1,12 @@
 //! Intensity: the number of deaths within the window, and its consequence. OTP's supervisor gives up as a whole; ours
 //! quarantines the child.
 
-use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::{
-    agent, flaky, in_state, made, pid, put_flaky, runs_as, shown, stamps_of, started, with,
+    agent, flaky, in_state, kill, made, put_flaky, runs_as, shown, stamps_of, started, with,
 };
-use crate::support::live::{City, until};
-use crate::support::processes;
-
-fn kill(city: &City, name: &str) {
-    let agent = in_state(city, name, "running");
-    processes::signal(pid(&agent), Signal::SIGKILL);
-}
+use crate::support::live::until;
 
 /// `multiple_restarts`: deaths that are far enough apart never reach the limit.
 #[test]

@@ -53,12 +53,13 @@ mod stop;
 
 use std::fs;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::git::write;
-use crate::support::live::{City, wait};
+use crate::support::live::{City, until, wait};
 use crate::support::plan::{self, Plan};
-use crate::support::program;
+use crate::support::{processes, program};
 
 /// An agent that runs these lines after those of `stub.sh`, with further keys.
 fn agent(name: &str, lines: &str, keys: &str) -> String {
@@ -126,6 +127,24 @@ fn runs_as(city: &City, name: &str, generation: u64) -> u32 {
         let up = agent["state"] == "running" && agent["generation"] == generation;
         up.then(|| pid(&agent))
     })
+}
+
+/// Kills the process of a stub that runs.
+fn kill(city: &City, name: &str) {
+    processes::signal(counted(city, name), Signal::SIGKILL);
+}
+
+/// Waits until a stub runs and has counted its start, and returns its pid. A stub that ended earlier would take its
+/// next start for the first.
+fn counted(city: &City, name: &str) -> u32 {
+    let pid = pid(&in_state(city, name, "running"));
+    let line = pid.to_string();
+    let counted = city.root().join("counted");
+    until("it has counted its start", || {
+        let pids = fs::read_to_string(&counted).unwrap_or_default();
+        pids.lines().any(|counted| counted == line)
+    });
+    pid
 }
 
 /// Returns the process of an agent that is shown as running.

@@ -1,9 +1,8 @@
 //! Pools, the counterpart of OTP's `simple_one_for_one`: many of a kind, that come and go.
 
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{agent, bystander, later, made, pid, shown};
+use super::{agent, bystander, kill, later, made, pid, runs_as, shown};
 use crate::support::git::write;
 use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
@@ -45,11 +44,8 @@ fn member_that_dies_comes_back_with_its_name() {
     let city = pool(Plan::new().set("daemon", "max_restarts", "2"), lines, 3);
     let before = members(&city, 3);
     for death in 1..=3 {
-        let second = wait("it is back", || {
-            let second = shown(&city, "worker-2");
-            (second["generation"] == death).then_some(second)
-        });
-        processes::signal(pid(&second), Signal::SIGKILL);
+        runs_as(&city, "worker-2", death);
+        kill(&city, "worker-2");
     }
     city.wait_event(1, "agent.quarantined", "worker-2");
     later(&city);

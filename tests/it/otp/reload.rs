@@ -6,10 +6,10 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{
-    agent, bystander, flaky, group, in_state, later, made, pid, put_flaky, runs_as, shown,
-    stamps_of, started, with,
+    agent, bystander, flaky, group, in_state, kill, later, made, put_flaky, runs_as, shown,
+    started, with,
 };
-use crate::support::live::{City, until};
+use crate::support::live::City;
 use crate::support::plan::Plan;
 use crate::support::processes;
 
@@ -50,7 +50,8 @@ fn reload_changes_flags_and_children_and_no_other_pid() {
     assert_eq!(runs_as(&city, "kept", 1), pid);
     // The new flag: the second death is one too many.
     for generation in 1..=2 {
-        processes::signal(runs_as(&city, "new", generation), Signal::SIGKILL);
+        runs_as(&city, "new", generation);
+        kill(&city, "new");
     }
     city.wait_event(1, "agent.quarantined", "new");
     // The new restart type: the agent rests after a good end.
@@ -132,7 +133,7 @@ fn group_removed_while_it_restarts_leaves_no_process_behind() {
         .set("daemon", "max_restarts", "2");
     let city = started(&plan);
     runs_as(&city, "mike", 1);
-    processes::signal(pid(&in_state(&city, "alpha", "running")), Signal::SIGKILL);
+    kill(&city, "alpha");
     city.wait_event(1, "agent.quarantined", "alpha");
     in_state(&city, "mike", "backoff");
     save(&city, &alone);
@@ -159,10 +160,7 @@ fn a_culprit_that_is_mended_by_a_reload_lets_its_group_go_on() {
     let plan = |parts: &[String]| with(parts).set("daemon", "max_restarts", "2");
     let city = started(&plan(&bad));
     runs_as(&city, "zeta", 1);
-    let alpha = pid(&in_state(&city, "alpha", "running"));
-    // By then the agent has counted its first start.
-    until("it has counted", || stamps_of(&city, "alpha").len() == 1);
-    processes::signal(alpha, Signal::SIGKILL);
+    kill(&city, "alpha");
     city.wait_event(1, "agent.quarantined", "alpha");
     in_state(&city, "zeta", "backoff");
     save(&city, &plan(&good));

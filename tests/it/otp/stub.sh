@@ -7,6 +7,7 @@ stamp() { echo "$me $1" >>"$HD_CITY/stamps"; }
 stamp up
 # The number of its starts.
 n=$(grep -cx "$me up" "$HD_CITY/stamps")
+echo $$ >>"$HD_CITY/counted"
 
 # Gives the test a sign, and waits for one.
 sign() { : >"$signs/$1"; }
