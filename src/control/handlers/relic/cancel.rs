@@ -47,6 +47,15 @@ enum Found {
     Hooked(Box<Hook>),
 }
 
+/// The result of one try to cancel a relic that a raider is at.
+enum Tried {
+    /// It is cancelled.
+    Cancelled(Box<Cancelled>),
+    /// Another operation is on the raider, or was a moment ago: nothing has happened. Holds the error for a caller that
+    /// has waited long enough.
+    Early(ControlError),
+}
+
 /// Cancels a relic.
 pub(in crate::control::handlers) async fn cancel(
     world: &World,
@@ -64,13 +73,12 @@ pub(in crate::control::handlers) async fn cancel(
             Err(refused) => break Err(refused),
         };
         match cancel_hooked(world, &id, &hook, (&args, &asker)).await {
-            Ok(Some(cancelled)) => break Ok(cancelled),
+            Ok(Tried::Cancelled(cancelled)) => break Ok(*cancelled),
             Err(refused) => break Err(refused),
-            Ok(None) if world.clock.mono().saturating_sub(begun) >= PATIENCE => {
-                let message = format!("{} is still being removed", hook.raider);
-                break Err(ControlError::conflict(message).hint("try again when it is gone"));
+            Ok(Tried::Early(busy)) if world.clock.mono().saturating_sub(begun) >= PATIENCE => {
+                break Err(busy);
             }
-            Ok(None) => tokio::time::sleep(PAUSE).await,
+            Ok(Tried::Early(_)) => tokio::time::sleep(PAUSE).await,
         }
     };
     // Also after an error: its merge request may be withdrawn already.
@@ -78,19 +86,20 @@ pub(in crate::control::handlers) async fn cancel(
     to_json(&cancelled?)
 }
 
-/// Cancels a relic that a raider is at. None if that raider is just being removed: nothing has happened then.
+/// Cancels a relic that a raider is at.
 async fn cancel_hooked(
     world: &World,
     id: &RelicId,
     hook: &Hook,
     (args, asker): (&RelicCancel, &Asker),
-) -> Result<Option<Cancelled>, ControlError> {
+) -> Result<Tried, ControlError> {
     let queued = open_mrs(world, id).await?;
     let nuked = match end_raider(world, hook, args.reason.clone(), asker.clone()).await {
-        Err(busy) if busy.kind == ErrorKind::Conflict && is_leaving(world, hook).await? => {
-            return Ok(None);
+        Ok(nuked) => nuked,
+        Err(refused) if refused.kind == ErrorKind::Conflict => {
+            return early(world, hook, refused).await.map(Tried::Early);
         }
-        nuked => nuked?,
+        Err(refused) => return Err(refused),
     };
     let (id, merged) = (id.clone(), queued.clone());
     let relic = world.store.run(move |txn| {
@@ -116,21 +125,51 @@ async fn cancel_hooked(
         relic,
         withdrawn: queued,
     };
-    Ok(Some(answer(closed, Some(nuked))))
+    Ok(Tried::Cancelled(Box::new(answer(closed, Some(nuked)))))
 }
 
-/// Returns true while a raider is being removed, and if it is gone.
-async fn is_leaving(world: &World, hook: &Hook) -> Result<bool, ControlError> {
-    let (raider, incarnation) = (hook.raider.clone(), hook.incarnation);
-    if world.claims.is_claimed(&ClaimKey::Nuke(raider.clone())) {
-        return Ok(true);
+/// Returns the error for a caller that has waited long enough, where the removal may succeed soon: while the raider is
+/// charged, declared done or removed, and if it changed since the hook was read.
+///
+/// # Errors
+/// The refusal, where waiting would not help.
+async fn early(
+    world: &World,
+    hook: &Hook,
+    refused: ControlError,
+) -> Result<ControlError, ControlError> {
+    let leaving = || {
+        let message = format!("{} is still being removed", hook.raider);
+        ControlError::conflict(message).hint("try again when it is gone")
+    };
+    if world
+        .claims
+        .is_claimed(&ClaimKey::Nuke(hook.raider.clone()))
+    {
+        return Ok(leaving());
     }
-    let leaves = world.store.run(move |txn| {
-        let now = txn.hook(&raider)?;
-        let is_gone = now.is_none_or(|now| now.incarnation != incarnation);
-        Ok(is_gone || txn.saga_of(SagaKind::Nuke, &raider.to_string())?.is_some())
-    });
-    Ok(leaves.await?)
+    let before = hook.clone();
+    let (saga, has_changed) = world
+        .store
+        .run(move |txn| {
+            let subject = before.raider.to_string();
+            for kind in [SagaKind::Nuke, SagaKind::Charge, SagaKind::Done] {
+                if txn.saga_of(kind, &subject)?.is_some() {
+                    return Ok((Some(kind), false));
+                }
+            }
+            let same = |now: Hook| {
+                now.incarnation == before.incarnation && now.is_declared() == before.is_declared()
+            };
+            Ok((None, !txn.hook(&before.raider)?.is_some_and(same)))
+        })
+        .await?;
+    match saga {
+        Some(SagaKind::Nuke) => Ok(leaving()),
+        Some(_) => Ok(refused),
+        None if has_changed => Ok(refused),
+        None => Err(refused),
+    }
 }
 
 /// Checks that the relic may be cancelled, and closes it where no raider is at it.

@@ -11,10 +11,11 @@ use crate::domain::event::EventType;
 use crate::domain::ids::RelicId;
 use crate::domain::merge::MrState;
 use crate::domain::relic::RelicStatus;
+use crate::ports::relics::Txn;
 use crate::ports::repo::RepoError;
 use crate::testing::hang::Hang;
-use crate::testing::poll;
 use crate::testing::world::{Scenario, TestCity};
+use crate::testing::{poll, records};
 
 #[tokio::test(start_paused = true)]
 async fn cancel_stops_the_raider_saves_its_work_and_closes_the_relic() {
@@ -122,6 +123,50 @@ async fn cancel_waits_for_a_raider_that_is_just_being_removed() {
     let told = cancelled(&city, &charged.relic).await.unwrap();
     assert_eq!(told["status"], "closed");
     assert!(city.parts.repo.names().is_empty());
+}
+
+/// The agent says `hd done` between the look of the cancel and its removal: it was refused, with "was finished or
+/// reopened after this was decided".
+#[tokio::test(start_paused = true)]
+async fn cancel_beside_a_completion_looks_again() {
+    let (city, charged) = Scenario::at_work().await;
+    let (world, raider) = (city.world.clone(), charged.raider.clone());
+    let head = city.parts.repo.commit(&raider.name);
+    city.parts.repo.interlude("measure", move || {
+        let (raider, head) = (raider.clone(), head.clone());
+        let declared = move |txn: &mut dyn Txn| {
+            let mut hook = txn.hook(&raider)?.expect("a hook");
+            hook.done.get_or_insert(records::completed(head.clone()));
+            txn.put_hook(&hook)
+        };
+        drop(world.store.begin(declared));
+    });
+    let cancel = json!({ "relic": charged.relic, "yes": true });
+    let told = ask(&city, "relic.cancel", cancel).await.unwrap();
+    assert_eq!(told["status"], "closed");
+    assert!(city.hook(&charged.raider).await.is_none());
+}
+
+/// A charge whose session is being started is waited for, and told when that takes long.
+#[tokio::test(start_paused = true)]
+async fn cancel_waits_for_a_charge_that_is_at_its_end() {
+    let city = Scenario::new().start().await;
+    let relic = city.relic("a").await;
+    let hang = Hang::default();
+    let door = hang.door();
+    city.parts.sessions.interlude("start", move || door.enter());
+    let cancel = async {
+        city.until("its session starts", || hang.entered() == 1)
+            .await;
+        let refused = cancelled(&city, &relic).await.unwrap_err();
+        hang.release();
+        refused
+    };
+    let (charged, refused) = tokio::join!(city.charge(&relic), cancel);
+    assert!(refused.message.contains("charge is running"), "{refused}");
+    charged.unwrap();
+    let told = cancelled(&city, &relic).await.unwrap();
+    assert_eq!(told["status"], "closed");
 }
 
 /// Each try would end the session and save the work once more.
