@@ -21,11 +21,15 @@ use crate::actors::mail::NukeTarget;
 use crate::actors::sandboxes::Hookless;
 use crate::domain::asker::Asker;
 use crate::domain::cause::Cause;
-use crate::domain::doctor::{Diagnosis, Facts, Finding, RigFacts, Stray, examine};
+use crate::domain::doctor::{Diagnosis, Facts, Finding, Kind, RigFacts, Stray, examine};
 use crate::domain::facts::Probed;
 use crate::domain::ids::{RaiderId, RelicId, SessionId, SlotName};
 use crate::domain::relic::{Hook, RelicStatus};
 use crate::ports::relics::{RelicFilter, StoreError, Txn};
+
+/// Advice where the files of the configuration are not in force.
+const NOT_IN_FORCE: &str =
+    "`hd config check` shows errors in the files; `hd reload` applies them when that is possible";
 
 /// Examines the city; applies the remedies if a caller asked for that.
 ///
@@ -33,6 +37,10 @@ use crate::ports::relics::{RelicFilter, StoreError, Txn};
 /// The store cannot be read, or the root does not answer: owners are unknown then.
 pub async fn run(world: &Arc<World>, fix: Option<&Asker>) -> Result<Vec<Finding>, Refusal> {
     let mut findings = world.directory.ground.findings();
+    findings.extend(world.directory.reload_error().map(|why| {
+        let says = format!("the configuration on disk is not in force: {why}");
+        Finding::new(Kind::Config, &world.city.name, says, NOT_IN_FORCE)
+    }));
     let diagnoses = match diagnoses(world).await {
         // Consequences of these findings need not be reported, too.
         Err(_) if !findings.is_empty() => return Ok(findings),

@@ -44,12 +44,12 @@ pub(super) fn run(args: args::Doctor, context: &mut Context) -> Result<(), CliEr
         }
         Err(error) => return Err(error),
     };
-    findings.extend(local::check(
-        &city,
-        &context.city_file()?,
-        fix,
-        their_git.as_deref(),
-    ));
+    let local = local::check(&city, &context.city_file()?, fix, their_git.as_deref());
+    if local.iter().any(|finding| finding.kind == Kind::Config) {
+        // The supervisor has refused the same files: one finding is enough.
+        findings.retain(|finding| finding.kind != Kind::Config);
+    }
+    findings.extend(local);
     if let Ok(loaded) = config::load(&context.city_file()?, &config::Env::of_process()) {
         findings.extend(inspect::findings(&loaded, &machine, !answered));
         let blind = budget::blind(&loaded.city).into_iter();

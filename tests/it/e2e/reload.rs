@@ -134,6 +134,15 @@ fn reload_reports_the_fate_of_rigs_and_raiders() {
     }
 }
 
+/// Returns the subjects of the findings of `hd doctor` about the configuration.
+fn config_findings(city: &City) -> Vec<String> {
+    let said: Value = serde_json::from_str(&city.hd(&["doctor"]).out).unwrap();
+    let mut findings = said["findings"].as_array().unwrap().clone();
+    findings.retain(|finding| finding["kind"] == "config");
+    let subject = |finding: &Value| finding["subject"].as_str().unwrap().to_owned();
+    findings.iter().map(subject).collect()
+}
+
 /// `TestControllerReloadInvalidConfig`: a reload is applied as a whole or not at all: an invalid edit changes nothing,
 /// and `status` tells why.
 #[test]
@@ -154,6 +163,9 @@ fn a_broken_edit_keeps_the_old_configuration() {
     assert!(error.contains("did you mean"), "{error}");
     let error = || city.ask("status", json!({})).unwrap()["last_reload_error"].clone();
     assert!(error().as_str().unwrap().contains("city.toml:"));
+    // `hd doctor` finds the error itself: that the supervisor refused the file is not said as well.
+    let file = city.root().display().to_string();
+    assert_eq!(config_findings(&city), [file]);
     assert_eq!(running(&city, "mayor"), mayor);
     save(&city, &good.replace("name = \"e2e\"", "name = \"other\""));
     until("the new name is refused", || {
@@ -161,6 +173,8 @@ fn a_broken_edit_keeps_the_old_configuration() {
             .as_str()
             .is_some_and(|error| error.contains("\"other\""))
     });
+    // The file has no error: only the supervisor knows that it is not in force.
+    assert_eq!(config_findings(&city), ["e2e"]);
     save(&city, &good);
     until("all is well", || error().is_null());
     assert_eq!(city.happened("config.rejected", "e2e").len(), 2);
