@@ -96,6 +96,14 @@ impl InProcessRepo {
         Some(object.data().to_vec())
     }
 
+    /// Returns the content of a file at the top of a commit, which is named as for [`InProcessRepo::commit`].
+    pub(super) fn file(&self, commit: &str, name: &str) -> Option<Vec<u8>> {
+        let commit = named(self.commit(commit)?.as_str())?;
+        let tree = self.0.find_commit(commit).ok()?.tree().ok()?;
+        let blob = self.0.find_blob(tree.get_name(name)?.id()).ok()?;
+        Some(blob.content().to_vec())
+    }
+
     /// Returns the tree of a commit.
     pub(super) fn tree(&self, commit: &Oid) -> Option<Oid> {
         let commit = self.0.find_commit(named(commit.as_str())?).ok()?;
@@ -296,6 +304,11 @@ mod tests {
             let args = ["rev-list", "--count", head.as_str(), "--not", of.as_str()];
             repo.git().args(args).run().unwrap().text()
         };
+        let (one, text) = (&ids[1], b"1\n".to_vec());
+        for commit in [one.as_str(), "refs/tags/v1"] {
+            let has_it = commit == one.as_str();
+            assert_eq!(known.file(commit, "one"), has_it.then(|| text.clone()));
+        }
         for one in &ids {
             assert!(known.has(one));
             assert_eq!(known.kind(one), Some("commit"));

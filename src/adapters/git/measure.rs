@@ -195,11 +195,8 @@ fn drop_broken_head(repo: &GitRepo, ground: &mut Ground) -> Result<(), RepoError
 /// Returns the hash that theirs names objects with, and a lens that shows the objects of theirs and ours.
 pub(super) fn lens(repo: &GitRepo) -> Result<(Format, Lens), RepoError> {
     let format = Format::named(repo.object_format()?);
-    let dirs = [
-        repo.theirs().join("objects"),
-        repo.repo_dir().join("objects"),
-    ];
-    let lens = Lens::new(admin::scratch(repo)?, format, &dirs)?;
+    let [theirs, ours] = [repo.theirs(), repo.repo_dir()].map(|dir| dir.join("objects"));
+    let lens = Lens::new(admin::scratch(repo)?, format, &theirs, &ours)?;
     Ok((format, lens))
 }
 

@@ -2,10 +2,14 @@
 //! pack or an object: it would block on a pipe for ever, and follow a link.
 
 use std::collections::{HashSet, VecDeque};
-use std::fs::{self, FileType};
+use std::fs;
 use std::io::ErrorKind;
+use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, openat, statat};
+use rustix::io::Errno;
 
 use super::admin::{At, failed};
 use super::bytes;
@@ -27,7 +31,9 @@ const DEPTH: usize = 5;
 /// The largest list of such directories.
 const LIST_MAX: u64 = 1 << 20;
 /// Directories that git makes beside packs and lists; with [`UNINDEXED`] it does not open them.
-const INDEXES: [&str; 2] = ["commit-graphs", "multi-pack-index.d"];
+const INDEXES: [&[u8]; 2] = [b"commit-graphs", b"multi-pack-index.d"];
+/// The size of the buffer that a directory is listed with, in bytes.
+const LISTED: usize = 8 << 10;
 
 /// Returns true if theirs has an object directory that this user may not read, and does not own.
 pub(super) fn is_shut(repo: &GitRepo) -> bool {
@@ -45,7 +51,8 @@ pub(super) fn check_theirs(repo: &GitRepo) -> Result<(), RepoError> {
     if make_whole(theirs, &objects)? {
         share::lend_again(repo)?;
     }
-    if check(&objects).is_ok() {
+    let ours = repo.repo_dir().join("objects");
+    if check(&objects, &ours).is_ok() {
         return Ok(());
     }
     open_fans(repo, &objects)?;
@@ -53,22 +60,27 @@ pub(super) fn check_theirs(repo: &GitRepo) -> Result<(), RepoError> {
     for (path, _) in odd_ones(&objects)? {
         aside(&path)?;
     }
-    let ours = repo.repo_dir().join("objects");
-    let is_sound = |lender: &PathBuf| *lender == ours || check(lender).is_ok();
+    let is_sound = |lender: &PathBuf| check(lender, &ours).is_ok();
     if !lenders(&objects).is_ok_and(|lenders| lenders.iter().all(is_sound)) {
         aside(&theirs.join(share::LENDERS))?;
     }
     share::lend_again(repo)?;
-    check(&objects)
+    check(&objects, &ours)
 }
 
 /// Opens directories below the objects of theirs that an agent closed by permissions. Does not touch those of
 /// alternates.
 fn open_fans(repo: &GitRepo, objects: &Path) -> Result<(), RepoError> {
-    for (name, kind) in list(objects)? {
+    let mut dirs = Vec::new();
+    list(objects, &mut |name, kind| {
+        if kind.is_dir() {
+            dirs.push(bytes::path(name).to_owned());
+        }
+    })?;
+    for name in dirs {
         let dir = objects.join(&name);
         let is_closed = |error: std::io::Error| error.kind() == ErrorKind::PermissionDenied;
-        if !kind.is_dir() || !fs::read_dir(&dir).is_err_and(is_closed) {
+        if !fs::read_dir(&dir).is_err_and(is_closed) {
             continue;
         }
         let opened = beneath::open_up(repo.theirs(), &Path::new("objects").join(&name));
@@ -99,19 +111,24 @@ fn make_whole(theirs: &Path, objects: &Path) -> Result<bool, RepoError> {
     }
 }
 
-/// Checks the entries that git would open in an object directory and in its alternates.
+/// Checks the entries that git would open in an object directory and in its alternates. Leaves out the objects of ours,
+/// which agents do not write to.
 ///
 /// # Errors
 /// [`RepoError::Failed`] names an entry that is not a regular file, or cannot be read.
-pub(super) fn check(objects: &Path) -> Result<(), RepoError> {
+pub(super) fn check(objects: &Path, ours: &Path) -> Result<(), RepoError> {
+    let inode = |dir: &Path| {
+        let found = fs::symlink_metadata(dir).ok()?;
+        Some((found.dev(), found.ino()))
+    };
     // By inode: one directory may have many names.
-    let mut known = HashSet::new();
+    let mut known: HashSet<_> = inode(ours).into_iter().collect();
     let mut open = VecDeque::from([(objects.to_owned(), 0)]);
     while let Some((dir, depth)) = open.pop_front() {
-        let Ok(found) = fs::symlink_metadata(&dir) else {
+        let Some(found) = inode(&dir) else {
             continue;
         };
-        if depth > DEPTH || !known.insert((found.dev(), found.ino())) {
+        if depth > DEPTH || !known.insert(found) {
             continue;
         }
         if let Some((path, wanted)) = odd_ones(&dir)?.into_iter().next() {
@@ -127,46 +144,57 @@ pub(super) fn check(objects: &Path) -> Result<(), RepoError> {
 /// directory has none.
 fn odd_ones(objects: &Path) -> Result<Vec<(PathBuf, &'static str)>, RepoError> {
     let mut found = Vec::new();
-    for (name, kind) in list(objects)? {
-        let name = name.as_str();
-        let is_loose = name.len() == 2 && name.bytes().all(|digit| digit.is_ascii_hexdigit());
-        if !is_loose && !matches!(name, "info" | "pack") {
-            continue;
-        }
-        let dir = objects.join(name);
-        if !kind.is_dir() {
-            found.push((dir, "directory"));
-            continue;
-        }
-        for (name, kind) in list(&dir)? {
-            let is_index = kind.is_dir() && INDEXES.contains(&name.as_str());
-            if !kind.is_file() && !is_index {
-                found.push((dir.join(name), "regular file"));
+    let mut dirs = Vec::new();
+    list(objects, &mut |name, kind| {
+        let is_loose = name.len() == 2 && name.iter().all(u8::is_ascii_hexdigit);
+        if is_loose || matches!(name, b"info" | b"pack") {
+            let dir = objects.join(bytes::path(name));
+            match kind.is_dir() {
+                true => dirs.push(dir),
+                false => found.push((dir, "directory")),
             }
         }
+    })?;
+    for dir in dirs {
+        list(&dir, &mut |name, kind| {
+            let is_index = kind.is_dir() && INDEXES.contains(&name);
+            if !kind.is_file() && !is_index {
+                found.push((dir.join(bytes::path(name)), "regular file"));
+            }
+        })?;
     }
     Ok(found)
 }
 
-fn list(dir: &Path) -> Result<Vec<(String, FileType)>, RepoError> {
-    let fail = |error: std::io::Error| failed("cannot list", dir, &error);
-    match fs::symlink_metadata(dir) {
-        Ok(found) if found.is_dir() => {}
-        Ok(_) => return Err(odd(dir, "directory")),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+/// Calls `each` with the name and type of each entry of a directory; a missing one has none. Lists with a buffer on the
+/// stack: a measurement lists hundreds of directories.
+fn list(dir: &Path, each: &mut dyn FnMut(&[u8], FileType)) -> Result<(), RepoError> {
+    let fail = |error: Errno| failed("cannot list", dir, &error.into());
+    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = match openat(CWD, dir, how, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::NOTDIR | Errno::LOOP) => return Err(odd(dir, "directory")),
         Err(error) => return Err(fail(error)),
-    }
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).map_err(fail)? {
+    };
+    let mut buffer = [const { MaybeUninit::uninit() }; LISTED];
+    let mut entries = RawDir::new(&fd, &mut buffer);
+    while let Some(entry) = entries.next() {
         let entry = entry.map_err(fail)?;
+        let name = entry.file_name();
         let kind = match entry.file_type() {
-            // git itself removes files meanwhile.
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            kind => kind.map_err(fail)?,
+            FileType::Unknown => match statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+                // git itself removes files meanwhile.
+                Err(Errno::NOENT) => continue,
+                found => FileType::from_raw_mode(found.map_err(fail)?.st_mode),
+            },
+            kind => kind,
         };
-        found.push((entry.file_name().to_string_lossy().into_owned(), kind));
+        if !matches!(name.to_bytes(), b"." | b"..") {
+            each(name.to_bytes(), kind);
+        }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Returns the alternates of an object directory.
@@ -252,6 +280,8 @@ mod tests {
     fn irregular_file_is_refused_by_its_name() {
         let dir = crate::testing::scratch();
         let objects = store(dir.path(), "a");
+        let ours = store(dir.path(), "ours");
+        let check = |objects: &Path| check(objects, &ours);
         check(&objects).unwrap();
         check(&dir.path().join("none")).unwrap();
         for name in ["info/alternates", "pack/pack-2.idx", "0a/2", "0b", "a.tmp"] {
@@ -281,6 +311,8 @@ mod tests {
     fn lenders_are_looked_at_as_well() {
         let dir = crate::testing::scratch();
         let (objects, lender) = (store(dir.path(), "a"), store(dir.path(), "b\tc"));
+        let ours = store(dir.path(), "ours");
+        let check = |objects: &Path| check(objects, &ours);
         let absolute = lender.display();
         let escaped = absolute.to_string().replace('\t', "\\t");
         mkfifo(&lender.join("pack/pack-2.idx"), Mode::S_IRWXU).unwrap();
@@ -295,6 +327,10 @@ mod tests {
             let told = check(&objects).unwrap_err().to_string();
             assert!(told.contains("pack-2.idx"), "{list}: {told}");
         }
+        // Agents do not write to ours, under any name.
+        mkfifo(&ours.join("pack/pack-2.idx"), Mode::S_IRWXU).unwrap();
+        fs::write(objects.join("info/alternates"), "../b\tc/../ours\n").unwrap();
+        check(&objects).unwrap();
         // A directory that is its own alternate ends the search.
         fs::write(objects.join("info/alternates"), "../a/../a\n.\n").unwrap();
         check(&objects).unwrap();

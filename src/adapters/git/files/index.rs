@@ -112,14 +112,15 @@ pub(in super::super) struct Lens {
 }
 
 impl Lens {
-    /// Makes a lens in a scratch directory, with these object directories.
+    /// Makes a lens in a scratch directory, with an object directory that agents can write to, and that of ours.
     ///
     /// # Errors
     /// When it cannot be written, or an object directory has files that git must not open.
     pub(in super::super) fn new(
         dir: tempfile::TempDir,
         format: Format,
-        lenders: &[PathBuf],
+        theirs: &Path,
+        ours: &Path,
     ) -> Result<Self, RepoError> {
         let git = dir.path().join("git");
         let version = u8::from(format == Format::Sha256);
@@ -130,9 +131,9 @@ impl Lens {
                 Format::Sha256 => "[extensions]\n\tobjectFormat = sha256\n",
             }
         );
+        objects::check(theirs, ours)?;
         let mut alternates = Vec::new();
-        for path in lenders {
-            objects::check(path)?;
+        for path in [theirs, ours] {
             alternates.extend(quoted(bytes::of(path)));
             alternates.push(b'\n');
         }

@@ -91,8 +91,8 @@ impl View {
         let told = [&log, &head, &packed].into_iter().flatten();
         let told = told.filter_map(|text| reflog_commits::ids(text).first().map(Format::of));
         let format = told.into_iter().next().unwrap_or(format);
-        let objects = [common.join("objects"), repo.repo_dir().join("objects")];
-        let lens = Lens::new(scratch(repo)?, format, &objects)?;
+        let (objects, ours) = (common.join("objects"), repo.repo_dir().join("objects"));
+        let lens = Lens::new(scratch(repo)?, format, &objects, &ours)?;
         let shallow = read(&common, "shallow", LIST_MAX).map_err(fail)?;
         let view = Self {
             lens,

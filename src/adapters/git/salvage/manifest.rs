@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::super::bytes::{self, RelPath};
-use super::super::command::Git;
 use super::super::files::text::{decode, encode};
 use super::super::files::walk::Kind;
 use super::super::measure::Measured;
@@ -221,7 +220,7 @@ impl Numbers {
 impl Manifest {
     /// Reads the manifest of a salvage.
     pub(super) fn read(repo: &GitRepo, meta: &str) -> Result<Self, RepoError> {
-        let text = blob(repo.git(), meta, "manifest.json")?;
+        let text = file(repo, meta, "manifest.json")?;
         serde_json::from_slice(&text)
             .map_err(|error| RepoError::Failed(format!("{meta} has no valid manifest: {error}")))
     }
@@ -229,13 +228,17 @@ impl Manifest {
 
 /// Reads the list of a salvage.
 pub(super) fn lines(repo: &GitRepo, meta: &str) -> Result<Vec<Line>, RepoError> {
-    parse(&blob(repo.git(), meta, "files")?)
+    parse(&file(repo, meta, "files")?)
 }
 
-/// Reads a file in the tree of `meta`.
-pub(super) fn blob(git: Git, meta: &str, name: &str) -> Result<Vec<u8>, RepoError> {
+/// Reads a file in the tree of `meta`, a full ref name.
+fn file(repo: &GitRepo, meta: &str, name: &str) -> Result<Vec<u8>, RepoError> {
+    if let Some(text) = repo.known().and_then(|known| known.file(meta, name)) {
+        return Ok(text);
+    }
     let object = format!("{meta}:{name}");
-    Ok(git.args(["cat-file", "blob", &object]).run()?.stdout)
+    let read = repo.git().args(["cat-file", "blob", &object]).run()?;
+    Ok(read.stdout)
 }
 
 #[cfg(test)]
