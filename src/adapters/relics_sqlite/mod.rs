@@ -189,17 +189,19 @@ impl Relics for SqliteRelics {
         let mut results = Vec::with_capacity(jobs.len());
         let mut events = Vec::new();
         // Dropping the transaction on any way out rolls everything back.
-        let mut transaction = self.conn.transaction()?;
+        let transaction = self.conn.transaction()?;
+        // Statements of the cache: SQLite would parse those of rusqlite's `Savepoint` for each job.
+        let run = |sql| transaction.prepare_cached(sql)?.execute([]).map(drop);
         for job in jobs {
-            let mut savepoint = transaction.savepoint()?;
-            let mut txn = SqliteTxn::new(&savepoint, now);
+            run("SAVEPOINT job")?;
+            let mut txn = SqliteTxn::new(&transaction, now);
             let result = job(&mut txn);
             let written = txn.into_events()?;
             match result {
                 Ok(()) => events.extend(written),
-                Err(_) => savepoint.rollback()?,
+                Err(_) => run("ROLLBACK TO job")?,
             }
-            savepoint.commit()?;
+            run("RELEASE job")?;
             results.push(result);
         }
         // Jobs that only read are served: their data is still here.
