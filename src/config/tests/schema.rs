@@ -304,6 +304,16 @@ fn valid_configurations_are_valid_and_wrong_ones_are_not() {
     }
 }
 
+#[test]
+fn file_of_the_schema_is_up_to_date() {
+    let stored = include_str!("../../../config/city.schema.json");
+    let made = format!("{:#}\n", schema());
+    assert!(
+        stored == made,
+        "run docs/reference/generate with a built hd"
+    );
+}
+
 /// `#:schema` is where taplo looks for the schema, relative to the file.
 #[test]
 fn first_line_of_a_new_city_leads_to_the_schema() {
