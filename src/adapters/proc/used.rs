@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use nix::libc::{self, c_long};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, makedev, openat, openat2, statx,
 };
@@ -37,7 +38,7 @@ pub struct UsedFiles {
 pub fn used_files() -> io::Result<UsedFiles> {
     let mut used = UsedFiles::default();
     for process in processes(Path::new(PROC))? {
-        look_at(&process, &mut used);
+        look_at(&process, &mut used, is_shared);
     }
     Ok(used)
 }
@@ -53,10 +54,13 @@ pub fn mapped_files() -> io::Result<HashSet<FileId>> {
         .collect())
 }
 
-fn look_at(process: &Path, used: &mut UsedFiles) {
+fn look_at(process: &Path, used: &mut UsedFiles, is_shared: fn(&Path, &Path) -> bool) {
     let tasks = tasks(process);
     // Each thread may have a working directory and descriptors of its own, and outlive the first thread.
-    for task in &tasks {
+    for (n, task) in tasks.iter().enumerate() {
+        if n > 0 && is_shared(&tasks[0], task) {
+            continue;
+        }
         let held = ["cwd", "root"].map(|held| identify(&task.join(held)));
         used.all
             .extend(held.into_iter().flatten().map(|(id, _)| id));
@@ -97,6 +101,24 @@ fn processes(proc: &Path) -> io::Result<Vec<PathBuf>> {
 fn tasks(process: &Path) -> Vec<PathBuf> {
     let listed = fs::read_dir(process.join("task")).into_iter().flatten();
     listed.flatten().map(|task| task.path()).collect()
+}
+
+/// Returns true if two threads have the same table of descriptors and the same working directory and root, as nearly all
+/// threads of a process do. If the kernel does not tell, they count as different.
+fn is_shared(one: &Path, other: &Path) -> bool {
+    // Numbers of the kernel's `enum kcmp_type`.
+    const FILES: c_long = 2;
+    const DIRECTORIES: c_long = 3;
+    let id = |task: &Path| task.file_name()?.to_str()?.parse::<c_long>().ok();
+    let (Some(one), Some(other)) = (id(one), id(other)) else {
+        return false;
+    };
+    let is_same = |kind: c_long| {
+        let unused: c_long = 0;
+        // SAFETY: the call takes five numbers, and reads and writes no memory of ours.
+        0 == unsafe { libc::syscall(libc::SYS_kcmp, one, other, kind, unused, unused) }
+    };
+    is_same(FILES) && is_same(DIRECTORIES)
 }
 
 /// Returns the file that a link of the kernel leads to. Asks no server of a network file system.
@@ -186,6 +208,8 @@ impl<'a> Mapping<'a> {
 mod tests {
     use std::os::unix::fs::{MetadataExt as _, symlink};
 
+    use nix::sched::{CloneFlags, unshare};
+
     use super::*;
 
     #[test]
@@ -237,10 +261,30 @@ mod tests {
         fs::write(task.join("maps"), maps).unwrap();
         let mut used = UsedFiles::default();
         for process in processes(&at("proc")).unwrap() {
-            look_at(&process, &mut used);
+            look_at(&process, &mut used, |_, _| false);
         }
         let all = ["sub", "open", "edited", "mapped"].map(id);
         assert_eq!(used.all, all.into());
         assert_eq!(used.mapped, [id("mapped")].into());
+    }
+
+    #[test]
+    fn thread_with_a_directory_or_descriptors_of_its_own_is_told_from_one_that_shares_them() {
+        let here = nix::unistd::gettid().to_string();
+        let apart = |flags: CloneFlags| {
+            let first = PathBuf::from(&here);
+            let thread = move || {
+                unshare(flags).unwrap();
+                let own = nix::unistd::gettid().to_string();
+                is_shared(&first, Path::new(&own))
+            };
+            std::thread::spawn(thread).join().unwrap()
+        };
+        // Where the kernel does not tell, none is said to share anything.
+        let is_told = is_shared(Path::new(&here), Path::new(&here));
+        assert_eq!(apart(CloneFlags::empty()), is_told);
+        assert!(!apart(CloneFlags::CLONE_FILES));
+        assert!(!apart(CloneFlags::CLONE_FS));
+        assert!(!is_shared(Path::new(&here), Path::new("none")));
     }
 }
