@@ -162,7 +162,7 @@ impl Context {
         op: &Op,
         render: fn(&T, Style) -> String,
     ) -> Result<(), CliError> {
-        let client = self.client()?;
+        let mut client = self.client()?;
         client.stream(op, |item| {
             self.print_raw(op.name(), &item, render)
                 .map(|()| Flow::Continue)

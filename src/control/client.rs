@@ -95,12 +95,13 @@ impl Client {
         }
     }
 
-    /// Sends a request, and gives each item to `each` until that says stop, or the stream ends. Waits without a limit.
+    /// Sends a request, and gives each item to `each` until that says stop, or the stream ends. Waits without a limit. After a
+    /// stop, the connection takes no further request.
     ///
     /// # Errors
     /// As [`Client::call`], or the error of `each`.
     pub fn stream<E: From<ControlError>>(
-        mut self,
+        &mut self,
         op: &Op,
         mut each: impl FnMut(Value) -> Result<Flow, E>,
     ) -> Result<(), E> {

@@ -352,7 +352,8 @@ impl Bench {
         });
         let subject = format!("{RIG}/raiders/{}", raider.name);
         let mut events = Vec::new();
-        let client = Client::connect(&self.place.socket).map_err(|error| refused(&op, &error))?;
+        let mut client =
+            Client::connect(&self.place.socket).map_err(|error| refused(&op, &error))?;
         let streamed = client.stream(&op, |event| {
             if event["subject"] == subject.as_str() {
                 events.push(event);

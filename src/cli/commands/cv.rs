@@ -37,7 +37,7 @@ pub(super) fn run(args: args::Cv, context: &mut Context) -> Result<(), CliError>
 
 /// Writes chains, an entry per line. A file appears whole or not at all.
 fn export(args: CvTo, context: &mut Context) -> Result<(), CliError> {
-    let client = context.client()?;
+    let mut client = context.client()?;
     let op = Op::CvExport(args.of);
     if args.file.as_os_str() == "-" {
         return client.stream(&op, |item| output::json(&item).map(|()| Flow::Continue));

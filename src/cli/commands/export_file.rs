@@ -33,7 +33,7 @@ impl Existing {
 /// When the file is there and is kept, or is no regular file, the supervisor's answer breaks off, or the file cannot be written: then there
 /// is no new file.
 pub(super) fn write(
-    client: Client,
+    mut client: Client,
     op: &Op,
     file: &Path,
     existing: Existing,

@@ -6,10 +6,12 @@ use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
+use horde_supervisor::control::client::Client;
 use horde_supervisor::testing::{poll::poll, scratch};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
@@ -68,6 +70,8 @@ pub struct City {
     /// The directory of its programs; that of the build if none is given.
     programs: Option<PathBuf>,
     daemon: Option<Child>,
+    /// The connection of the last look, for the next one.
+    looks: Mutex<Option<Client>>,
     /// Set when sessions may be running that only a graceful stop of a new daemon would end.
     abandoned: bool,
 }
@@ -97,6 +101,7 @@ impl City {
             root,
             programs: None,
             daemon: None,
+            looks: Mutex::default(),
             abandoned: false,
         }
     }

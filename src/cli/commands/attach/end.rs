@@ -60,7 +60,7 @@ fn events(context: &mut Context, id: &str, since: u64) -> Result<Vec<Event>, Cli
         since: Some(since),
         kind: None,
     });
-    let client = context.client()?;
+    let mut client = context.client()?;
     let mut events = Vec::new();
     client.stream(&op, |item| {
         let event: Event = answer::read(op.name(), &item)?;

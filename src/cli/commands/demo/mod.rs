@@ -110,7 +110,7 @@ fn place(dir: Option<&Path>) -> Result<PathBuf, CliError> {
 /// Makes the relics, charges all of them at once, and shows events until each has ended.
 fn land(city: &City, tasks: &[Task], style: Style) -> Result<(), CliError> {
     let (happened, happenings) = mpsc::channel();
-    let stream = Client::connect(&city.socket)?;
+    let mut stream = Client::connect(&city.socket)?;
     thread::spawn(move || {
         let events = Op::Events(Events {
             follow: true,

@@ -29,7 +29,7 @@ const CONTENTS_MAX: u64 = 256 * 1024 * 1024;
 
 /// Writes every relic, a line each. A file appears whole or not at all.
 pub(super) fn export(args: RelicTo, context: &mut Context) -> Result<(), CliError> {
-    let client = context.client()?;
+    let mut client = context.client()?;
     let op = Op::RelicExport(Nothing {});
     let Some(file) = args.file.filter(|file| file.as_os_str() != "-") else {
         return client.stream(&op, |item| output::json(&item).map(|()| Flow::Continue));

@@ -73,7 +73,7 @@ impl Follow {
         if self.ends.is_empty() {
             return Ok(());
         }
-        let (mut asking, stream): (Client, Client) = (context.client()?, context.client()?);
+        let (mut asking, mut stream): (Client, Client) = (context.client()?, context.client()?);
         output::message("hd: following; Ctrl-C ends hd, not the work");
         let events = Op::Events(Events {
             follow: true,

@@ -3,11 +3,21 @@
 use std::fs;
 
 use horde_supervisor::control::client::{Client, Flow};
-use horde_supervisor::control::protocol::{ControlError, Op};
+use horde_supervisor::control::protocol::{ControlError, ErrorKind, Op};
 use serde_json::{Map, Value, json};
 
 use super::{City, Ran, until, wait};
 use crate::support::git::write;
+
+/// The requests that tests repeat until something is so.
+const LOOKS: [&str; 6] = [
+    "agent.list",
+    "raider.list",
+    "relic.list",
+    "relic.show",
+    "status",
+    "mq.list",
+];
 
 impl City {
     /// Connects to the supervisor.
@@ -23,18 +33,49 @@ impl City {
 
     /// Sends a request without a process in between.
     pub fn ask(&self, op: &str, args: Value) -> Result<Value, ControlError> {
-        self.client()?.call(&Self::op(op, args))
+        let request = Self::op(op, args);
+        match LOOKS.contains(&op) {
+            true => self.look(|client| client.call(&request)),
+            false => self.client()?.call(&request),
+        }
+    }
+
+    /// Sends a request that only reads, on the connection of the last one: a test looks hundreds of times until something is
+    /// so, and the supervisor identifies the process behind each connection.
+    fn look<T>(
+        &self,
+        call: impl Fn(&mut Client) -> Result<T, ControlError>,
+    ) -> Result<T, ControlError> {
+        let Ok(mut kept) = self.looks.try_lock() else {
+            return call(&mut self.client()?);
+        };
+        if let Some(mut client) = kept.take() {
+            match call(&mut client) {
+                // It was the connection of an earlier supervisor.
+                Err(error) if error.kind == ErrorKind::Unavailable => {}
+                answer => {
+                    *kept = Some(client);
+                    return answer;
+                }
+            }
+        }
+        let mut client = self.client()?;
+        let answer = call(&mut client);
+        *kept = answer.is_ok().then_some(client);
+        answer
     }
 
     fn journal(&self, args: Value) -> Vec<Value> {
-        let mut events = Vec::new();
         let op = Self::op("events", args);
-        let streamed = self.client().unwrap().stream(&op, |event| {
-            events.push(event);
-            Ok::<_, ControlError>(Flow::Continue)
-        });
-        streamed.unwrap();
-        events
+        let read = |client: &mut Client| {
+            let mut events = Vec::new();
+            client.stream(&op, |event| {
+                events.push(event);
+                Ok::<_, ControlError>(Flow::Continue)
+            })?;
+            Ok(events)
+        };
+        self.look(read).unwrap()
     }
 
     /// Sends a request that must succeed.
