@@ -157,7 +157,7 @@ impl City {
     fn cost_of_events(&self, watched: bool) -> (Duration, Duration) {
         let over = Arc::new(AtomicBool::new(false));
         let watcher = watched.then(|| {
-            let (client, over) = (self.connect(), Arc::clone(&over));
+            let (mut client, over) = (self.connect(), Arc::clone(&over));
             thread::spawn(move || {
                 let watch = Op::Status(Status { watch: true });
                 let mut drawn = 0;

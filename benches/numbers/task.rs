@@ -152,7 +152,7 @@ impl Ground {
         git(&self.at("origin.git"), &["update-ref", "-d", left]);
         let city = self.city(counts);
         let mut client = city.client().expect("a supervisor");
-        let watched = city.client().expect("a supervisor");
+        let mut watched = city.client().expect("a supervisor");
         let events = Op::Events(Events {
             follow: true,
             since: Some(0),
