@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
+use super::directory::NotInForce;
 use super::refusal::Refusal;
 use super::world::World;
 use crate::domain::asker::Asker;
@@ -271,7 +272,8 @@ impl Config {
                 );
                 if !dry_run {
                     let why = format!("the configuration was not checked: {refusal}");
-                    self.args.world.directory.set_reload_error(Some(why));
+                    let why = Some(NotInForce::Refused(why));
+                    self.args.world.directory.set_reload_error(why);
                 }
                 Err(refusal)
             }
@@ -332,15 +334,14 @@ impl Config {
     /// Journals an error of the files once, or that it is gone.
     fn journal_rejection(&mut self, rejected: Option<String>) {
         let world = &self.args.world;
+        let refused = rejected.clone().map(NotInForce::Refused);
         let pending = (!self.last.pending.is_empty()).then(|| {
-            format!(
+            NotInForce::AtNextStart(format!(
                 "takes effect at the next start of the supervisor: {}",
                 self.last.pending.join(", ")
-            )
+            ))
         });
-        world
-            .directory
-            .set_reload_error(rejected.clone().or(pending));
+        world.directory.set_reload_error(refused.or(pending));
         if rejected == self.rejected {
             return;
         }

@@ -14,6 +14,15 @@ use super::world::World;
 use crate::domain::age::{Ages, Jumps};
 use crate::domain::ids::RigName;
 
+/// The reason why the configuration on disk is not in force as a whole, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotInForce {
+    /// It was refused or could not be checked: the former one is in force.
+    Refused(String),
+    /// It is in force, except for keys that take effect at the next start of the supervisor.
+    AtNextStart(String),
+}
+
 /// Holds the present address of each actor that receives messages, and the tables that several actors read. A table that
 /// only one actor reads is in the memory of that actor, which the root holds (`witness::Memory`, `shaman::Notices`, `forge::Tried`),
 /// unless another layer reads it, too.
@@ -60,7 +69,7 @@ pub struct Directory {
     pub ground: Ground,
     /// Sandboxes that the supervisor made, repaired or removed: an older look at the disk is void.
     pub sandboxes: SandboxChanges,
-    reload_error: SharedValue<String>,
+    reload_error: SharedValue<NotInForce>,
     answers_since: OnceLock<Timestamp>,
     /// Weak, because the world holds its directory; the root keeps it alive.
     newest: SharedValue<Weak<World>>,
@@ -238,14 +247,24 @@ impl Directory {
     }
 
     /// Notes the reason why the configuration on disk is not in force.
-    pub fn set_reload_error(&self, error: Option<String>) {
+    pub fn set_reload_error(&self, error: Option<NotInForce>) {
         self.reload_error.set(error);
     }
 
-    /// Returns the reason why the configuration on disk is not in force.
+    /// Returns the reason why the configuration on disk is not in force as a whole.
     #[must_use]
     pub fn reload_error(&self) -> Option<String> {
-        self.reload_error.get()
+        let (NotInForce::Refused(why) | NotInForce::AtNextStart(why)) = self.reload_error.get()?;
+        Some(why)
+    }
+
+    /// Returns the reason why nothing of the configuration on disk is in force.
+    #[must_use]
+    pub fn refused_reload(&self) -> Option<String> {
+        match self.reload_error.get()? {
+            NotInForce::Refused(why) => Some(why),
+            NotInForce::AtNextStart(_) => None,
+        }
     }
 
     /// Notes that a rig's witness patrolled and saw its rig, for displays.

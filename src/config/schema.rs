@@ -24,9 +24,9 @@ use crate::regular;
 /// The file of the schema, beside `city.toml`.
 pub const SCHEMA_FILE: &str = ".horde/city.schema.json";
 
-/// The schema as text, which [`schema`] makes of the parser: each start would take milliseconds for that. A test compares the
-/// two; `docs/reference/generate` writes the file.
-const TEXT: &str = include_str!("../../config/city.schema.json");
+/// The text of [`schema`]. It is stored, because each start of a supervisor would take milliseconds to generate it; a test
+/// compares the two, and `docs/reference/generate` writes the file.
+pub(super) const TEXT: &str = include_str!("../../config/city.schema.json");
 
 /// Units of durations.
 const UNITS: &str = "nanos|nsec|ns|usec|us|µs|millis|msec|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|hr|h\

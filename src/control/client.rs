@@ -105,10 +105,14 @@ impl Client {
         op: &Op,
         mut each: impl FnMut(Value) -> Result<Flow, E>,
     ) -> Result<(), E> {
-        self.ask(op)?;
+        let id = self.ask(op)?;
         loop {
             let line = self.line(op.name(), Instant::now(), None)?;
-            match read::<Response>(&line)?.body {
+            let response = read::<Response>(&line)?;
+            match response.body {
+                Body::Item(_) | Body::Done(_) if response.id != id => {
+                    return Err(strange("it answered another request").into());
+                }
                 Body::Item(item) => {
                     if each(item)? == Flow::Stop {
                         return Ok(());

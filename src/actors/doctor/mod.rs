@@ -29,7 +29,7 @@ use crate::ports::relics::{RelicFilter, StoreError, Txn};
 
 /// Advice where the files of the configuration are not in force.
 const NOT_IN_FORCE: &str =
-    "`hd config check` shows errors in the files; `hd reload` applies them when that is possible";
+    "`hd config check` shows what is wrong in the files; `hd reload` applies them";
 
 /// Examines the city; applies the remedies if a caller asked for that.
 ///
@@ -37,10 +37,6 @@ const NOT_IN_FORCE: &str =
 /// The store cannot be read, or the root does not answer: owners are unknown then.
 pub async fn run(world: &Arc<World>, fix: Option<&Asker>) -> Result<Vec<Finding>, Refusal> {
     let mut findings = world.directory.ground.findings();
-    findings.extend(world.directory.reload_error().map(|why| {
-        let says = format!("the configuration on disk is not in force: {why}");
-        Finding::new(Kind::Config, &world.city.name, says, NOT_IN_FORCE)
-    }));
     let diagnoses = match diagnoses(world).await {
         // Consequences of these findings need not be reported, too.
         Err(_) if !findings.is_empty() => return Ok(findings),
@@ -55,6 +51,10 @@ pub async fn run(world: &Arc<World>, fix: Option<&Asker>) -> Result<Vec<Finding>
         };
         findings.push(finding);
     }
+    findings.extend(world.directory.refused_reload().map(|why| {
+        let says = format!("the configuration on disk is not in force: {why}");
+        Finding::new(Kind::Config, &world.city.name, says, NOT_IN_FORCE)
+    }));
     findings.extend(targets::faults(world).await);
     Ok(findings)
 }

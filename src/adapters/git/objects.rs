@@ -180,11 +180,14 @@ fn list(dir: &Path, each: &mut dyn FnMut(&[u8], FileType)) -> Result<(), RepoErr
     let mut buffer = [const { MaybeUninit::uninit() }; LISTED];
     let mut entries = RawDir::new(&fd, &mut buffer);
     while let Some(entry) = entries.next() {
-        let entry = entry.map_err(fail)?;
+        let entry = match entry {
+            // git itself removes empty directories, and files, meanwhile.
+            Err(Errno::NOENT) => break,
+            entry => entry.map_err(fail)?,
+        };
         let name = entry.file_name();
         let kind = match entry.file_type() {
             FileType::Unknown => match statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-                // git itself removes files meanwhile.
                 Err(Errno::NOENT) => continue,
                 found => FileType::from_raw_mode(found.map_err(fail)?.st_mode),
             },

@@ -37,6 +37,14 @@ pub struct UsedFiles {
 /// When `/proc` cannot be listed.
 pub fn used_files() -> io::Result<UsedFiles> {
     let mut used = UsedFiles::default();
+    // The kernel reads the numbers of threads in the pid namespace of this process, which another `/proc` may not show.
+    let own = fs::read_link(Path::new(PROC).join("self")).ok();
+    let is_own = own.is_some_and(|own| own.as_os_str() == std::process::id().to_string().as_str());
+    let is_shared = if is_own {
+        is_shared
+    } else {
+        |_: &Path, _: &Path| false
+    };
     for process in processes(Path::new(PROC))? {
         look_at(&process, &mut used, is_shared);
     }
@@ -57,14 +65,19 @@ pub fn mapped_files() -> io::Result<HashSet<FileId>> {
 fn look_at(process: &Path, used: &mut UsedFiles, is_shared: fn(&Path, &Path) -> bool) {
     let tasks = tasks(process);
     // Each thread may have a working directory and descriptors of its own, and outlive the first thread.
-    for (n, task) in tasks.iter().enumerate() {
-        if n > 0 && is_shared(&tasks[0], task) {
+    let mut listed: Option<&Path> = None;
+    for task in &tasks {
+        if listed.is_some_and(|listed| is_shared(listed, task)) {
             continue;
         }
         let held = ["cwd", "root"].map(|held| identify(&task.join(held)));
         used.all
             .extend(held.into_iter().flatten().map(|(id, _)| id));
-        let open = fs::read_dir(task.join("fd")).into_iter().flatten();
+        let open = fs::read_dir(task.join("fd"));
+        if open.is_ok() {
+            listed.get_or_insert(task);
+        }
+        let open = open.into_iter().flatten();
         for descriptor in open.flatten().map(|open| open.path()) {
             if let Some((id, kind)) = identify(&descriptor)
                 && match kind {
@@ -238,6 +251,7 @@ mod tests {
             "place/open",
             "proc/7/task/7",
             "proc/7/task/8/fd",
+            "proc/7/task/9/fd",
         ] {
             fs::create_dir_all(at(made)).unwrap();
         }
@@ -261,7 +275,11 @@ mod tests {
         fs::write(task.join("maps"), maps).unwrap();
         let mut used = UsedFiles::default();
         for process in processes(&at("proc")).unwrap() {
-            look_at(&process, &mut used, |_, _| false);
+            look_at(&process, &mut used, |listed, other| {
+                // The first thread has ended: its descriptors cannot be listed.
+                assert!(listed.ends_with("8") && other.ends_with("9"));
+                true
+            });
         }
         let all = ["sub", "open", "edited", "mapped"].map(id);
         assert_eq!(used.all, all.into());

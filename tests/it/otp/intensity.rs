@@ -1,12 +1,15 @@
 //! Intensity: the number of deaths within the window, and its consequence. OTP's supervisor gives up as a whole; ours
 //! quarantines the child.
 
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::{
-    agent, flaky, in_state, kill, made, put_flaky, runs_as, shown, stamps_of, started, with,
+    agent, counted, flaky, in_state, kill, made, put_flaky, runs_as, shown, stamps_of, started,
+    with,
 };
 use crate::support::live::until;
+use crate::support::processes;
 
 /// `multiple_restarts`: deaths that are far enough apart never reach the limit.
 #[test]
@@ -36,8 +39,9 @@ fn failed_attempts_count_and_the_limit_is_per_child() {
     let (first, other) = (runs_as(&city, "flaky", 1), runs_as(&city, "other", 1));
     kill(&city, "flaky");
     assert_ne!(runs_as(&city, "flaky", 2), first);
+    let second = counted(&city, "flaky");
     std::fs::remove_file(city.root().join("flaky")).unwrap();
-    kill(&city, "flaky");
+    processes::signal(second, Signal::SIGKILL);
     city.wait_event(1, "agent.quarantined", "flaky");
     let crashed = city.happened("agent.crashed", "flaky");
     let causes: Vec<_> = crashed.iter().map(|event| &event["cause"]).collect();

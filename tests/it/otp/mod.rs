@@ -57,7 +57,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::git::write;
-use crate::support::live::{City, until, wait};
+use crate::support::live::{City, wait};
 use crate::support::plan::{self, Plan};
 use crate::support::{processes, program};
 
@@ -137,14 +137,15 @@ fn kill(city: &City, name: &str) {
 /// Waits until a stub runs and has counted its start, and returns its pid. A stub that ended earlier would take its
 /// next start for the first.
 fn counted(city: &City, name: &str) -> u32 {
-    let pid = pid(&in_state(city, name, "running"));
-    let line = pid.to_string();
     let counted = city.root().join("counted");
-    until("it has counted its start", || {
+    wait(&format!("{name} has counted its start"), || {
+        let pid = pid(Some(shown(city, name))
+            .filter(|agent| agent["state"] == "running")
+            .as_ref()?);
         let pids = fs::read_to_string(&counted).unwrap_or_default();
-        pids.lines().any(|counted| counted == line)
-    });
-    pid
+        let is_counted = pids.lines().any(|line| line == pid.to_string());
+        is_counted.then_some(pid)
+    })
 }
 
 /// Returns the process of an agent that is shown as running.

@@ -17,6 +17,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use self::asks::SocketFile;
 use super::git::git;
 use super::plan::Plan;
 use super::{processes, tmux};
@@ -70,8 +71,8 @@ pub struct City {
     /// The directory of its programs; that of the build if none is given.
     programs: Option<PathBuf>,
     daemon: Option<Child>,
-    /// The connection of the last look, for the next one.
-    looks: Mutex<Option<Client>>,
+    /// The connection of the last look, for the next one, with the socket's file.
+    looks: Mutex<Option<(Client, SocketFile)>>,
     /// Set when sessions may be running that only a graceful stop of a new daemon would end.
     abandoned: bool,
 }

@@ -5,7 +5,7 @@
 //!                        its nuke, with salvage: the slot is freed and the relic closed in one transaction
 //!   work in the queue    the merge request is withdrawn, the relic closed
 //!   landed, or landing   a conflict
-//!   its raider is just being removed    waited for
+//!   its raider is just being charged, declared done or removed    waited for
 //! ```
 
 use std::time::Duration;
@@ -17,6 +17,7 @@ use super::{guard, nudge_all, to_json};
 use crate::actors::ask;
 use crate::actors::claims::ClaimKey;
 use crate::actors::mail::{Cancel, NukeTarget, Nuked, WitnessMsg};
+use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::sagas::closing::{self, Closed};
 use crate::actors::sagas::nuke;
 use crate::actors::world::World;
@@ -34,7 +35,7 @@ use crate::domain::relic::{Hook, RelicStatus};
 use crate::domain::saga::SagaKind;
 use crate::ports::relics::{StoreError, Txn};
 
-/// The longest wait for a raider that is just being removed.
+/// The longest wait for a raider that is just being charged, declared done or removed.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The interval between two tries.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -51,9 +52,8 @@ enum Found {
 enum Tried {
     /// It is cancelled.
     Cancelled(Box<Cancelled>),
-    /// Another operation is on the raider, or was a moment ago: nothing has happened. Holds the error for a caller that
-    /// has waited long enough.
-    Early(ControlError),
+    /// Another operation is on the raider, or was a moment ago; the work is as it was.
+    Busy(Refusal),
 }
 
 /// Cancels a relic.
@@ -75,10 +75,10 @@ pub(in crate::control::handlers) async fn cancel(
         match cancel_hooked(world, &id, &hook, (&args, &asker)).await {
             Ok(Tried::Cancelled(cancelled)) => break Ok(*cancelled),
             Err(refused) => break Err(refused),
-            Ok(Tried::Early(busy)) if world.clock.mono().saturating_sub(begun) >= PATIENCE => {
-                break Err(busy);
+            Ok(Tried::Busy(busy)) if world.clock.mono().saturating_sub(begun) >= PATIENCE => {
+                break Err(still_busy(world, &hook, busy).await);
             }
-            Ok(Tried::Early(_)) => tokio::time::sleep(PAUSE).await,
+            Ok(Tried::Busy(_)) => tokio::time::sleep(PAUSE).await,
         }
     };
     // Also after an error: its merge request may be withdrawn already.
@@ -94,12 +94,28 @@ async fn cancel_hooked(
     (args, asker): (&RelicCancel, &Asker),
 ) -> Result<Tried, ControlError> {
     let queued = open_mrs(world, id).await?;
-    let nuked = match end_raider(world, hook, args.reason.clone(), asker.clone()).await {
+    names::configured(world, &hook.raider)?;
+    let target = NukeTarget {
+        asker: Some(asker.clone()),
+        cancel: Some(Cancel {
+            reason: args.reason.clone(),
+        }),
+        ..NukeTarget::of(hook, Cause::Operator)
+    };
+    // Rehearsed first, so that a refusal changes nothing, and another try costs nothing.
+    match nuke::rehearse(world, &target, true).await {
+        Ok(rehearsed) if rehearsed.would == Would::Refuse => return Err(refused(rehearsed)),
+        Ok(_) => {}
+        Err(busy) if busy.kind == RefusalKind::Conflict => return Ok(Tried::Busy(busy)),
+        Err(other) => return Err(other.into()),
+    }
+    let nuked = match end_raider(world, target).await {
         Ok(nuked) => nuked,
-        Err(refused) if refused.kind == ErrorKind::Conflict => {
-            return early(world, hook, refused).await.map(Tried::Early);
+        // Each further try ends the session once more, so it must have a reason.
+        Err(busy) if busy.kind == RefusalKind::Conflict && has_moved(world, hook).await? => {
+            return Ok(Tried::Busy(busy));
         }
-        Err(refused) => return Err(refused),
+        Err(refused) => return Err(refused.into()),
     };
     let (id, merged) = (id.clone(), queued.clone());
     let relic = world.store.run(move |txn| {
@@ -128,47 +144,46 @@ async fn cancel_hooked(
     Ok(Tried::Cancelled(Box::new(answer(closed, Some(nuked)))))
 }
 
-/// Returns the error for a caller that has waited long enough, where the removal may succeed soon: while the raider is
-/// charged, declared done or removed, and if it changed since the hook was read.
-///
-/// # Errors
-/// The refusal, where waiting would not help.
-async fn early(
-    world: &World,
-    hook: &Hook,
-    refused: ControlError,
-) -> Result<ControlError, ControlError> {
-    let leaving = || {
-        let message = format!("{} is still being removed", hook.raider);
-        ControlError::conflict(message).hint("try again when it is gone")
-    };
-    if world
-        .claims
-        .is_claimed(&ClaimKey::Nuke(hook.raider.clone()))
-    {
-        return Ok(leaving());
+/// Returns true if another operation is on the raider, or the hook has changed since it was read.
+async fn has_moved(world: &World, hook: &Hook) -> Result<bool, ControlError> {
+    if is_leaving(world, hook).await? {
+        return Ok(true);
     }
     let before = hook.clone();
-    let (saga, has_changed) = world
-        .store
-        .run(move |txn| {
-            let subject = before.raider.to_string();
-            for kind in [SagaKind::Nuke, SagaKind::Charge, SagaKind::Done] {
-                if txn.saga_of(kind, &subject)?.is_some() {
-                    return Ok((Some(kind), false));
-                }
+    let read = world.store.run(move |txn| {
+        let subject = before.raider.to_string();
+        for kind in [SagaKind::Charge, SagaKind::Done] {
+            if txn.saga_of(kind, &subject)?.is_some() {
+                return Ok(true);
             }
-            let same = |now: Hook| {
-                now.incarnation == before.incarnation && now.is_declared() == before.is_declared()
-            };
-            Ok((None, !txn.hook(&before.raider)?.is_some_and(same)))
-        })
-        .await?;
-    match saga {
-        Some(SagaKind::Nuke) => Ok(leaving()),
-        Some(_) => Ok(refused),
-        None if has_changed => Ok(refused),
-        None => Err(refused),
+        }
+        let same = |now: Hook| {
+            now.incarnation == before.incarnation && now.is_declared() == before.is_declared()
+        };
+        Ok(!txn.hook(&before.raider)?.is_some_and(same))
+    });
+    Ok(read.await?)
+}
+
+/// Returns true while a raider is being removed.
+async fn is_leaving(world: &World, hook: &Hook) -> Result<bool, ControlError> {
+    let raider = hook.raider.clone();
+    if world.claims.is_claimed(&ClaimKey::Nuke(raider.clone())) {
+        return Ok(true);
+    }
+    let saga = move |txn: &mut dyn Txn| txn.saga_of(SagaKind::Nuke, &raider.to_string());
+    Ok(world.store.run(saga).await?.is_some())
+}
+
+/// Returns the error for a caller that has waited long enough.
+async fn still_busy(world: &World, hook: &Hook, busy: Refusal) -> ControlError {
+    match is_leaving(world, hook).await {
+        Ok(true) => {
+            let message = format!("{} is still being removed", hook.raider);
+            ControlError::conflict(message).hint("try again when it is gone")
+        }
+        Ok(false) => busy.into(),
+        Err(unread) => unread,
     }
 }
 
@@ -213,30 +228,15 @@ async fn open_mrs(world: &World, id: &RelicId) -> Result<Vec<RelicId>, ControlEr
     Ok(open.map(|mr| mr.id).collect())
 }
 
-/// Removes the raider, with salvage, and the relic with it; rehearsed first, so that a refusal changes nothing.
-async fn end_raider(
-    world: &World,
-    hook: &Hook,
-    reason: Option<String>,
-    asker: Asker,
-) -> Result<Nuked, ControlError> {
-    names::configured(world, &hook.raider)?;
-    let target = NukeTarget {
-        asker: Some(asker),
-        cancel: Some(Cancel { reason }),
-        ..NukeTarget::of(hook, Cause::Operator)
-    };
-    let rehearsed = nuke::rehearse(world, &target, true).await?;
-    if rehearsed.would == Would::Refuse {
-        return Err(refused(rehearsed));
-    }
-    let witness = world.directory.witness(&hook.raider.rig);
+/// Removes the raider, with salvage, and the relic with it.
+async fn end_raider(world: &World, target: NukeTarget) -> Result<Nuked, Refusal> {
+    let witness = world.directory.witness(&target.raider.rig);
     let message = |reply| WitnessMsg::Nuke {
         target: Box::new(target),
         salvage: true,
         reply,
     };
-    Ok(ask::ask(witness, message, raider::NUKE_LIMIT).await??)
+    ask::ask(witness, message, raider::NUKE_LIMIT).await?
 }
 
 fn refused(rehearsed: Rehearsed) -> ControlError {

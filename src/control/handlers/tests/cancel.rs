@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use super::{PATROL, ask};
 use crate::actors::mail::Charged;
+use crate::actors::world::World;
 use crate::control::protocol::{ControlError, ErrorKind};
 use crate::domain::event::EventType;
-use crate::domain::ids::RelicId;
+use crate::domain::ids::{Oid, RaiderId, RelicId};
 use crate::domain::merge::MrState;
 use crate::domain::relic::RelicStatus;
 use crate::ports::relics::Txn;
@@ -125,6 +126,17 @@ async fn cancel_waits_for_a_raider_that_is_just_being_removed() {
     assert!(city.parts.repo.names().is_empty());
 }
 
+/// Declares the work of a raider done, in the store alone.
+fn declare(world: &World, raider: &RaiderId, head: &Oid) {
+    let (raider, head) = (raider.clone(), head.clone());
+    let declared = move |txn: &mut dyn Txn| {
+        let mut hook = txn.hook(&raider)?.expect("a hook");
+        hook.done.get_or_insert(records::completed(head.clone()));
+        txn.put_hook(&hook)
+    };
+    drop(world.store.begin(declared));
+}
+
 /// The agent says `hd done` between the look of the cancel and its removal: it was refused, with "was finished or
 /// reopened after this was decided".
 #[tokio::test(start_paused = true)]
@@ -133,13 +145,7 @@ async fn cancel_beside_a_completion_looks_again() {
     let (world, raider) = (city.world.clone(), charged.raider.clone());
     let head = city.parts.repo.commit(&raider.name);
     city.parts.repo.interlude("measure", move || {
-        let (raider, head) = (raider.clone(), head.clone());
-        let declared = move |txn: &mut dyn Txn| {
-            let mut hook = txn.hook(&raider)?.expect("a hook");
-            hook.done.get_or_insert(records::completed(head.clone()));
-            txn.put_hook(&hook)
-        };
-        drop(world.store.begin(declared));
+        declare(&world, &raider, &head);
     });
     let cancel = json!({ "relic": charged.relic, "yes": true });
     let told = ask(&city, "relic.cancel", cancel).await.unwrap();
@@ -147,26 +153,62 @@ async fn cancel_beside_a_completion_looks_again() {
     assert!(city.hook(&charged.raider).await.is_none());
 }
 
-/// A charge whose session is being started is waited for, and told when that takes long.
-#[tokio::test(start_paused = true)]
-async fn cancel_waits_for_a_charge_that_is_at_its_end() {
+/// Charges a relic whose session hangs at its start, and does `during` meanwhile.
+async fn during_a_start<T>(during: impl AsyncFnOnce(&TestCity, &RelicId, &Hang) -> T) -> T {
     let city = Scenario::new().start().await;
     let relic = city.relic("a").await;
     let hang = Hang::default();
     let door = hang.door();
     city.parts.sessions.interlude("start", move || door.enter());
-    let cancel = async {
+    let act = async {
         city.until("its session starts", || hang.entered() == 1)
             .await;
-        let refused = cancelled(&city, &relic).await.unwrap_err();
+        let did = during(&city, &relic, &hang).await;
         hang.release();
-        refused
+        did
     };
-    let (charged, refused) = tokio::join!(city.charge(&relic), cancel);
-    assert!(refused.message.contains("charge is running"), "{refused}");
+    let (charged, did) = tokio::join!(city.charge(&relic), act);
     charged.unwrap();
-    let told = cancelled(&city, &relic).await.unwrap();
-    assert_eq!(told["status"], "closed");
+    did
+}
+
+/// A charge whose session is being started is waited for, and told when that takes long.
+#[tokio::test(start_paused = true)]
+async fn cancel_waits_for_a_charge_that_is_at_its_end() {
+    let waited = during_a_start(async |city, relic, _| {
+        let begun = city.world.clock.mono();
+        let refused = cancelled(city, relic).await.unwrap_err();
+        assert!(refused.message.contains("charge is running"), "{refused}");
+        city.world.clock.mono() - begun
+    });
+    assert!(waited.await >= Duration::from_secs(10));
+    let told = during_a_start(async |city, relic, hang| {
+        let patient = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            hang.release();
+        };
+        let (told, ()) = tokio::join!(cancelled(city, relic), patient);
+        told.unwrap()
+    });
+    assert_eq!(told.await["status"], "closed");
+}
+
+/// A removal that found the judged state changed has ended the session and saved the work: what the agent declared
+/// meanwhile is no reason to do that again.
+#[tokio::test(start_paused = true)]
+async fn cancel_that_found_a_change_is_not_tried_again_beside_a_completion() {
+    let (city, charged) = Scenario::at_work().await;
+    let head = city.parts.repo.commit(&charged.raider.name);
+    let stale = RepoError::PermitStale("a file came".to_owned());
+    city.parts.repo.break_op("discard_sandbox", stale);
+    let (world, raider) = (city.world.clone(), charged.raider.clone());
+    city.parts.repo.interlude("discard_sandbox", move || {
+        declare(&world, &raider, &head);
+    });
+    let cancel = json!({ "relic": charged.relic, "yes": true });
+    let refused = ask(&city, "relic.cancel", cancel).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Conflict, "{refused}");
+    assert_eq!(city.parts.repo.count("discard_sandbox"), 1);
 }
 
 /// Each try would end the session and save the work once more.

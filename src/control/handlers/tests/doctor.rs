@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{ask, dispatch};
+use crate::actors::directory::NotInForce;
 use crate::control::protocol::{ErrorKind, Op};
 use crate::control::rights::CallerRole;
 use crate::control::server::Caller;
@@ -322,4 +323,19 @@ async fn target_that_the_remote_does_not_have_is_found() {
     hang.release();
     let city = scenario(false).start().await;
     assert_eq!(doctor(&city, false).await["ok"], true, "nothing is pushed");
+}
+
+/// Keys that take effect at the next start are no problem.
+#[tokio::test(start_paused = true)]
+async fn refused_configuration_is_a_finding_and_a_pending_key_is_none() {
+    let city = Scenario::new().start().await;
+    for (why, findings) in [
+        (NotInForce::AtNextStart("[daemon] socket".to_owned()), 0),
+        (NotInForce::Refused("the name is another".to_owned()), 1),
+    ] {
+        city.world.directory.set_reload_error(Some(why));
+        let answer = doctor(&city, false).await;
+        let config = ("config", city.world.city.name.as_str(), false);
+        assert_eq!(finding_keys(&answer), vec![config; findings]);
+    }
 }

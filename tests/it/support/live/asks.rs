@@ -1,13 +1,18 @@
 //! Requests to the daemon of a city, its journal, and the signs that its agents give and wait for.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 use horde_supervisor::control::client::{Client, Flow};
-use horde_supervisor::control::protocol::{ControlError, ErrorKind, Op};
+use horde_supervisor::control::protocol::{ControlError, Op};
 use serde_json::{Map, Value, json};
 
 use super::{City, Ran, until, wait};
 use crate::support::git::write;
+
+/// Device and inode of a socket's file.
+pub type SocketFile = (u64, u64);
 
 /// The requests that tests repeat until something is so.
 const LOOKS: [&str; 6] = [
@@ -22,7 +27,11 @@ const LOOKS: [&str; 6] = [
 impl City {
     /// Connects to the supervisor.
     pub fn client(&self) -> Result<Client, ControlError> {
-        Client::connect(&self.root.join(".horde/control.sock"))
+        Client::connect(&self.socket())
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.root.join(".horde/control.sock")
     }
 
     /// Makes a request to the supervisor.
@@ -49,19 +58,19 @@ impl City {
         let Ok(mut kept) = self.looks.try_lock() else {
             return call(&mut self.client()?);
         };
-        if let Some(mut client) = kept.take() {
-            match call(&mut client) {
-                // It was the connection of an earlier supervisor.
-                Err(error) if error.kind == ErrorKind::Unavailable => {}
-                answer => {
-                    *kept = Some(client);
-                    return answer;
-                }
-            }
-        }
-        let mut client = self.client()?;
+        // A supervisor that was started since made another file, and so did a test that replaced it.
+        let file = fs::symlink_metadata(self.socket()).map(|found| (found.dev(), found.ino()));
+        let same = |(_, of): &(Client, SocketFile)| file.as_ref().is_ok_and(|file| file == of);
+        let mut client = match kept.take().filter(same) {
+            Some((client, _)) => client,
+            None => self.client()?,
+        };
         let answer = call(&mut client);
-        *kept = answer.is_ok().then_some(client);
+        // After an error, a late answer may be on its way.
+        *kept = file
+            .ok()
+            .filter(|_| answer.is_ok())
+            .map(|file| (client, file));
         answer
     }
 
