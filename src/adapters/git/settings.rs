@@ -352,6 +352,11 @@ fn of_checkout(path: &Path, checkout: &Checkout) -> Settings {
             };
             let entry = remotes.entry(name.to_owned()).or_default();
             let full = format!("remote.{name}.{key}");
+            if key == "url" && value.as_deref().is_none_or(str::is_empty) {
+                // git forgets the URLs before an empty one.
+                entry.retain(|(known, _)| *known != full);
+                continue;
+            }
             // git fetches from the first of several URLs.
             let is_another = key == "url" && entry.iter().any(|(known, _)| *known == full);
             if REMOTE_KEYS.contains(&key) && !is_another {

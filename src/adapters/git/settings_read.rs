@@ -46,10 +46,15 @@ impl Checkout {
         Ok(Self { top, config, user })
     }
 
-    /// The first value of a key.
+    /// The first value of a key; of URLs, the first after an empty one, with which git forgets those before it.
     pub(super) fn get(&self, key: &str) -> Option<&str> {
-        let found = self.config.iter().find(|(name, _)| name == key)?;
-        found.1.as_deref()
+        let values = self.config.iter().filter(|(name, _)| name == key);
+        let values: Vec<_> = values.map(|(_, value)| value.as_deref()).collect();
+        let is_url = key.ends_with("url");
+        let reset = values
+            .iter()
+            .rposition(|value| is_url && value.is_none_or(str::is_empty));
+        *values.get(reset.map_or(0, |reset| reset + 1))?
     }
 
     /// Returns true if a `url.<base>.insteadOf` rewrites the URL.
@@ -99,12 +104,18 @@ fn told_apart(mut user: Settings, listed: &[(String, Setting)]) -> (Settings, Se
 }
 
 /// Returns true for a setting that the user may have for the checkout alone: where a URL leads, and in whose name commits are
-/// made. Credentials and headers are not among them, because sandboxes get these settings, too. Nor is signing: it may ask for a
-/// passphrase.
+/// made. Credentials and headers are not among them, because sandboxes get these settings, too. Nor is signing, which may ask for
+/// a passphrase: a key of the checkout alone would meet the format of all repositories.
 fn is_told(key: &str) -> bool {
-    const SECTIONS: [&str; 4] = ["url", "user", "author", "committer"];
+    const SECTIONS: [&str; 3] = ["url", "author", "committer"];
+    const KEYS: [&str; 4] = [
+        "core.sshcommand",
+        "user.name",
+        "user.email",
+        "user.useconfigonly",
+    ];
     let section = key.split('.').next().unwrap_or_default();
-    SECTIONS.contains(&section) || key == "core.sshcommand"
+    SECTIONS.contains(&section) || KEYS.contains(&key)
 }
 
 /// Reads the settings of the user and of the machine that hold in all repositories.
@@ -158,6 +169,30 @@ mod tests {
         assert_eq!(found, [settings(&here), settings(&[])]);
     }
 
+    /// git push goes to the first one after it.
+    #[test]
+    fn url_that_is_empty_resets_those_before_it() {
+        let url = |url: &'static str| ("remote.origin.url", url);
+        for (urls, first) in [
+            (vec![url("a"), url("b")], Some("a")),
+            (vec![url("a"), url(""), url("b"), url("c")], Some("b")),
+            (vec![url("a"), url("")], None),
+            (vec![], None),
+        ] {
+            let checkout = Checkout {
+                top: Top {
+                    dir: "/".into(),
+                    git_dir: "/".into(),
+                    format: String::new(),
+                    is_shallow: false,
+                },
+                config: settings(&urls),
+                user: Settings::new(),
+            };
+            assert_eq!(checkout.get("remote.origin.url"), first, "{urls:?}");
+        }
+    }
+
     /// Sandboxes get what the checkout has.
     #[test]
     fn credentials_headers_and_signing_for_the_checkout_alone_are_left_out_and_every_remote_counts()
@@ -167,6 +202,8 @@ mod tests {
             ("credential.helper", "work"),
             ("http.extraheader", "Authorization: x"),
             ("commit.gpgsign", "true"),
+            // With the format of all repositories, no commit could be signed with it.
+            ("user.signingkey", "work"),
         ];
         let here = [&[helper, remote], &secret[..]].concat();
         let found = told(&[helper, remote], &here, &[]);

@@ -193,6 +193,9 @@ impl Background {
         let deadline = Instant::now() + READY_LIMIT;
         loop {
             if let Ok(answer) = ping(city) {
+                if answer["pid"] != self.child.id() {
+                    self.end_beside_another()?;
+                }
                 return Ok(answer);
             }
             if let Some(status) = self.child.try_wait().doing("horde-supervisor")? {
@@ -206,6 +209,13 @@ impl Background {
             }
             thread::sleep(LOOK_EVERY);
         }
+    }
+
+    /// Ends the supervisor that was started while another one answers. It waits a moment for the lock of that one, and would
+    /// start when that is stopped.
+    fn end_beside_another(&mut self) -> Result<(), CliError> {
+        self.child.kill().doing("horde-supervisor")?;
+        self.child.wait().doing("horde-supervisor").map(drop)
     }
 
     fn ended(&self, code: Option<i32>) -> CliError {

@@ -38,6 +38,30 @@ fn a_second_supervisor_ends_at_once_and_leaves_the_first_alone() {
     assert_eq!(city.wait_session(&relic, 1)["session"], before);
 }
 
+/// The second one waited for the lock when `hd up` had returned, and began when the first was stopped.
+#[test]
+fn two_starts_at_once_leave_one_supervisor_and_none_after_a_stop() {
+    let city = City::made(&Plan::new());
+    let up = || {
+        let mut up = city.program("hd");
+        up.arg("--city").arg(city.root()).args(["up", "-d"]);
+        up.spawn().unwrap()
+    };
+    for mut up in [up(), up()] {
+        assert!(up.wait().unwrap().success());
+    }
+    let supervisors = || {
+        let is_one = |pid: &u32| processes::describe(&[*pid]).contains("horde-supervisor /");
+        processes::of(city.root())
+            .into_iter()
+            .filter(is_one)
+            .count()
+    };
+    assert_eq!(supervisors(), 1);
+    city.hd(&["stop"]).json();
+    until("it has ended", || supervisors() == 0);
+}
+
 /// `hd stop` names the running sessions of a supervisor that was killed, because the city is not stopped while they run.
 #[test]
 fn stop_without_a_supervisor_tells_that_sessions_run() {

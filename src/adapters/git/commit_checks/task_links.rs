@@ -77,7 +77,10 @@ fn leads_to_a_task(repo: &GitRepo, sandbox: &Path, link: &Link) -> Result<bool, 
     }
     let target = repo.git().args(["cat-file", "blob", &link.id]);
     let target = target.run()?.stdout;
-    Ok(is_link_target(sandbox, bytes::path(&target)))
+    // Judged as in a sandbox that no raider has: it is landed into all of them, and a link that names the sandbox of its raider
+    // leads to a file of the project in that one alone.
+    let another = sandbox.with_file_name(".another");
+    Ok(is_link_target(&another, bytes::path(&target)))
 }
 
 /// Returns what the commits of a head, those that no remote has, bring under the names of task files and is no file.

@@ -104,15 +104,23 @@ async fn cancel_hooked(
     };
     // Rehearsed first, so that a refusal changes nothing, and another try costs nothing.
     match nuke::rehearse(world, &target, true).await {
-        Ok(rehearsed) if rehearsed.would == Would::Refuse => return Err(refused(rehearsed)),
+        Ok(rehearsed) if rehearsed.would == Would::Refuse => {
+            // Its sandbox may have been removed beneath the rehearsal.
+            return match has_moved(world, hook).await? {
+                true => Ok(Tried::Busy(Refusal::conflict(still(hook)))),
+                false => Err(refused(rehearsed)),
+            };
+        }
         Ok(_) => {}
-        Err(busy) if busy.kind == RefusalKind::Conflict => return Ok(Tried::Busy(busy)),
+        Err(busy) if busy.kind == RefusalKind::Conflict || has_moved(world, hook).await? => {
+            return Ok(Tried::Busy(busy));
+        }
         Err(other) => return Err(other.into()),
     }
     let nuked = match end_raider(world, target).await {
         Ok(nuked) => nuked,
-        // Each further try ends the session once more, so it must have a reason.
-        Err(busy) if busy.kind == RefusalKind::Conflict && has_moved(world, hook).await? => {
+        // One whose judgement was outdated has ended the session and saved the work, and so would the next.
+        Err(busy) if busy.kind != RefusalKind::Changed && has_moved(world, hook).await? => {
             return Ok(Tried::Busy(busy));
         }
         Err(refused) => return Err(refused.into()),
@@ -175,13 +183,14 @@ async fn is_leaving(world: &World, hook: &Hook) -> Result<bool, ControlError> {
     Ok(world.store.run(saga).await?.is_some())
 }
 
+fn still(hook: &Hook) -> String {
+    format!("{} is still being removed", hook.raider)
+}
+
 /// Returns the error for a caller that has waited long enough.
 async fn still_busy(world: &World, hook: &Hook, busy: Refusal) -> ControlError {
     match is_leaving(world, hook).await {
-        Ok(true) => {
-            let message = format!("{} is still being removed", hook.raider);
-            ControlError::conflict(message).hint("try again when it is gone")
-        }
+        Ok(true) => ControlError::conflict(still(hook)).hint("try again when it is gone"),
         Ok(false) => busy.into(),
         Err(unread) => unread,
     }

@@ -71,6 +71,9 @@ fn link_to_a_task_is_not_landed_however_it_is_written() {
         (".horde-outcome", "docs/outcome"),
         (".horde-task.md", "docs/task.md"),
         ("TASK.md", TASK_OF_ANOTHER),
+        // In each other sandbox it leads to the task of this one.
+        ("TASK.md", "../Toast/TASK.md"),
+        ("TASK.md", "/city/horde/raiders/Toast/TASK.md"),
         (
             "TASK.md",
             "../../../.horde/tasks/rig/gt-1/../gt-1/Nux-1/TASK.md",
