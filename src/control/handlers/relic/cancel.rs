@@ -112,15 +112,15 @@ async fn cancel_hooked(
             };
         }
         Ok(_) => {}
-        Err(busy) if busy.kind == RefusalKind::Conflict || has_moved(world, hook).await? => {
+        Err(busy) if busy.kind == RefusalKind::Conflict => return Ok(Tried::Busy(busy)),
+        Err(busy) if may_be_overtaken(&busy) && has_moved(world, hook).await? => {
             return Ok(Tried::Busy(busy));
         }
         Err(other) => return Err(other.into()),
     }
     let nuked = match end_raider(world, target).await {
         Ok(nuked) => nuked,
-        // One whose judgement was outdated has ended the session and saved the work, and so would the next.
-        Err(busy) if busy.kind != RefusalKind::Changed && has_moved(world, hook).await? => {
+        Err(busy) if may_be_overtaken(&busy) && has_moved(world, hook).await? => {
             return Ok(Tried::Busy(busy));
         }
         Err(refused) => return Err(refused.into()),
@@ -150,6 +150,27 @@ async fn cancel_hooked(
         withdrawn: queued,
     };
     Ok(Tried::Cancelled(Box::new(answer(closed, Some(nuked)))))
+}
+
+/// Returns true for a refusal that another operation on the raider may be the reason of: it was first, or it removed the sandbox
+/// beneath a look. A removal whose judgement was outdated has ended the session and saved the work, and so would the next one; a
+/// disk or a remote that fails is told at once.
+fn may_be_overtaken(refusal: &Refusal) -> bool {
+    match refusal.kind {
+        RefusalKind::Conflict
+        | RefusalKind::NotFound
+        | RefusalKind::WorkAtRisk
+        | RefusalKind::Internal => true,
+        RefusalKind::Changed
+        | RefusalKind::Unavailable
+        | RefusalKind::Timeout
+        | RefusalKind::Failed
+        | RefusalKind::NoRoom
+        | RefusalKind::BadRequest
+        | RefusalKind::NoCommits
+        | RefusalKind::NeedsHuman
+        | RefusalKind::Parked => false,
+    }
 }
 
 /// Returns true if another operation is on the raider, or the hook has changed since it was read.
