@@ -247,6 +247,7 @@ fn work_under_way_changes_nothing_in_the_directory_that_replaces_the_city() {
     assert_eq!(city.ended().code(), Some(1));
     unchanged(&root, &before);
     assert_eq!(fs::read_to_string(&began).unwrap(), "began\n");
+    fs::remove_file(&began).unwrap();
     program::script(&gate, "true");
     city.start();
     city.wait_status(&relic, "closed");

@@ -52,8 +52,8 @@ enum Found {
 enum Tried {
     /// It is cancelled.
     Cancelled(Box<Cancelled>),
-    /// Another operation is on the raider, or was a moment ago; the work is as it was.
-    Busy(Refusal),
+    /// Another operation is on the raider, or was a moment ago; the work is as it was. Holds what was refused.
+    Busy(ControlError),
 }
 
 /// Cancels a relic.
@@ -106,22 +106,23 @@ async fn cancel_hooked(
     match nuke::rehearse(world, &target, true).await {
         Ok(rehearsed) if rehearsed.would == Would::Refuse => {
             // Its sandbox may have been removed beneath the rehearsal.
+            let refused = refused(rehearsed);
             return match has_moved(world, hook).await? {
-                true => Ok(Tried::Busy(Refusal::conflict(still(hook)))),
-                false => Err(refused(rehearsed)),
+                true => Ok(Tried::Busy(refused)),
+                false => Err(refused),
             };
         }
         Ok(_) => {}
-        Err(busy) if busy.kind == RefusalKind::Conflict => return Ok(Tried::Busy(busy)),
+        Err(busy) if busy.kind == RefusalKind::Conflict => return Ok(Tried::Busy(busy.into())),
         Err(busy) if may_be_overtaken(&busy) && has_moved(world, hook).await? => {
-            return Ok(Tried::Busy(busy));
+            return Ok(Tried::Busy(busy.into()));
         }
         Err(other) => return Err(other.into()),
     }
     let nuked = match end_raider(world, target).await {
         Ok(nuked) => nuked,
         Err(busy) if may_be_overtaken(&busy) && has_moved(world, hook).await? => {
-            return Ok(Tried::Busy(busy));
+            return Ok(Tried::Busy(busy.into()));
         }
         Err(refused) => return Err(refused.into()),
     };
@@ -204,15 +205,14 @@ async fn is_leaving(world: &World, hook: &Hook) -> Result<bool, ControlError> {
     Ok(world.store.run(saga).await?.is_some())
 }
 
-fn still(hook: &Hook) -> String {
-    format!("{} is still being removed", hook.raider)
-}
-
 /// Returns the error for a caller that has waited long enough.
-async fn still_busy(world: &World, hook: &Hook, busy: Refusal) -> ControlError {
+async fn still_busy(world: &World, hook: &Hook, busy: ControlError) -> ControlError {
     match is_leaving(world, hook).await {
-        Ok(true) => ControlError::conflict(still(hook)).hint("try again when it is gone"),
-        Ok(false) => busy.into(),
+        Ok(true) => {
+            let message = format!("{} is still being removed", hook.raider);
+            ControlError::conflict(message).hint("try again when it is gone")
+        }
+        Ok(false) => busy,
         Err(unread) => unread,
     }
 }
