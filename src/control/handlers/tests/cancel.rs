@@ -193,25 +193,6 @@ async fn cancel_waits_for_a_charge_that_is_at_its_end() {
     assert_eq!(told.await["status"], "closed");
 }
 
-/// A removal that found the judged state changed has ended the session and saved the work: what the agent declared
-/// meanwhile is no reason to do that again.
-#[tokio::test(start_paused = true)]
-async fn cancel_that_found_a_change_is_not_tried_again_beside_a_completion() {
-    let (city, charged) = Scenario::at_work().await;
-    let head = city.parts.repo.commit(&charged.raider.name);
-    let stale = RepoError::PermitStale("a file came".to_owned());
-    city.parts.repo.break_op("discard_sandbox", stale);
-    let (world, raider) = (city.world.clone(), charged.raider.clone());
-    city.parts.repo.interlude("discard_sandbox", move || {
-        declare(&world, &raider, &head);
-    });
-    let cancel = json!({ "relic": charged.relic, "yes": true });
-    let refused = ask(&city, "relic.cancel", cancel).await.unwrap_err();
-    assert_eq!(refused.kind, ErrorKind::Conflict, "{refused}");
-    // The witness releases what is declared, by a removal of its own.
-    assert_eq!(city.parts.repo.count("salvage"), 1);
-}
-
 /// Each try would end the session and save the work once more.
 #[tokio::test(start_paused = true)]
 async fn cancel_that_is_refused_at_the_last_moment_is_not_tried_again() {
