@@ -1,7 +1,7 @@
 //! The names of a task's files, in its directory and in the sandbox (`agent-lifecycle.md`, section 1; `contract.md`,
 //! 2.7).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::plain_path::plain;
 
@@ -41,6 +41,16 @@ pub fn is_link_target(sandbox: &Path, target: &Path) -> bool {
     is_task || is_link
 }
 
+/// Returns the directory beside the sandbox whose `TASK.md` a link leads to. It leads to a task only if that directory is a sandbox:
+/// a project may have such a link to a place of its own.
+#[must_use]
+pub fn beside(sandbox: &Path, target: &Path) -> Option<PathBuf> {
+    let target = plain(&sandbox.join(target));
+    let dir = target.parent()?;
+    let is_beside = target.ends_with(TASK) && dir.parent() == sandbox.parent();
+    (is_beside && dir != sandbox).then(|| dir.to_owned())
+}
+
 /// Returns true for the name of a link to the outcome, or to the task beside a `TASK.md` of the repository: no project has
 /// such a file.
 #[must_use]
@@ -77,6 +87,7 @@ mod tests {
             ("/city/horde/raiders/Nux/TASK.md", true),
             ("../Toast/.horde-outcome", false),
             ("/proc/self/cwd/../../../Nux/.horde-outcome", true),
+            ("../Nux/TASK.md", true),
             ("../Nux/docs/TASK.md", false),
             ("/data/raiders/2026/TASK.md", false),
             ("/data/tasks/2026/q4/current/TASK.md", false),
@@ -92,6 +103,24 @@ mod tests {
                 leads,
                 "{target}"
             );
+        }
+    }
+
+    #[test]
+    fn directory_beside_the_sandbox_whose_task_a_link_leads_to_is_known() {
+        let sandbox = Path::new("/city/horde/raiders/Toast");
+        let beside = |target: &str| beside(sandbox, Path::new(target));
+        let nux = Some(PathBuf::from("/city/horde/raiders/Nux"));
+        assert_eq!(beside("../Nux/TASK.md"), nux);
+        assert_eq!(beside("/city/horde/raiders/Nux/./TASK.md"), nux);
+        for other in [
+            "../Toast/TASK.md",
+            "../Nux/.horde-outcome",
+            "../Nux/docs/TASK.md",
+            "TASK.md",
+            "",
+        ] {
+            assert_eq!(beside(other), None, "{other}");
         }
     }
 }

@@ -16,6 +16,8 @@ use crate::ports::relics::{StoreError, Txn};
 
 /// The number of branches that a patrol tries to delete.
 const AT_ONCE: usize = 16;
+/// The number of branches that a patrol looks at: an agent can make any number, with such names.
+const LOOKED_AT: usize = 500;
 
 /// Deletes the branches of raiders that have neither hook nor sandbox, and whose relics are closed, if another ref reaches their
 /// commits. A branch that could not be deleted is left to `hd doctor` until the next start.
@@ -38,7 +40,8 @@ pub(super) async fn delete(args: &WitnessArgs) -> Result<(), Refusal> {
     });
     let (mut branches, sandboxes) = listed.await?;
     let tried = args.memory.tried_branches();
-    branches.retain(|branch| !tried.contains(branch));
+    branches.retain(|branch| relic_of(rig, branch).is_some() && !tried.contains(branch));
+    let branches = args.memory.next_branches(branches, LOOKED_AT);
     if branches.is_empty() {
         return Ok(());
     }

@@ -20,6 +20,8 @@ pub struct Memory {
     pub(super) judged_sandboxes: JudgedSandboxes,
     /// Branches of raiders that are gone and that could not be deleted.
     tried_branches: Mutex<BTreeSet<String>>,
+    /// The last branch that a patrol looked at.
+    looked_at_branch: Mutex<String>,
 }
 
 impl Memory {
@@ -27,6 +29,18 @@ impl Memory {
     pub(super) fn tried_branches(&self) -> BTreeSet<String> {
         let tried = self.tried_branches.lock();
         tried.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the next of these branches by name: after the last that was returned, or again from the first.
+    pub(super) fn next_branches(&self, mut sorted: Vec<String>, most: usize) -> Vec<String> {
+        sorted.sort();
+        let last = self.looked_at_branch.lock();
+        let mut last = last.unwrap_or_else(PoisonError::into_inner);
+        let begin = sorted.partition_point(|branch| *branch <= *last);
+        let begin = if begin == sorted.len() { 0 } else { begin };
+        let next: Vec<String> = sorted.into_iter().skip(begin).take(most).collect();
+        *last = next.last().cloned().unwrap_or_default();
+        next
     }
 
     /// Notes a branch that could not be deleted.

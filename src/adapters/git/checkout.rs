@@ -9,6 +9,7 @@ mod changed;
 mod durable;
 mod fast_forward;
 mod filtered;
+pub(super) mod included;
 mod parts;
 mod persons_git;
 mod recovery;

@@ -20,6 +20,9 @@ use crate::adapters::proc;
 /// The limit of output per stream. More is an error, never silently cut.
 const OUTPUT_MAX: usize = 256 * 1024 * 1024;
 
+/// The part of standard error that is kept at its beginning and at its end: it is for people, and a hook may print without end.
+const SAID_MAX: usize = 32 * 1024;
+
 /// The result of a child process.
 #[derive(Debug)]
 pub(super) struct Collected {
@@ -27,7 +30,7 @@ pub(super) struct Collected {
     pub(super) status: Option<ExitStatus>,
     /// Its standard output.
     pub(super) stdout: Vec<u8>,
-    /// Its standard error.
+    /// Its standard error, without the middle of a long one.
     pub(super) stderr: Vec<u8>,
 }
 
@@ -95,6 +98,7 @@ fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collec
     let mut input = Input::new(child.stdin.take(), stdin)?;
     let mut out = Output::new(child.stdout.take())?;
     let mut err = Output::new(child.stderr.take())?;
+    let mut said = Said::default();
     let deadline = Instant::now() + limit;
     let status = loop {
         let mut fds = vec![PollFd::new(&pidfd, PollFlags::IN)];
@@ -112,6 +116,8 @@ fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collec
         // All output that the child wrote before its end is in the pipe now.
         out.drain()?;
         err.drain()?;
+        // Rarely, because each time moves the end.
+        said.cut(&mut err.bytes, 8 * SAID_MAX);
         if ended {
             break Some(reap(child)?);
         }
@@ -122,8 +128,34 @@ fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collec
     Ok(Collected {
         status,
         stdout: out.bytes,
-        stderr: err.bytes,
+        stderr: said.shown(err.bytes),
     })
+}
+
+/// The messages of a child: the beginning and the end are kept.
+#[derive(Default)]
+struct Said {
+    left_out: usize,
+}
+
+impl Said {
+    /// Leaves out the middle of what is longer than this.
+    fn cut(&mut self, bytes: &mut Vec<u8>, most: usize) {
+        if bytes.len() > most {
+            let end = bytes.len() - SAID_MAX;
+            bytes.drain(SAID_MAX..end);
+            self.left_out += end - SAID_MAX;
+        }
+    }
+
+    fn shown(mut self, mut bytes: Vec<u8>) -> Vec<u8> {
+        self.cut(&mut bytes, 2 * SAID_MAX);
+        if self.left_out > 0 {
+            let note = format!("\n... {} bytes are left out ...\n", self.left_out);
+            bytes.splice(SAID_MAX..SAID_MAX, note.into_bytes());
+        }
+        bytes
+    }
 }
 
 fn unblock(pipe: impl AsFd) -> io::Result<()> {
@@ -269,7 +301,26 @@ mod tests {
     use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
 
+    use super::SAID_MAX;
     use crate::adapters::proc;
+
+    /// A hook that printed 40 MB had them in the store and in each answer about its merge request.
+    #[test]
+    fn beginning_and_end_of_endless_messages_are_kept() {
+        let mut shell = Command::new("/bin/sh");
+        let line = "echo begin >&2; head -c 3000000 /dev/zero >&2; echo end >&2";
+        shell.args(["-c", line]).process_group(0);
+        shell.stdin(Stdio::null()).stdout(Stdio::piped());
+        let child = shell.stderr(Stdio::piped()).spawn().unwrap();
+        let said = super::collect(child, None, Duration::from_secs(60))
+            .unwrap()
+            .stderr;
+        assert!(said.starts_with(b"begin\n") && said.ends_with(b"end\n"));
+        let text = String::from_utf8(said).unwrap();
+        let left_out = 3_000_000 + "begin\nend\n".len() - 2 * SAID_MAX;
+        assert!(text.contains(&format!("... {left_out} bytes are left out ...")));
+        assert!(text.len() < 2 * SAID_MAX + 100);
+    }
 
     /// A reader for processes that were left behind would be started for nothing.
     #[test]

@@ -97,8 +97,10 @@ enum Besides {
     Nothing,
     /// A file with the settings that were taken over from the user.
     File(PathBuf),
-    /// The configuration of the user and of the machine, as it is now.
-    User,
+    /// The configuration of the user and of the machine, as it is now, the user's through a file that includes it.
+    User {
+        by: Option<PathBuf>,
+    },
 }
 
 /// A finished command.
@@ -234,7 +236,14 @@ impl Git {
     /// that is added there later must not run anywhere else.
     #[must_use]
     pub fn as_user(mut self) -> Self {
-        self.besides = Besides::User;
+        self.besides = Besides::User { by: None };
+        self
+    }
+
+    /// As [`Git::as_user`], with a file that includes the configuration of the user.
+    #[must_use]
+    pub fn as_user_by(mut self, file: PathBuf) -> Self {
+        self.besides = Besides::User { by: Some(file) };
         self
     }
 
@@ -313,7 +322,7 @@ impl Git {
             .args(&self.args[2..])
             .env_clear();
         let inherited = match self.besides {
-            Besides::User => [INHERITED, USERS].concat(),
+            Besides::User { .. } => [INHERITED, USERS].concat(),
             Besides::Nothing | Besides::File(_) => INHERITED.to_vec(),
         };
         for name in inherited {
@@ -324,11 +333,13 @@ impl Git {
         let global = match &self.besides {
             Besides::Nothing => Some(Path::new("/dev/null")),
             Besides::File(file) => Some(file.as_path()),
-            Besides::User => None,
+            Besides::User { by } => by.as_deref(),
         };
         if let Some(global) = global {
+            command.env("GIT_CONFIG_GLOBAL", global);
+        }
+        if !self.is_of_user() {
             command
-                .env("GIT_CONFIG_GLOBAL", global)
                 .env("GIT_CONFIG_NOSYSTEM", "1")
                 // git also searches there for the user's attributes and ignore rules.
                 .env("XDG_CONFIG_HOME", "/dev/null");
@@ -348,6 +359,10 @@ impl Git {
         command
     }
 
+    fn is_of_user(&self) -> bool {
+        matches!(self.besides, Besides::User { .. })
+    }
+
     /// Returns true if git runs below an anchor.
     fn is_anchored(&self) -> bool {
         runs::errand().is_some() && self.leaves_processes()
@@ -363,7 +378,7 @@ impl Git {
             words.next();
         }
         let runs_none = words.next().is_some_and(|word| READERS.contains(&word));
-        matches!(self.besides, Besides::User) && !runs_none
+        self.is_of_user() && !runs_none
     }
 
     fn once(&self) -> Result<Output, RepoError> {

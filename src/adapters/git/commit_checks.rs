@@ -21,7 +21,7 @@ use super::admin::{self, Note};
 use super::in_process::InProcessRepo;
 use super::object_copy::looked_up;
 use super::rig::{GitRepo, oid};
-use super::{bytes, facts};
+use super::{bytes, checkout, facts};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -87,13 +87,19 @@ pub(super) fn check(
         None => (by_git(repo, head, &old)?, true),
     };
     // A project without any commit takes any first commit.
-    if let Some(tip) = tip.filter(|_| has_root)
-        && facts::merge_base(repo, head, Some(&tip))?.is_none()
+    if let Some(tip) = tip.as_ref().filter(|_| has_root)
+        && facts::merge_base(repo, head, Some(tip))?.is_none()
     {
         return Err(RepoError::Rejected(format!(
             "{}: it shares no history with {target}",
             head.short()
         )));
+    }
+    if repo.own_origin()?.is_some()
+        && let Some(tip) = &tip
+        && let Some(base) = facts::merge_base(repo, head, Some(tip))?
+    {
+        checkout::included::check(repo, target, (&base, head))?;
     }
     task_links::check(repo, (sandbox, head), &old, new.as_deref())?;
     for (id, fault) in found {

@@ -1,5 +1,7 @@
 //! The text of a git configuration: read from the output of git, and written.
 
+use std::path::{Path, PathBuf};
+
 use super::bytes;
 
 /// A key with its value. A key without a value is true.
@@ -13,14 +15,28 @@ pub(super) fn listed(text: &[u8]) -> Settings {
     bytes::split(text).map(setting).collect()
 }
 
-/// Parses the output of `git config --list --show-scope -z`: `system`, `global`, `local`, `worktree` or another scope, and the
-/// setting.
-pub(super) fn by_scope(text: &[u8]) -> Vec<(String, Setting)> {
-    let records: Vec<_> = bytes::split(text).collect();
-    let pairs = records.chunks_exact(2);
-    pairs
-        .map(|pair| (bytes::lossy(pair[0]), setting(pair[1])))
-        .collect()
+/// A setting, with its origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Listed {
+    /// `system`, `global`, `local`, `worktree` or another scope.
+    pub(super) scope: String,
+    /// The file that has it; empty for one that is in no file.
+    pub(super) file: PathBuf,
+    pub(super) setting: Setting,
+}
+
+/// Parses the output of `git config --list --show-scope --show-origin -z` in a directory.
+pub(super) fn with_files(text: &[u8], dir: &Path) -> Vec<Listed> {
+    let records: Vec<_> = text.split(|byte| *byte == 0).collect();
+    let listed = |record: &[&[u8]]| {
+        let file = record[1].strip_prefix(b"file:").map(bytes::path);
+        Listed {
+            scope: bytes::lossy(record[0]),
+            file: file.map_or_else(PathBuf::new, |file| dir.join(file)),
+            setting: setting(record[2]),
+        }
+    };
+    records.chunks_exact(3).map(listed).collect()
 }
 
 fn setting(record: &[u8]) -> Setting {

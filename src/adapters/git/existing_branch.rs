@@ -163,7 +163,8 @@ fn checked_out(checkout: &Path, branch: &str) -> Result<Option<String>, RepoErro
 /// Returns the names of the branches at the remote and in the checkout.
 fn names(repo: &GitRepo, checkout: Option<&Path>) -> Result<Vec<String>, RepoError> {
     let url = repo.push_url()?;
-    let git = repo.git().args(["ls-remote", "--refs", "--heads", &url]);
+    let git = repo.git_at_remote();
+    let git = git.args(["ls-remote", "--refs", "--heads", &url]);
     let text = network(git, &url, "reading of the branches")?.text();
     let remote = text
         .lines()

@@ -19,7 +19,7 @@ pub(super) const SEED: &str = "refs/horde/seed";
 
 /// Runs a command that talks to a remote, and is named `what` in a timeout. Its failure is a [`RepoError::Remote`].
 pub(super) fn network(git: Git, url: &str, what: &str) -> Result<Output, RepoError> {
-    let output = git.as_user().limit(NETWORK).output();
+    let output = git.limit(NETWORK).output();
     let output = output.map_err(|error| without_password(error, what))?;
     if output.ok() {
         return Ok(output);
@@ -36,8 +36,7 @@ pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
     }
     let before = tracked(&repo.refs()?);
     let fetched = repo
-        .git()
-        .as_user()
+        .git_at_remote()
         .args([
             "fetch",
             "--quiet",
@@ -86,8 +85,7 @@ fn seed(repo: &GitRepo, checkout: &Checkout) -> Result<(), RepoError> {
     }
     let heads = format!("+refs/heads/*:{SEED}/*");
     let output = repo
-        .git()
-        .as_user()
+        .git_at_remote()
         .args(["fetch", "--quiet", "--no-tags", "--no-auto-maintenance"])
         .arg(&checkout.top.dir)
         .args([&heads, "+refs/remotes/origin/*:refs/remotes/origin/*"])
@@ -115,7 +113,8 @@ fn drop_seeds(repo: &GitRepo, refs: &[(Oid, String)]) -> Result<(), RepoError> {
 
 /// Returns the branch that a remote's HEAD names.
 pub(super) fn head_of(repo: &GitRepo, remote: &str) -> Result<Option<String>, RepoError> {
-    let git = repo.git().args(["ls-remote", "--symref", remote, "HEAD"]);
+    let git = repo.git_at_remote();
+    let git = git.args(["ls-remote", "--symref", remote, "HEAD"]);
     let text = network(git, remote, &format!("reading of {remote}"))?.text();
     let mut lines = text.lines();
     let named = lines.find_map(|line| {

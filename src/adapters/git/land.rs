@@ -37,6 +37,7 @@ pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result
         if found.as_ref() != Some(old) {
             return arrived(repo, target, old, new, found);
         }
+        checkout::included::check(repo, target, (old, new))?;
     }
     checkout::free(repo, target, Some((old, new)))?;
     let push = Push {

@@ -1,6 +1,7 @@
 //! The git adapter of a rig: git2 for refs, ancestry, trees and in-memory merges; the `git` program for everything
 //! that talks to a remote, runs hooks or filters, or touches a work tree.
 
+mod addresses;
 mod admin;
 mod branch_conflicts;
 mod branches;

@@ -142,7 +142,7 @@ fn shown(link: &Path, real: &Path) -> String {
 
 /// Returns the directory of the rig, and that of its sandboxes.
 fn dirs(repo: &GitRepo) -> [PathBuf; 2] {
-    let rig = repo.theirs().parent().unwrap_or(Path::new("/"));
+    let rig = repo.rig_dir();
     [rig.to_owned(), repo.raiders_dir().to_owned()]
 }
 

@@ -30,6 +30,9 @@ const LENT: &str = "horde.adopted";
 /// The refs of salvages in a repository that was the only one of its rig.
 const OLD_SALVAGES: &str = "refs/horde/salvage/";
 
+/// Variables with settings for every git below a shell. Those of the supervisor are not for the repositories of agents.
+const SETTINGS_IN_ENV: [&str; 2] = ["GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS"];
+
 /// Returns true if theirs borrows from ours, or would if no agent had undone it.
 pub(super) fn is_lent(repo: &GitRepo) -> bool {
     repo.repo_dir().join(LENT).exists()
@@ -45,6 +48,13 @@ fn check_version() -> Result<(), RepoError> {
     static IS_FINE: AtomicBool = AtomicBool::new(false);
     if !IS_FINE.load(Ordering::Relaxed) {
         local::git_version(&version()?).map_err(RepoError::Failed)?;
+        let is_set = |name: &&&str| std::env::var_os(name).is_some();
+        if let Some(name) = SETTINGS_IN_ENV.iter().find(is_set) {
+            tracing::warn!(
+                name,
+                "the environment of the supervisor has settings for git; git below the supervisor does not get them (write them into ~/.gitconfig)"
+            );
+        }
         IS_FINE.store(true, Ordering::Relaxed);
     }
     Ok(())
@@ -56,7 +66,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     custody::expect(repo)?;
     check_version()?;
     let persons = match repo.source() {
-        RigSource::Path(path) => Some(inspect(path)?),
+        RigSource::Path(path) => Some(inspect(path, repo.rig_dir())?),
         RigSource::Remote(_) => None,
     };
     if let Err(why) = checkout::recover(repo) {
@@ -151,7 +161,7 @@ pub(super) fn again(repo: &GitRepo) -> Result<(), RepoError> {
 }
 
 /// Reads the rig's path, or returns the reason why no rig can be made of it.
-fn inspect(path: &Path) -> Result<Checkout, RepoError> {
+fn inspect(path: &Path, rig_dir: &Path) -> Result<Checkout, RepoError> {
     let shown = path.display();
     let real = fs::canonicalize(path)
         .map_err(|error| RepoError::NotFound(format!("the rig's path {shown}: {error}")))?;
@@ -165,10 +175,13 @@ fn inspect(path: &Path) -> Result<Checkout, RepoError> {
         .arg("--git-common-dir")
         .output()?;
     if !asked.ok() {
-        return Err(RepoError::Failed(format!(
-            "{shown} is not the top of a git repository: {}",
-            asked.stderr.trim()
-        )));
+        let why = asked.stderr.trim();
+        // Its user's configuration may be unreadable, or its owner is another user.
+        let what = match why.contains("not a git repository") {
+            true => "is not the top of a git repository",
+            false => "cannot be opened by git",
+        };
+        return Err(RepoError::Failed(format!("{shown} {what}: {why}")));
     }
     let refs = Git::in_dir(&real)
         .as_user()
@@ -183,12 +196,13 @@ fn inspect(path: &Path) -> Result<Checkout, RepoError> {
     let mut told = text.splitn(3, '\n');
     let mut next = || told.next().unwrap_or_default();
     let (format, is_shallow) = (next().to_owned(), next() != "false");
-    Checkout::read(Top {
+    let top = Top {
         dir: real,
         git_dir: PathBuf::from(next()),
         format,
         is_shallow,
-    })
+    };
+    Checkout::read(top, path, rig_dir)
 }
 
 /// Runs `git init` with the object format of the source. Refs are kept in files, whatever the source does: git2 reads
@@ -276,7 +290,8 @@ pub(super) fn init_bare(dir: &Path, format: &str) -> Result<(), RepoError> {
 
 /// Returns the object format of a remote, by the length of its ids.
 fn remote_format(url: &str) -> Result<String, RepoError> {
-    let git = Git::in_dir(Path::new("/")).args(["ls-remote", "--heads", "--", url]);
+    let git = Git::in_dir(Path::new("/")).as_user();
+    let git = git.args(["ls-remote", "--heads", "--", url]);
     let text = network(git, url, "reading of the rig's repository")?.text();
     let Some(line) = text.lines().next() else {
         return Err(RepoError::Failed(format!(

@@ -16,6 +16,9 @@ const NO_HOOKS: &str = "--receive-pack=git -c core.hooksPath=/dev/null receive-p
 /// The time after which the remote is asked whether it has the commit already.
 const ASKED_AFTER: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 10_000 });
 
+/// The number of characters of git's messages that are kept at the beginning, and at the end.
+const SAID_MAX: usize = 2_000;
+
 /// A push to be made. A single ref is atomic by itself.
 #[derive(Debug)]
 pub(super) struct Push<'a> {
@@ -50,7 +53,7 @@ impl Push<'_> {
     pub(super) fn run(&self) -> Result<Answer, RepoError> {
         let name = format!("refs/heads/{}", self.branch);
         let url = self.repo.push_url()?;
-        let mut git = self.repo.git().as_user();
+        let mut git = self.repo.git_at_remote();
         git = match self.head {
             Some(head) => {
                 lfs::bring(self.repo.theirs(), self.repo.repo_dir(), head)?;
@@ -152,7 +155,18 @@ pub(super) fn git_messages(output: &Output, url: &str) -> String {
         .map(str::trim)
         .filter(|line| !line.is_empty() && !line.starts_with("hint:"))
         .collect();
-    lines.join("; ")
+    shortened(lines.join("; "))
+}
+
+/// Returns the beginning and the end of a long text: git's first and last lines say what happened.
+fn shortened(text: String) -> String {
+    let count = text.chars().count();
+    if count <= 2 * SAID_MAX {
+        return text;
+    }
+    let begin: String = text.chars().take(SAID_MAX).collect();
+    let end: String = text.chars().skip(count - SAID_MAX).collect();
+    format!("{begin} ... {end}")
 }
 
 /// Reads the porcelain line of the ref, or the messages if there is none.
@@ -170,7 +184,9 @@ fn read(output: &Output, name: &str, url: &str) -> Result<Answer, RepoError> {
         Some(("!", summary)) => refusal(summary, said),
         Some(_) => Err(RepoError::Remote(said)),
         // The pre-push hook of this end stops the push before git prints the line.
-        None if output.code == Some(1) && !lost_connection(&said) => Ok(Answer::Refused(said)),
+        None if output.code == Some(1) && !lost_connection(&said) => Ok(Answer::Refused(format!(
+            "by the pre-push hook here: {said}"
+        ))),
         None => Err(RepoError::Remote(said)),
     }
 }
@@ -297,13 +313,30 @@ mod tests {
     }
 
     #[test]
+    fn long_messages_are_shortened() {
+        let Ok(Answer::Refused(why)) =
+            answer(1, "", &format!("begin\n{}\nend", "ö".repeat(99_999)))
+        else {
+            panic!("a hook refused");
+        };
+        assert!(why.contains("begin; ö") && why.ends_with("ö; end"));
+        assert!(why.chars().count() < 2 * SAID_MAX + 100);
+    }
+
+    #[test]
     fn no_answer_is_the_remotes_fault_and_shows_no_password() {
         let stderr = "fatal: unable to access 'https://me:secret@host/x.git': no host\nhint: x\n";
         let error = answer(128, "", stderr).unwrap_err();
         let expected = "fatal: unable to access 'https://host/x.git': no host";
         assert_eq!(error, RepoError::Remote(expected.to_owned()));
         let hook = answer(1, "", "error: failed to push some refs to 'x'\n").unwrap();
-        assert!(matches!(hook, Answer::Refused(_)));
+        let Answer::Refused(why) = hook else {
+            panic!("{hook:?}");
+        };
+        assert!(
+            why.starts_with("by the pre-push hook here: error: failed"),
+            "{why}"
+        );
         let lfs = "batch request: dial tcp 10.0.0.1:443: connect: connection refused\n";
         assert!(matches!(answer(1, "", lfs), Err(RepoError::Remote(_))));
     }

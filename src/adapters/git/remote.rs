@@ -53,7 +53,7 @@ pub(super) fn fetch(
     let name = format!("refs/remotes/{remote}/{branch}");
     let get = || {
         let git = repo
-            .git()
+            .git_at_remote()
             .args(["fetch", "--quiet", "--no-write-fetch-head", "--no-tags"])
             .args(["--no-recurse-submodules", "--no-auto-maintenance", from])
             .arg(format!("+refs/heads/{branch}:{name}"));
@@ -125,7 +125,8 @@ pub(super) fn remote_head(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, R
     }
     let name = format!("refs/heads/{branch}");
     let url = repo.push_url()?;
-    let git = repo.git().args(["ls-remote", "--refs", &url, &name]);
+    let git = repo.git_at_remote();
+    let git = git.args(["ls-remote", "--refs", &url, &name]);
     let text = network(git, &url, &format!("reading of {branch}"))?.text();
     // The pattern also matches `x/refs/heads/<branch>`.
     let found = text.lines().find_map(|line| {

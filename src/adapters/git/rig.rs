@@ -244,6 +244,11 @@ impl GitRepo {
         &self.rig.theirs
     }
 
+    /// `<city>/<rig>`.
+    pub(super) fn rig_dir(&self) -> &Path {
+        self.rig.theirs.parent().unwrap_or(Path::new("/"))
+    }
+
     /// `<city>/<rig>/raiders`.
     #[must_use]
     pub fn raiders_dir(&self) -> &Path {
@@ -268,6 +273,13 @@ impl GitRepo {
         Git::in_dir(&self.rig.ours)
             .heals(&self.rig.ours)
             .besides(settings::of_user_file(&self.rig.ours))
+    }
+
+    /// Returns a `git` command that runs in ours and talks to a remote: with the user's present settings, and with the addresses
+    /// that were taken over.
+    pub(super) fn git_at_remote(&self) -> Git {
+        self.git()
+            .as_user_by(settings::at_remote_file(&self.rig.ours))
     }
 
     /// Returns the files of a commit of ours.

@@ -3,10 +3,11 @@
 //! The configuration of ours is written whole, and contains nothing else. Theirs has the same settings in a file of
 //! its own, `horde.config`, which its configuration includes: agents may write beside it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::addresses::{self, Addresses};
 use super::admin::{At, stamp, write_whole};
 use super::bytes;
 use super::command::Git;
@@ -97,9 +98,8 @@ fn is_of_user(key: &str) -> bool {
     USERS_SECTIONS.contains(&section) || USERS_KEYS.contains(&key)
 }
 
-/// Keys of a remote that are taken over; its refspecs and push URLs are ours.
+/// Keys of a remote that are taken over; its refspecs and addresses are ours.
 const REMOTE_KEYS: &[&str] = &[
-    "url",
     "proxy",
     "proxyauthmethod",
     "tagopt",
@@ -115,13 +115,47 @@ pub(super) fn of_user_file(ours: &Path) -> PathBuf {
     ours.join("horde/user.config")
 }
 
+/// Returns the file with the settings of commands that talk to a remote: it includes the user's, as they are now, and keeps the
+/// addresses that were taken over.
+pub(super) fn at_remote_file(ours: &Path) -> PathBuf {
+    ours.join("horde/at-remote.config")
+}
+
+/// Tells people of files whose settings are left out.
+fn tell_left_out(repo: &GitRepo, checkout: &Checkout) {
+    for file in &checkout.left_out {
+        repo.mended(format!(
+            "the settings in {} are left out: git reads them in the checkout, and agents write this file or change it with their \
+            work (docs/guide/custody.md)",
+            file.display()
+        ));
+    }
+}
+
+/// Returns the addresses that git must use as they are.
+fn finals(wanted: &Settings, checkout: &Checkout) -> Vec<String> {
+    let is_address =
+        |key: &str| key == PUSH_URL_KEY || key.starts_with("remote.") && key.ends_with(".url");
+    let urls = wanted.iter().filter(|(key, _)| is_address(key));
+    let urls = urls.filter_map(|(_, url)| url.clone());
+    // The first fetch copies from there.
+    let own = checkout.top.dir.display().to_string();
+    let all: BTreeSet<String> = urls.chain([own]).collect();
+    all.into_iter().collect()
+}
+
 /// Writes the settings of both repositories. Returns true if `origin` changed.
 pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<bool, RepoError> {
+    let mut pinned = Settings::new();
     let wanted = match (repo.source(), checkout) {
+        // git rewrites it by the settings of the user.
         (RigSource::Remote(url), _) => remote_only(url),
         (RigSource::Path(path), Some(checkout)) => {
-            no_file_of_origin(checkout)?;
-            of_checkout(path, checkout)
+            let addresses = addresses::of(repo, checkout)?;
+            no_file_of_origin(checkout, &addresses)?;
+            let wanted = of_checkout(path, checkout, &addresses);
+            pinned = addresses::pins(&finals(&wanted, checkout));
+            wanted
         }
         (RigSource::Path(path), None) => {
             let what = format!("the checkout {}", path.display());
@@ -146,12 +180,22 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<b
     if !unused.is_empty() {
         tracing::warn!(rig = %repo.name(), filters = ?unused, "the supervisor does not use these filters and merge drivers: their commands may run files that agents can write (docs/guide/custody.md describes the accepted form)");
     }
+    if let Some(checkout) = checkout {
+        tell_left_out(repo, checkout);
+    }
     let file = of_user_file(repo.repo_dir());
     let dir = file.parent().unwrap_or(repo.repo_dir());
     city_root::make_dirs(dir).at("cannot make", dir)?;
-    refresh(&file, &render(&user))?;
+    let with_pins = |more| render(&[pinned.clone(), more].concat());
+    refresh(&file, &with_pins(user))?;
+    refresh(
+        &at_remote_file(repo.repo_dir()),
+        &with_pins(addresses::of_user_live()),
+    )?;
     refresh(&repo.repo_dir().join("config"), &ours(format, &own))?;
-    let given = render(&closed(wanted.clone()));
+    let more = checkout.map(|checkout| for_sandboxes(&checkout.left_out_settings));
+    let given = [wanted.clone(), more.unwrap_or_default()].concat();
+    let given = render(&closed(given));
     refresh(&given_file(repo), &given)?;
     share::write(repo, FILE, given.as_bytes())?;
     renew(repo)?;
@@ -321,8 +365,8 @@ fn remote_only(url: &str) -> Settings {
 
 /// Refuses a checkout whose `origin` is in a file of its own, as git had it before it had it in the configuration, and still
 /// reads it: work would land in the checkout and not there.
-fn no_file_of_origin(checkout: &Checkout) -> Result<(), RepoError> {
-    if checkout.get(ORIGIN).is_some() {
+fn no_file_of_origin(checkout: &Checkout, addresses: &Addresses) -> Result<(), RepoError> {
+    if addresses.contains_key("origin") {
         return Ok(());
     }
     let files = ["remotes", "branches"].map(|dir| checkout.top.git_dir.join(dir).join("origin"));
@@ -337,62 +381,60 @@ fn no_file_of_origin(checkout: &Checkout) -> Result<(), RepoError> {
     }
 }
 
-fn of_checkout(path: &Path, checkout: &Checkout) -> Settings {
+/// Returns those of the settings that agents write which sandboxes get: where a remote leads is not among them.
+fn for_sandboxes(left_out: &Settings) -> Settings {
+    let is_given = |key: &String| is_taken_over(key) && !key.starts_with("url.");
+    let given = left_out.iter().filter(|(key, _)| is_given(key));
+    given.cloned().collect()
+}
+
+fn is_taken_over(key: &str) -> bool {
+    let section = key.split('.').next().unwrap_or_default();
+    SECTIONS.contains(&section) || KEYS.contains(&key)
+}
+
+fn of_checkout(path: &Path, checkout: &Checkout, addresses: &Addresses) -> Settings {
     let mut settings = Settings::new();
-    let mut remotes: BTreeMap<String, Settings> = BTreeMap::new();
+    let url = |name: &str, url: &str| {
+        let key = format!("remote.{name}.url");
+        vec![(key, Some(url.to_owned()))]
+    };
+    let mut remotes: BTreeMap<&str, Settings> = BTreeMap::new();
+    for (name, address) in addresses {
+        remotes.insert(name, url(name, &address.fetch));
+    }
     for (key, value) in &checkout.config {
         let (section, rest) = key.split_once('.').unwrap_or((key, ""));
         if section == "remote" {
-            let Some((name, key)) = rest.rsplit_once('.') else {
-                continue;
-            };
-            let value = match (key, value) {
-                ("url", Some(url)) => Some(checkout.resolve(url)),
-                (_, value) => value.clone(),
-            };
-            let entry = remotes.entry(name.to_owned()).or_default();
-            let full = format!("remote.{name}.{key}");
-            if key == "url" && value.as_deref().is_none_or(str::is_empty) {
-                // git forgets the URLs before an empty one.
-                entry.retain(|(known, _)| *known != full);
-                continue;
+            if let Some((name, key)) = rest.rsplit_once('.')
+                && REMOTE_KEYS.contains(&key)
+                && let Some(entry) = remotes.get_mut(name)
+            {
+                entry.push((format!("remote.{name}.{key}"), value.clone()));
             }
-            // git fetches from the first of several URLs.
-            let is_another = key == "url" && entry.iter().any(|(known, _)| *known == full);
-            if REMOTE_KEYS.contains(&key) && !is_another {
-                entry.push((full, value));
-            }
-        } else if SECTIONS.contains(&section) || KEYS.contains(&key.as_str()) {
+        } else if is_taken_over(key) {
             settings.push((key.clone(), value.clone()));
         }
     }
     if let Some(hooks) = hooks(checkout) {
         settings.push(("core.hookspath".to_owned(), Some(hooks)));
     }
-    remotes.retain(|name, keys| {
-        keys.iter()
-            .any(|(key, _)| *key == format!("remote.{name}.url"))
-    });
-    let own = Some(path.display().to_string());
-    let origin = remotes
-        .entry("origin".to_owned())
-        .or_insert_with(|| vec![("remote.origin.url".to_owned(), own)]);
-    let url = origin.iter().find(|(key, _)| key == "remote.origin.url");
-    let push = match checkout.get("remote.origin.pushurl") {
-        Some(url) => Some(checkout.resolve(url)),
-        None => url.and_then(|(_, url)| url.clone()),
-    };
-    settings.push((PUSH_URL_KEY.to_owned(), push));
+    let own = path.display().to_string();
+    let push = addresses.get("origin").map_or(&own, |origin| &origin.push);
+    settings.push((PUSH_URL_KEY.to_owned(), Some(push.clone())));
+    remotes
+        .entry("origin")
+        .or_insert_with(|| url("origin", &own));
     for (name, keys) in remotes {
         settings.extend(keys);
-        remote(&mut settings, &name);
+        remote(&mut settings, name);
     }
     settings
 }
 
 /// Returns the checkout's hooks directory, if it has hooks of its own and `core.hooksPath` does not say more.
 fn hooks(checkout: &Checkout) -> Option<String> {
-    if checkout.get("core.hookspath").is_some() {
+    if checkout.has("core.hookspath") {
         return None;
     }
     let dir = checkout.top.git_dir.join("hooks");

@@ -1,11 +1,13 @@
 //! Reads the settings that apply in the rig's checkout: its own, and those of its user and of the machine.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::command::Git;
-use super::config_text::{Setting, Settings, by_scope};
+use super::config_text::{self, Listed, Settings};
+use crate::domain::plain_path::plain;
 use crate::ports::repo::RepoError;
 
 /// The limit for reading settings, in which a pipe in the place of a file is never read to its end.
@@ -32,47 +34,56 @@ pub(super) struct Checkout {
     pub(super) config: Settings,
     /// The settings of the user and of the machine for all repositories.
     pub(super) user: Settings,
+    /// All settings that decide where a remote leads, in the order in which git reads them.
+    pub(super) routes: Settings,
+    /// The files that agents write, whose settings are left out.
+    pub(super) left_out: BTreeSet<PathBuf>,
+    /// The settings in them: only the sandboxes get these.
+    pub(super) left_out_settings: Settings,
 }
 
 impl Checkout {
-    /// Reads the settings. The user may have some for this checkout alone (`includeIf`), and a remote of any repository.
+    /// Reads the settings; `named` is the path of the rig. The user may have some for this checkout alone (`includeIf`), and a remote of any repository. Files that
+    /// agents write are left out: those in the work tree, which their landed work changes, and those below the rig's directory.
     ///
     /// # Errors
     /// git's, where a configuration cannot be read.
-    pub(super) fn read(top: Top) -> Result<Self, RepoError> {
-        let user = of_user()?;
-        let listed = by_scope(&list(&top.dir).run()?.stdout);
-        let (config, user) = told_apart(user, &listed);
-        Ok(Self { top, config, user })
-    }
-
-    /// The first value of a key; of URLs, the first after an empty one, with which git forgets those before it.
-    pub(super) fn get(&self, key: &str) -> Option<&str> {
-        let values = self.config.iter().filter(|(name, _)| name == key);
-        let values: Vec<_> = values.map(|(_, value)| value.as_deref()).collect();
-        let is_url = key.ends_with("url");
-        let reset = values
-            .iter()
-            .rposition(|value| is_url && value.is_none_or(str::is_empty));
-        *values.get(reset.map_or(0, |reset| reset + 1))?
-    }
-
-    /// Returns true if a `url.<base>.insteadOf` rewrites the URL.
-    fn is_alias(&self, url: &str) -> bool {
-        self.config.iter().any(|(key, value)| {
-            let key = key.to_ascii_lowercase();
-            let rewrites = key.ends_with(".insteadof") || key.ends_with(".pushinsteadof");
-            let prefix = value.as_deref().unwrap_or_default();
-            key.starts_with("url.") && rewrites && !prefix.is_empty() && url.starts_with(prefix)
+    pub(super) fn read(top: Top, named: &Path, rig_dir: &Path) -> Result<Self, RepoError> {
+        let written = Written::of(&top.dir, &top.git_dir, rig_dir);
+        let mut user = everywhere()?;
+        let mut here = listed_as(&top.dir, named)?;
+        let mut left_out = Vec::new();
+        user.retain(|it| !written.has(&it.file));
+        here.retain(|it| {
+            let is_kept = !written.has(&it.file);
+            left_out.extend((!is_kept).then(|| it.clone()));
+            is_kept
+        });
+        let user = user.into_iter().map(|it| it.setting).collect();
+        let (config, user) = told_apart(user, &here);
+        let routes = here.into_iter().map(|it| it.setting);
+        let routes = routes.filter(|(key, _)| is_route(key)).collect();
+        Ok(Self {
+            top,
+            config,
+            user,
+            routes,
+            left_out: left_out.iter().map(|it| it.file.clone()).collect(),
+            left_out_settings: left_out.into_iter().map(|it| it.setting).collect(),
         })
     }
 
-    /// Returns the URL in a form that is valid outside of the checkout: a relative path is resolved.
+    /// Returns true if a key has a value.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.config.iter().any(|(name, _)| name == key)
+    }
+
+    /// Returns a final URL in a form that is valid outside of the checkout: a relative path is resolved.
     pub(super) fn resolve(&self, url: &str) -> String {
         let colon = url.find(':').unwrap_or(usize::MAX);
         let slash = url.find('/').unwrap_or(usize::MAX);
         let path = colon > slash || colon == usize::MAX;
-        if !path || url.starts_with('/') || self.is_alias(url) {
+        if !path || url.starts_with('/') {
             return url.to_owned();
         }
         let joined = self.top.dir.join(url);
@@ -83,13 +94,65 @@ impl Checkout {
     }
 }
 
+/// The places of files that agents write: what they change in the work trees of the checkout lands, or is pulled by a person.
+pub(super) struct Written {
+    trees: Vec<PathBuf>,
+    git_dirs: Vec<PathBuf>,
+}
+
+impl Written {
+    /// `top` is the real path of the checkout.
+    pub(super) fn of(top: &Path, git_dir: &Path, rig_dir: &Path) -> Self {
+        let git_dir = real(git_dir);
+        let mut written = Self::in_rig(rig_dir);
+        written.trees.push(top.to_owned());
+        // The checkout may be a linked worktree.
+        if git_dir.ends_with(".git") {
+            written.trees.extend(git_dir.parent().map(Path::to_owned));
+        }
+        written.git_dirs = vec![git_dir, top.join(".git")];
+        written
+    }
+
+    /// Without a checkout.
+    pub(super) fn in_rig(rig_dir: &Path) -> Self {
+        Self {
+            trees: vec![rig_dir.to_owned(), real(rig_dir)],
+            git_dirs: Vec::new(),
+        }
+    }
+
+    /// Returns true for a file that agents write, for one that a link there leads to, and for one that would be there.
+    pub(super) fn has(&self, file: &Path) -> bool {
+        let is_below = |dirs: &[PathBuf], file: &Path| dirs.iter().any(|dir| file.starts_with(dir));
+        let mut names = [plain(file), real(file)].into_iter();
+        names.any(|file| is_below(&self.trees, &file) && !is_below(&self.git_dirs, &file))
+    }
+}
+
+/// Follows the links of a path, of its parent where it does not exist itself.
+pub(super) fn real(path: &Path) -> PathBuf {
+    let through_parent = || {
+        let parent = path.parent()?.canonicalize().ok()?;
+        Some(parent.join(path.file_name()?))
+    };
+    let real = path.canonicalize().ok().or_else(through_parent);
+    real.unwrap_or_else(|| plain(path))
+}
+
+fn is_route(key: &str) -> bool {
+    let of_remote =
+        key.starts_with("remote.") && (key.ends_with(".url") || key.ends_with(".pushurl"));
+    of_remote || key.starts_with("url.")
+}
+
 /// Returns the settings of the checkout, and those of its user without them: `user` are those that hold everywhere, `listed` all
 /// that git reads in the checkout, by scope. A key has all its values here or there: one may reset those before it, and the last
 /// of several may count.
-fn told_apart(mut user: Settings, listed: &[(String, Setting)]) -> (Settings, Settings) {
+fn told_apart(mut user: Settings, listed: &[Listed]) -> (Settings, Settings) {
     let of = |scopes: [&str; 2]| -> Settings {
-        let of_scopes = listed.iter().filter(|it| scopes.contains(&&*it.0));
-        of_scopes.map(|it| it.1.clone()).collect()
+        let of_scopes = listed.iter().filter(|it| scopes.contains(&&*it.scope));
+        of_scopes.map(|it| it.setting.clone()).collect()
     };
     let (user_here, local) = (of(["system", "global"]), of(["local", "worktree"]));
     let differs = |key: &str| {
@@ -123,15 +186,30 @@ fn is_told(key: &str) -> bool {
 /// # Errors
 /// git's, where a file cannot be read: its settings would count as those for the checkout alone.
 pub(super) fn of_user() -> Result<Settings, RepoError> {
-    let listed = list(Path::new("/")).run()?.stdout;
-    let mut all = by_scope(&listed);
-    all.retain(|(scope, _)| ["system", "global"].contains(&scope.as_str()));
-    Ok(all.into_iter().map(|it| it.1).collect())
+    Ok(everywhere()?.into_iter().map(|it| it.setting).collect())
 }
 
-fn list(dir: &Path) -> Git {
+fn everywhere() -> Result<Vec<Listed>, RepoError> {
+    let mut all = listed(Path::new("/"))?;
+    all.retain(|it| ["system", "global"].contains(&it.scope.as_str()));
+    Ok(all)
+}
+
+/// Reads all settings that git reads in a directory.
+///
+/// # Errors
+/// git's, where a file cannot be read.
+pub(super) fn listed(dir: &Path) -> Result<Vec<Listed>, RepoError> {
+    listed_as(dir, dir)
+}
+
+/// As [`listed`], for a directory with another name: `includeIf` compares it, too, as in a shell of a person there.
+fn listed_as(dir: &Path, named: &Path) -> Result<Vec<Listed>, RepoError> {
     let git = Git::in_dir(dir).as_user().limit(READ_LIMIT);
-    git.args(["config", "--includes", "--list", "--show-scope", "-z"])
+    let git = git.env("PWD", named);
+    let git = git.args(["config", "--includes", "--list", "--show-scope"]);
+    let text = git.args(["--show-origin", "-z"]).run()?.stdout;
+    Ok(config_text::with_files(&text, dir))
 }
 
 #[cfg(test)]
@@ -146,7 +224,12 @@ mod tests {
     fn told(user: &[(&str, &str)], here: &[(&str, &str)], own: &[(&str, &str)]) -> [Settings; 2] {
         let of = |scope: &str, all| -> Vec<_> {
             let all = settings(all).into_iter();
-            all.map(|it| (scope.to_owned(), it)).collect()
+            let listed = |setting| Listed {
+                scope: scope.to_owned(),
+                file: PathBuf::new(),
+                setting,
+            };
+            all.map(listed).collect()
         };
         let listed = [of("global", here), of("local", own)].concat();
         let (config, user) = told_apart(settings(user), &listed);
@@ -167,30 +250,6 @@ mod tests {
         let here = [machine, user, machine];
         let found = told(&[machine, user], &here, &[]);
         assert_eq!(found, [settings(&here), settings(&[])]);
-    }
-
-    /// git push goes to the first one after it.
-    #[test]
-    fn url_that_is_empty_resets_those_before_it() {
-        let url = |url: &'static str| ("remote.origin.url", url);
-        for (urls, first) in [
-            (vec![url("a"), url("b")], Some("a")),
-            (vec![url("a"), url(""), url("b"), url("c")], Some("b")),
-            (vec![url("a"), url("")], None),
-            (vec![], None),
-        ] {
-            let checkout = Checkout {
-                top: Top {
-                    dir: "/".into(),
-                    git_dir: "/".into(),
-                    format: String::new(),
-                    is_shallow: false,
-                },
-                config: settings(&urls),
-                user: Settings::new(),
-            };
-            assert_eq!(checkout.get("remote.origin.url"), first, "{urls:?}");
-        }
     }
 
     /// Sandboxes get what the checkout has.

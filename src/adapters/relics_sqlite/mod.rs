@@ -38,6 +38,7 @@ mod value;
 mod tests;
 
 use std::fs::{OpenOptions, Permissions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -46,6 +47,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use crate::domain::event::Event;
 use crate::ports::clock::Clock;
@@ -58,7 +60,7 @@ use store_files::StoreFiles;
 use txn::SqliteTxn;
 
 /// The timeout of a commit while another program (a backup, for example) locks the file.
-const BUSY: Duration = Duration::from_secs(5);
+const BUSY: Duration = Duration::from_millis(if cfg!(test) { 1_000 } else { 5_000 });
 /// The size to which the WAL is truncated after a checkpoint, so that one large burst does not stay.
 const WAL_LIMIT: i64 = 16 * 1024 * 1024;
 /// The number of bytes of an SQLite file's header.
@@ -101,8 +103,14 @@ impl SqliteRelics {
         };
         let there = std::fs::symlink_metadata(path).map_or(0, |found| found.len());
         mark::refuse_missing(path, known, there).map_err(at)?;
-        let length =
-            private_file(path).map_err(|error| at(StoreError::Unavailable(error.to_string())))?;
+        let length = private_file(path).map_err(|error| {
+            let is_link = Errno::from_io_error(&error) == Some(Errno::LOOP);
+            at(match error.kind() {
+                _ if is_link => StoreError::Failed("it is a link".to_owned()),
+                ErrorKind::InvalidData => StoreError::Failed(error.to_string()),
+                _ => StoreError::Unavailable(error.to_string()),
+            })
+        })?;
         // SQLite takes such a stub for an empty database and would write over it.
         if (1..HEADER).contains(&length) {
             let why = format!("the file is damaged: it is truncated to {length} bytes");

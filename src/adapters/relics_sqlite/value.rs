@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::ports::relics::StoreError;
+use crate::ports::relics::{IN_USE, StoreError};
 
 /// An id or an enum, stored as the text of its JSON string.
 #[derive(Debug)]
@@ -81,14 +81,15 @@ pub(super) fn whole_micros(time: Timestamp) -> Timestamp {
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
         match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                Self::Unavailable(format!("{error}: {IN_USE}"))
+            }
             Some(
                 ErrorCode::DiskFull
                 | ErrorCode::ReadOnly
                 | ErrorCode::SystemIoFailure
                 | ErrorCode::CannotOpen
                 | ErrorCode::PermissionDenied
-                | ErrorCode::DatabaseBusy
-                | ErrorCode::DatabaseLocked
                 | ErrorCode::FileLockingProtocolFailed
                 | ErrorCode::OperationAborted
                 | ErrorCode::OutOfMemory,

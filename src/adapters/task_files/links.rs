@@ -14,8 +14,8 @@ use rustix::io::Errno;
 
 use super::moves;
 use super::text::{IN_SANDBOX, IN_TASKS, at, changed, from_above, no_link, read_bytes};
-use crate::adapters::beneath;
-use crate::domain::task_names::{OUTCOME, OUTCOMES, REPLACED, TASK, TASK_ELSE, is_link_target};
+use crate::adapters::{beneath, task_links};
+use crate::domain::task_names::{OUTCOME, OUTCOMES, REPLACED, TASK, TASK_ELSE};
 use crate::ports::tasks::Repaired;
 
 /// The number of replaced files of a kind that are kept. The next `TASK.md` stays in the sandbox, and the next outcome
@@ -128,7 +128,7 @@ fn leads_to_a_task(link: &Path, target: &Path) -> bool {
             }
         }
     }
-    is_link_target(sandbox, &at)
+    task_links::lead_to_a_task(sandbox, &at)
 }
 
 /// Returns false for a file that declares nothing: a blank one, which a program may just be writing, one whose content

@@ -16,7 +16,7 @@ pub fn rework(failed: &MergeFailed, began: Option<&Oid>) -> String {
         FailureType::Conflict => format!("it conflicts with `{target}`"),
         FailureType::Tests => "a gate failed".to_owned(),
         FailureType::Build => "its build failed".to_owned(),
-        FailureType::Push => "the remote refused it".to_owned(),
+        FailureType::Push => "the push was refused".to_owned(),
         FailureType::Infra => "its gates could not be run".to_owned(),
         FailureType::Unrelated => format!("it shares no history with `{target}`"),
     };

@@ -1,5 +1,8 @@
 //! The error of the store.
 
+/// The end of the reason of a store that is [`StoreError::Unavailable`] because another program keeps it locked.
+pub const IN_USE: &str = "another program uses it";
+
 /// The reason why the store refused or failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {

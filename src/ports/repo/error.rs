@@ -18,8 +18,8 @@ pub enum RepoError {
     /// The rig's disk or its git does not answer; the caller retries later.
     #[error("the disk or the git of the rig does not answer: {0}")]
     Unseen(String),
-    /// The remote refused (a hook, a protected branch).
-    #[error("the remote refused the push: {0}")]
+    /// The remote refused (a hook, a protected branch), or a check or the user's hook here did.
+    #[error("the push was refused: {0}")]
     Rejected(String),
     /// A compare-and-swap lost: the ref is not where it was.
     #[error("{name} moved: expected {expected}, found {found}")]

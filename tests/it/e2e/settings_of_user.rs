@@ -38,3 +38,89 @@ fn settings_of_the_user_for_the_checkout_alone_count_as_for_git() {
     assert_eq!(git(&city.origin(), &["rev-parse", "main"]), before);
     city.stop();
 }
+
+/// Fetches and pushes run in the supervisor's own repository, for which the user's settings may name other addresses: rewritten once
+/// more, work had landed there.
+#[test]
+fn addresses_of_the_checkout_hold_whatever_the_user_has_for_the_city() {
+    let mut city = City::made(&Plan::new());
+    let (checkout, root) = (city.checkout(), city.root().to_owned());
+    let wrong = root.join("wrong.git").display().to_string();
+    let origin = city.origin().display().to_string();
+    git(&root, &["clone", "-q", "--bare", &origin, &wrong]);
+    let relative = format!("../{}", city.origin().file_name().unwrap().display());
+    git(&checkout, &["remote", "set-url", "origin", &relative]);
+    assert!(checkout.join(&relative).exists());
+    // git in the checkout rewrites no relative path.
+    let of_all = format!(
+        "[user]\nname = P\nemail = p@x.invalid\n[url \"{wrong}\"]\ninsteadOf = {origin}\n[includeIf \"gitdir:{}/\"]\npath = city.inc\n\
+         [remote \"x y\"]\nurl = {wrong}\n",
+        root.join(".horde").display()
+    );
+    write(&root, "home/.gitconfig", of_all);
+    let of_city = format!(
+        "[url \"{wrong}\"]\npushInsteadOf = {origin}\n[url \"{wrong}/\"]\ninsteadOf = {}/\n",
+        root.display()
+    );
+    write(&root, "home/city.inc", of_city);
+    let before = git(&root.join("wrong.git"), &["rev-parse", "main"]);
+    city.start();
+    let relic = city.relic("a", &["commit a.txt", "hd done"]);
+    city.charge(&relic);
+    city.wait_status(&relic, "closed");
+    let log = git(&city.origin(), &["log", "--format=%s", "main"]);
+    assert!(log.contains("add a.txt"), "{log}");
+    assert_eq!(git(&root.join("wrong.git"), &["rev-parse", "main"]), before);
+    city.stop();
+}
+
+/// It was pushed to the one, and looked for at the other.
+#[test]
+fn work_lands_where_the_user_pushes_instead() {
+    let mut city = City::made(&Plan::new());
+    let root = city.root().to_owned();
+    let pushed = root.join("pushed.git").display().to_string();
+    let origin = city.origin().display().to_string();
+    git(&root, &["clone", "-q", "--bare", &origin, &pushed]);
+    git(&city.checkout(), &["remote", "set-url", "origin", &origin]);
+    let settings = format!("[url \"{pushed}\"]\npushInsteadOf = {origin}\n");
+    write(&root, "home/.gitconfig", settings);
+    let before = git(&city.origin(), &["rev-parse", "main"]);
+    city.start();
+    let relic = city.relic("a", &["commit a.txt", "hd done"]);
+    city.charge(&relic);
+    city.wait_status(&relic, "closed");
+    let log = git(&root.join("pushed.git"), &["log", "--format=%s", "main"]);
+    assert!(log.contains("add a.txt"), "{log}");
+    assert_eq!(git(&city.origin(), &["rev-parse", "main"]), before);
+    city.stop();
+}
+
+/// Agents change such a file with their work.
+#[test]
+fn settings_in_a_tracked_file_that_the_checkout_includes_lead_nowhere() {
+    let mut city = City::made(&Plan::new());
+    let (checkout, root) = (city.checkout(), city.root().to_owned());
+    let wrong = root.join("wrong.git").display().to_string();
+    let origin = city.origin().display().to_string();
+    git(&root, &["clone", "-q", "--bare", &origin, &wrong]);
+    git(&checkout, &["remote", "set-url", "origin", &origin]);
+    git(&checkout, &["config", "include.path", "../.gitconfig"]);
+    let included = format!(
+        "[url \"{wrong}\"]\ninsteadOf = {origin}\n[remote \"origin\"]\npushurl = {wrong}\n[merge]\nconflictStyle = diff3\n"
+    );
+    write(&checkout, ".gitconfig", included);
+    let before = git(&root.join("wrong.git"), &["rev-parse", "main"]);
+    city.start();
+    let told = city.wait_first("ground.mended").to_string();
+    assert!(told.contains(".gitconfig are left out"), "{told}");
+    let relic = city.relic("a", &["commit a.txt", "hd done"]);
+    city.charge(&relic);
+    city.wait_status(&relic, "closed");
+    let log = git(&city.origin(), &["log", "--format=%s", "main"]);
+    assert!(log.contains("add a.txt"), "{log}");
+    assert_eq!(git(&root.join("wrong.git"), &["rev-parse", "main"]), before);
+    let given = git(&city.theirs(), &["config", "merge.conflictStyle"]);
+    assert_eq!(given.trim(), "diff3");
+    city.stop();
+}

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use super::Rigged;
 use crate::adapters::git::checkout::{free, look, turn};
 use crate::adapters::git::command::{Git, Output};
+use crate::adapters::git::commit_checks;
 use crate::adapters::git::land::land;
+use crate::adapters::git::remote::fetch_target;
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
@@ -319,4 +321,31 @@ fn linked_worktrees_that_have_the_branch_count_too() {
     lands(&rig, &new);
     assert_eq!(text(linked.join("file")), "landed\n");
     assert_eq!(text(rig.origin().join("file")), "1\n2\n3\n");
+}
+
+/// git in the checkout would run what an agent writes there, at the next landing.
+#[test]
+fn landing_changes_no_file_that_the_configuration_of_the_checkout_includes() {
+    let rig = Rigged::local();
+    rig.in_origin(&["config", "include.path", "../conf/git"]);
+    let filter = "[filter \"x\"]\n\tsmudge = touch ran\n";
+    let refused = |new: &Oid| {
+        let error = land(&rig.repo, "main", &rig.base, new).unwrap_err();
+        let RepoError::Rejected(why) = error else {
+            panic!("{error}");
+        };
+        assert!(
+            why.contains("conf/git is part of git's configuration"),
+            "{why}"
+        );
+        assert_eq!(rig.at("main"), Some(rig.base.clone()));
+    };
+    refused(&rig.commit(&rig.base, &[("conf/git", filter)]));
+    refused(&rig.commit(&rig.base, &[("conf", "a file above it\n")]));
+    let sandbox = rig.path("sandbox");
+    fetch_target(&rig.repo, "main").unwrap();
+    let new = rig.commit(&rig.base, &[("conf/git", filter)]);
+    let early = commit_checks::check(&rig.repo, &sandbox, &new, "main").unwrap_err();
+    assert!(matches!(early, RepoError::Rejected(_)), "{early}");
+    lands(&rig, &rig.commit(&rig.base, &[("conf/other", "x\n")]));
 }

@@ -292,3 +292,23 @@ fn answer(closed: Closed, nuked: Option<Nuked>) -> Cancelled {
         withdrawn: closed.withdrawn,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::repo::RepoError;
+
+    /// A removal that found the judged state changed has ended the session and saved the work. What is declared beside it is no
+    /// reason to do that again.
+    #[test]
+    fn removal_whose_judgement_was_outdated_is_tried_again_for_no_reason() {
+        let of = |kind| may_be_overtaken(&Refusal::new(kind, "why"));
+        assert!(!of(RefusalKind::Changed));
+        assert!(
+            of(RefusalKind::WorkAtRisk),
+            "it may have been judged beneath a removal"
+        );
+        let stale = Refusal::from(RepoError::PermitStale("a file came".to_owned()));
+        assert!(!may_be_overtaken(&stale), "{stale:?}");
+    }
+}

@@ -94,3 +94,24 @@ fn link_to_another_task_directory_is_replaced() {
         assert_eq!(fs::read_link(sandbox.join(name)).unwrap(), dir.join(file));
     }
 }
+
+/// A project may share its tasks by a directory beside its checkouts. A sandbox there would have a task of its own.
+#[test]
+fn link_of_the_project_to_a_task_beside_it_stays_while_no_sandbox_is_there() {
+    let top = crate::testing::scratch();
+    let (dir, sandbox) = places(top.path());
+    fs::remove_file(sandbox.join(TASK)).unwrap();
+    symlink("../shared/TASK.md", sandbox.join(TASK)).unwrap();
+    let is_own = |name: &str, _: Option<&[u8]>| name != TASK;
+    let leads_to = |name: &str| fs::read_link(sandbox.join(name)).unwrap();
+    repaired(&dir, &sandbox, &is_own);
+    assert_eq!(leads_to(TASK), Path::new("../shared/TASK.md"));
+    assert_eq!(
+        leads_to(TASK_ELSE),
+        dir.join(TASK),
+        "the task of the session"
+    );
+    fs::create_dir_all(sandbox.join("../shared/.git")).unwrap();
+    repaired(&dir, &sandbox, &is_own);
+    assert_eq!(leads_to(TASK), dir.join(TASK));
+}
