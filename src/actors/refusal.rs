@@ -140,7 +140,7 @@ impl Refusal {
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         let kind = match &error {
-            StoreError::Unavailable(_) => RefusalKind::Unavailable,
+            StoreError::Unavailable(_) | StoreError::Locked(_) => RefusalKind::Unavailable,
             StoreError::NotFound { .. } => RefusalKind::NotFound,
             StoreError::Conflict(_) => RefusalKind::Conflict,
             StoreError::Failed(_) => RefusalKind::Internal,

@@ -22,6 +22,5 @@ pub mod secret;
 pub mod sessions;
 pub mod standstill;
 pub mod task_files;
-mod task_links;
 pub mod trash;
 pub mod watch;

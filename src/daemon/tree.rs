@@ -33,7 +33,7 @@ use crate::domain::ids::RigName;
 use crate::faults;
 use crate::ports::clock::Clock;
 use crate::ports::config::ConfigSource;
-use crate::ports::relics::{IN_USE, Relics, StoreError};
+use crate::ports::relics::{Relics, StoreError};
 use crate::ports::repo::{Committed, Repo, RepoError};
 use crate::ports::sessions::Sessions;
 use crate::ports::tasks::TaskEvent;
@@ -59,9 +59,8 @@ pub(super) async fn build(
     let open = store_opener(city, &clock, &start);
     // A damaged store is reported at once, before anything is started on top of it.
     open().map_err(|error| match error {
-        StoreError::Unavailable(ref why) if !why.ends_with(IN_USE) => {
-            DaemonError::Failed(format!("{error}; {NO_ROOM}"))
-        }
+        StoreError::Unavailable(_) => DaemonError::Failed(format!("{error}; {NO_ROOM}")),
+        StoreError::Locked(_) => DaemonError::Failed(error.to_string()),
         _ => failed("the relic store cannot be opened", &error),
     })?;
     let dir = city.state_dir();

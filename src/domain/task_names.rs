@@ -41,8 +41,7 @@ pub fn is_link_target(sandbox: &Path, target: &Path) -> bool {
     is_task || is_link
 }
 
-/// Returns the directory beside the sandbox whose `TASK.md` a link leads to. It leads to a task only if that directory is a sandbox:
-/// a project may have such a link to a place of its own.
+/// Returns the directory beside the sandbox whose `TASK.md` a link leads to. A project may have such a link to a place of its own.
 #[must_use]
 pub fn beside(sandbox: &Path, target: &Path) -> Option<PathBuf> {
     let target = plain(&sandbox.join(target));

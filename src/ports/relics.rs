@@ -5,7 +5,7 @@
 
 mod error;
 
-pub use self::error::{IN_USE, StoreError};
+pub use self::error::StoreError;
 
 use jiff::Timestamp;
 use serde_json::Value;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -127,10 +128,11 @@ fn remotes_settings_and_hooks_are_taken_over_and_refreshed() {
     // The relative URL of the checkout's origin is resolved against the checkout.
     assert_eq!(get("remote.origin.url"), url);
     assert_eq!(get("remote.up.stream.url"), url_of_other);
-    assert_eq!(
-        get("remote.origin.fetch"),
-        "+refs/heads/*:refs/remotes/origin/*"
-    );
+    // In ours, each command names the refs.
+    let fetch = ["config", "--get", "remote.origin.fetch"];
+    assert!(!try_git(bare, &fetch).status.success());
+    let refspec = "+refs/heads/*:refs/remotes/origin/*";
+    assert_eq!(git(city.repo.theirs(), &fetch), refspec);
     assert_eq!(city.repo.push_url().unwrap(), url);
     git(&checkout, &["config", "--unset", "core.autocrlf"]);
     git(&checkout, &["config", "user.name", "Bob"]);
@@ -201,8 +203,84 @@ fn settings_of_a_remote_outside_of_the_configuration_of_the_checkout_count_as_fo
     set(&["remote.origin.pushurl", "../fork.git"]);
     let fork = city.origin().with_file_name("fork.git");
     fs::create_dir(&fork).unwrap();
+    for _ in 0..2 {
+        let unreachable = city.repo.prepare().unwrap_err();
+        assert!(matches!(unreachable, RepoError::Remote(_)), "{unreachable}");
+    }
+    let (from, to) = (city.origin(), fork.display().to_string());
+    git(&from, &["clone", "--quiet", "--bare", ".", &to]);
+    git(&from, &["update-ref", "refs/heads/only-there", "main"]);
     city.repo.prepare().unwrap();
-    assert_eq!(city.repo.push_url().unwrap(), fork.display().to_string());
+    assert_eq!(city.repo.push_url().unwrap(), to);
+    let listed = git(city.repo.repo_dir(), &["for-each-ref", "refs/remotes"]);
+    assert!(!listed.contains("only-there"), "{listed}");
+}
+
+/// It had landed in the checkout.
+#[test]
+fn origin_with_a_push_url_alone_is_no_missing_origin() {
+    let city = City::bare();
+    let (checkout, origin) = (city.checkout(), city.origin().display().to_string());
+    git(&checkout, &["remote", "remove", "origin"]);
+    git(&checkout, &["config", "remote.origin.pushurl", &origin]);
+    city.repo.prepare().unwrap();
+    assert_eq!(city.repo.push_url().unwrap(), origin);
+    assert_eq!(city.repo.own_origin().unwrap(), None);
+}
+
+/// Work had landed in the checkout.
+#[test]
+fn origin_that_is_not_known_is_no_missing_one() {
+    let city = City::bare();
+    let (checkout, origin) = (city.checkout(), city.origin().display().to_string());
+    git(&checkout, &["remote", "remove", "origin"]);
+    let is_refused = |named: &str| {
+        let refused = city.repo.prepare().unwrap_err().to_string();
+        assert!(refused.contains(named), "{refused}");
+    };
+    git(&checkout, &["config", "include.path", "../.gitconfig"]);
+    write(
+        &checkout,
+        ".gitconfig",
+        format!("[remote \"origin\"]\nurl = {origin}\n"),
+    );
+    is_refused(".gitconfig, which agents write");
+    git(&checkout, &["config", "--unset", "include.path"]);
+    git(
+        &checkout,
+        &["config", "remote.origin.url", &format!("{origin}\nx")],
+    );
+    is_refused("has no URL that git lists");
+    git(&checkout, &["config", "remote.origin.url", &origin]);
+    city.repo.prepare().unwrap();
+    let elsewhere = checkout.with_file_name("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let elsewhere = elsewhere.display().to_string();
+    git(&checkout, &["config", "core.worktree", &elsewhere]);
+    is_refused("(core.worktree)");
+}
+
+/// A part that only rewriting adds may be a password, and another rewriting would lead elsewhere.
+#[test]
+fn sandboxes_get_the_urls_as_they_are_written() {
+    let city = City::bare();
+    let (checkout, origin) = (city.checkout(), city.origin());
+    let base = format!("url.{}/.insteadOf", origin.parent().unwrap().display());
+    git(&checkout, &["config", &base, "work:"]);
+    git(
+        &checkout,
+        &["remote", "set-url", "origin", "work:origin.git"],
+    );
+    city.repo.prepare().unwrap();
+    assert_eq!(city.repo.push_url().unwrap(), origin.display().to_string());
+    let has = |dir: &Path, key: &str| git(dir, &["config", key]);
+    assert_eq!(
+        has(city.repo.theirs(), "remote.origin.url"),
+        "work:origin.git"
+    );
+    let ours = city.repo.repo_dir();
+    assert_eq!(has(ours, "remote.origin.url"), origin.display().to_string());
+    assert_eq!(has(ours, "remote.origin as written.url"), "work:origin.git");
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub fn end(
     let work = measured(txn, agent, own, relic, failure)?;
     match txn.append_entry(&own.identity, outcome, &work) {
         Ok(_) => Ok(()),
-        Err(StoreError::Unavailable(why)) => Err(StoreError::Unavailable(why)),
+        Err(passing @ (StoreError::Unavailable(_) | StoreError::Locked(_))) => Err(passing),
         Err(error) => {
             let (relic, identity) = (&relic.id, own.identity.as_str());
             tracing::error!(%agent, %relic, %outcome, identity, %error, "a result cannot be recorded in the chain of its identity; a person is called");

@@ -160,7 +160,7 @@ pub fn end(txn: &mut dyn Txn, ended: &Ended<'_>) -> Result<(), StoreError> {
     match txn.append_entry(&attempt.identity, ended.outcome, &work) {
         Ok(Some(_)) if is_stored => txn.put_attempt(&attempt),
         Ok(_) => Ok(()),
-        Err(StoreError::Unavailable(why)) => Err(StoreError::Unavailable(why)),
+        Err(passing @ (StoreError::Unavailable(_) | StoreError::Locked(_))) => Err(passing),
         Err(error) => call_person(txn, ended, &attempt.identity, &error),
     }
 }

@@ -160,7 +160,7 @@ impl Writer {
                 }
                 Ok(results)
             }
-            Err(refused @ StoreError::Unavailable(_)) => Err(refused),
+            Err(refused @ (StoreError::Unavailable(_) | StoreError::Locked(_))) => Err(refused),
             Err(broken) => {
                 // Not for lack of room: the file is reopened before it is used again.
                 self.store = None;

@@ -139,3 +139,24 @@ impl JudgedSandboxes {
         (seen == token).then_some(*since)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each patrol had looked at 30,000 that an agent had made.
+    #[test]
+    fn branches_are_looked_at_in_turn() {
+        let memory = Memory::default();
+        let next = |names: &str| {
+            let all = names.chars().map(String::from).collect();
+            memory.next_branches(all, 2).concat()
+        };
+        assert_eq!(next("cab"), "ab");
+        assert_eq!(next("cab"), "c");
+        assert_eq!(next("cab"), "ab", "again from the first");
+        assert_eq!(next("xab"), "x", "one that is new");
+        assert_eq!(next(""), "");
+        assert_eq!(next("ab"), "ab");
+    }
+}

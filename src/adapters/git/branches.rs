@@ -1,5 +1,6 @@
 //! Raiders' branches in theirs: those that no worktree has checked out, and the only way to delete one.
 
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -8,27 +9,54 @@ use super::admin::{self, At};
 use super::bytes;
 use super::existing_branch::COPIED;
 use super::fetch::SEED;
-use super::rig::GitRepo;
+use super::rig::{GitRepo, oid};
 use super::stash::PINS;
 use crate::domain::doctor::BranchFacts;
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
-/// Returns the raiders' branches that no worktree has checked out.
+/// Returns the raiders' branches that no worktree has checked out. All are looked up at once: an agent can make any number.
 pub(super) fn spare(repo: &GitRepo) -> Result<Vec<BranchFacts>, RepoError> {
-    let in_use = checked_out(repo)?;
+    let in_use: HashSet<String> = checked_out(repo)?.into_iter().map(|it| it.0).collect();
     let listed = repo.their_refs().list("refs/heads/raider/")?;
-    let spare = listed
-        .iter()
-        .filter(|(full, _)| !in_use.iter().any(|(name, _)| name == *full));
-    let facts = |(full, tip): (&String, &Oid)| {
-        let name = full.strip_prefix("refs/heads/").unwrap_or(full);
-        Ok(BranchFacts {
-            name: name.to_owned(),
-            reachable: is_held(repo, tip)?,
-        })
+    let spare = listed.iter().filter(|(full, _)| !in_use.contains(*full));
+    let spare: Vec<(&String, &Oid)> = spare.collect();
+    // The commit of each tip that ours has.
+    let mut known: BTreeMap<&Oid, Oid> = BTreeMap::new();
+    for (_, tip) in &spare {
+        if !known.contains_key(tip)
+            && let Some(commit) = repo.resolve(tip.as_str())?
+        {
+            known.insert(tip, commit);
+        }
+    }
+    let lost = not_held(repo, known.values())?;
+    let facts = |(full, tip): (&String, &Oid)| BranchFacts {
+        name: full.strip_prefix("refs/heads/").unwrap_or(full).to_owned(),
+        reachable: known.get(tip).is_some_and(|commit| !lost.contains(commit)),
     };
-    spare.map(facts).collect()
+    Ok(spare.into_iter().map(facts).collect())
+}
+
+/// Returns these commits of ours and those below them that no ref reaches which stays.
+fn not_held<'a>(
+    repo: &GitRepo,
+    commits: impl Iterator<Item = &'a Oid>,
+) -> Result<HashSet<Oid>, RepoError> {
+    let held = repo.refs()?.into_iter().filter(|(_, name)| stays(name));
+    let wanted = commits.map(|commit| format!("{commit}\n"));
+    let asked: String = wanted
+        .chain(held.map(|(id, _)| format!("^{id}\n")))
+        .collect();
+    let git = repo.git().args(["rev-list", "--ignore-missing", "--stdin"]);
+    let listed = git.stdin(asked).run()?.text();
+    listed.lines().map(oid).collect()
+}
+
+/// Returns true for a ref of ours that stays: pins are removed with their sandboxes, and copies of the checkout's branches after
+/// their use.
+fn stays(name: &str) -> bool {
+    ![PINS, SEED, COPIED].iter().any(|it| name.starts_with(it))
 }
 
 /// Returns the names of all raiders' branches.
@@ -76,18 +104,10 @@ fn is_gone(dir: &Path) -> bool {
 
 /// Returns true if a ref of ours reaches the commit.
 fn is_held(repo: &GitRepo, commit: &Oid) -> Result<bool, RepoError> {
-    if repo.resolve(commit.as_str())?.is_none() {
-        return Ok(false);
+    match repo.resolve(commit.as_str())? {
+        Some(commit) => Ok(not_held(repo, [&commit].into_iter())?.is_empty()),
+        None => Ok(false),
     }
-    let reaching = repo
-        .git()
-        .args(["for-each-ref", "--format=%(refname)"])
-        .args(["--contains", commit.as_str()])
-        .run()?
-        .text();
-    // Pins are removed with their sandboxes, and copies of the checkout's branches after their use.
-    let passes = |name: &str| [PINS, SEED, COPIED].iter().any(|it| name.starts_with(it));
-    Ok(reaching.lines().any(|name| !passes(name)))
 }
 
 /// Deletes a branch of theirs if a ref of ours reaches it and no worktree has checked it out. Returns true if the

@@ -21,26 +21,31 @@ use crate::adapters::proc;
 const OUTPUT_MAX: usize = 256 * 1024 * 1024;
 
 /// The part of standard error that is kept at its beginning and at its end: it is for people, and a hook may print without end.
-const SAID_MAX: usize = 32 * 1024;
+const SAID_MAX: usize = 512 * 1024;
+
+/// The number of reads of a stream before the others, and the time, are looked at: more than the largest pipe holds.
+const READS: usize = 64;
 
 /// The result of a child process.
 #[derive(Debug)]
 pub(super) struct Collected {
     /// None if it was killed at its timeout, with its whole process group.
     pub(super) status: Option<ExitStatus>,
-    /// Its standard output.
+    /// Its standard output; that of a chatty one without the middle, if it is long.
     pub(super) stdout: Vec<u8>,
     /// Its standard error, without the middle of a long one.
     pub(super) stderr: Vec<u8>,
 }
 
-/// Waits for the child, which leads a process group, and feeds it `stdin`.
+/// Waits for the child, which leads a process group, and feeds it `stdin`. Of standard output, too, the middle of a long one is
+/// left out if the child `is_chatty`.
 pub(super) fn collect(
     mut child: Child,
     stdin: Option<Vec<u8>>,
     limit: Duration,
+    is_chatty: bool,
 ) -> io::Result<Collected> {
-    let collected = pump(&mut child, stdin.unwrap_or_default(), limit);
+    let collected = pump(&mut child, stdin.unwrap_or_default(), limit, is_chatty);
     if !matches!(&collected, Ok(collected) if collected.status.is_some()) {
         let _reaped = end_group(&mut child);
     }
@@ -93,12 +98,17 @@ fn lives(group: Pid) -> bool {
         })
 }
 
-fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collected> {
+fn pump(
+    child: &mut Child,
+    stdin: Vec<u8>,
+    limit: Duration,
+    is_chatty: bool,
+) -> io::Result<Collected> {
     let pidfd = pidfd_open(rustix::process::Pid::from_child(child), PidfdFlags::empty())?;
     let mut input = Input::new(child.stdin.take(), stdin)?;
     let mut out = Output::new(child.stdout.take())?;
     let mut err = Output::new(child.stderr.take())?;
-    let mut said = Said::default();
+    let (mut said, mut printed) = (Said::default(), Said::default());
     let deadline = Instant::now() + limit;
     let status = loop {
         let mut fds = vec![PollFd::new(&pidfd, PollFlags::IN)];
@@ -118,8 +128,14 @@ fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collec
         err.drain()?;
         // Rarely, because each time moves the end.
         said.cut(&mut err.bytes, 8 * SAID_MAX);
+        if is_chatty {
+            printed.cut(&mut out.bytes, 8 * SAID_MAX);
+        }
         if ended {
             break Some(reap(child)?);
+        }
+        if Instant::now() >= deadline {
+            break None;
         }
     };
     if status.is_some() {
@@ -127,7 +143,10 @@ fn pump(child: &mut Child, stdin: Vec<u8>, limit: Duration) -> io::Result<Collec
     }
     Ok(Collected {
         status,
-        stdout: out.bytes,
+        stdout: match is_chatty {
+            true => printed.shown(out.bytes),
+            false => out.bytes,
+        },
         stderr: said.shown(err.bytes),
     })
 }
@@ -276,10 +295,11 @@ impl<R: Read + AsFd> Output<R> {
         })
     }
 
-    /// Reads the available output.
+    /// Reads what is in the pipe now, and a part of what comes meanwhile: a writer may keep it filled.
     fn drain(&mut self) -> io::Result<()> {
         let mut part = [0; 64 * 1024];
-        while let Some(pipe) = &mut self.pipe {
+        for _ in 0..READS {
+            let Some(pipe) = &mut self.pipe else { break };
             match pipe.read(&mut part) {
                 Ok(0) => self.pipe = None,
                 Ok(read) => self.bytes.extend_from_slice(&part[..read]),
@@ -308,18 +328,32 @@ mod tests {
     #[test]
     fn beginning_and_end_of_endless_messages_are_kept() {
         let mut shell = Command::new("/bin/sh");
-        let line = "echo begin >&2; head -c 3000000 /dev/zero >&2; echo end >&2";
+        let line = "echo begin >&2; head -c 30000000 /dev/zero >&2; echo end >&2";
         shell.args(["-c", line]).process_group(0);
         shell.stdin(Stdio::null()).stdout(Stdio::piped());
         let child = shell.stderr(Stdio::piped()).spawn().unwrap();
-        let said = super::collect(child, None, Duration::from_secs(60))
+        let said = super::collect(child, None, Duration::from_secs(60), false)
             .unwrap()
             .stderr;
         assert!(said.starts_with(b"begin\n") && said.ends_with(b"end\n"));
         let text = String::from_utf8(said).unwrap();
-        let left_out = 3_000_000 + "begin\nend\n".len() - 2 * SAID_MAX;
+        let left_out = 30_000_000 + "begin\nend\n".len() - 2 * SAID_MAX;
         assert!(text.contains(&format!("... {left_out} bytes are left out ...")));
         assert!(text.len() < 2 * SAID_MAX + 100);
+    }
+
+    /// Its messages were read until 256 MB were there, whatever the time was.
+    #[test]
+    fn child_that_writes_without_end_is_killed_at_its_timeout() {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", "yes >&2 & yes"]).process_group(0);
+        shell.stdin(Stdio::null()).stdout(Stdio::piped());
+        let child = shell.stderr(Stdio::piped()).spawn().unwrap();
+        let collected = super::collect(child, None, Duration::from_millis(200), true).unwrap();
+        assert!(collected.status.is_none());
+        for part in [collected.stdout, collected.stderr] {
+            assert!(part.len() < 2 * SAID_MAX + 100);
+        }
     }
 
     /// A reader for processes that were left behind would be started for nothing.
@@ -343,7 +377,7 @@ mod tests {
         shell.args(["-c", line]).process_group(0);
         shell.stdin(Stdio::null()).stdout(Stdio::piped());
         let child = shell.stderr(Stdio::piped()).spawn().unwrap();
-        let collected = super::collect(child, None, Duration::from_secs(60)).unwrap();
+        let collected = super::collect(child, None, Duration::from_secs(60), false).unwrap();
         assert_eq!(collected.status.unwrap().signal(), Some(9));
         let pid = String::from_utf8(collected.stdout).unwrap();
         let left = proc::stat(pid.trim().parse().unwrap()).unwrap();

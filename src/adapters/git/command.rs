@@ -97,9 +97,9 @@ enum Besides {
     Nothing,
     /// A file with the settings that were taken over from the user.
     File(PathBuf),
-    /// The configuration of the user and of the machine, as it is now, the user's through a file that includes it.
+    /// The configuration of the user and of the machine, as it is now, the machine's through a file that includes it.
     User {
-        by: Option<PathBuf>,
+        machine: Option<PathBuf>,
     },
 }
 
@@ -138,6 +138,8 @@ pub struct Git {
     besides: Besides,
     stdin: Input,
     stdout: Option<File>,
+    /// Set where its output is for people, and a long one loses its middle.
+    is_chatty: bool,
     limit: Duration,
     /// The repository whose stale locks are removed.
     heals: Option<PathBuf>,
@@ -173,6 +175,7 @@ impl Git {
             besides: Besides::Nothing,
             stdin: Input::Nothing,
             stdout: None,
+            is_chatty: false,
             limit: LOCAL,
             heals: None,
             refused: None,
@@ -236,14 +239,16 @@ impl Git {
     /// that is added there later must not run anywhere else.
     #[must_use]
     pub fn as_user(mut self) -> Self {
-        self.besides = Besides::User { by: None };
+        self.besides = Besides::User { machine: None };
         self
     }
 
-    /// As [`Git::as_user`], with a file that includes the configuration of the user.
+    /// As [`Git::as_user`], with a file in the place of the configuration of the machine, which git reads first.
     #[must_use]
-    pub fn as_user_by(mut self, file: PathBuf) -> Self {
-        self.besides = Besides::User { by: Some(file) };
+    pub fn as_user_with(mut self, machine: PathBuf) -> Self {
+        self.besides = Besides::User {
+            machine: Some(machine),
+        };
         self
     }
 
@@ -251,6 +256,13 @@ impl Git {
     #[must_use]
     pub fn besides(mut self, file: PathBuf) -> Self {
         self.besides = Besides::File(file);
+        self
+    }
+
+    /// Leaves out the middle of a long output, which a hook may print.
+    #[must_use]
+    pub fn chatty(mut self) -> Self {
+        self.is_chatty = true;
         self
     }
 
@@ -333,13 +345,19 @@ impl Git {
         let global = match &self.besides {
             Besides::Nothing => Some(Path::new("/dev/null")),
             Besides::File(file) => Some(file.as_path()),
-            Besides::User { by } => by.as_deref(),
+            Besides::User { machine } => {
+                if let Some(file) = machine {
+                    // What the user says of the machine's settings is in the file.
+                    command
+                        .env("GIT_CONFIG_SYSTEM", file)
+                        .env("GIT_CONFIG_NOSYSTEM", "0");
+                }
+                None
+            }
         };
         if let Some(global) = global {
-            command.env("GIT_CONFIG_GLOBAL", global);
-        }
-        if !self.is_of_user() {
             command
+                .env("GIT_CONFIG_GLOBAL", global)
                 .env("GIT_CONFIG_NOSYSTEM", "1")
                 // git also searches there for the user's attributes and ignore rules.
                 .env("XDG_CONFIG_HOME", "/dev/null");
@@ -397,7 +415,7 @@ impl Git {
         let child = command
             .spawn()
             .map_err(|error| RepoError::Failed(format!("git cannot be run: {error}")))?;
-        let collected = collect(child, bytes, self.limit);
+        let collected = collect(child, bytes, self.limit, self.is_chatty);
         standstill::pass();
         let collected = collected.map_err(|error| RepoError::Failed(format!("{what}: {error}")))?;
         let Some(status) = collected.status else {
@@ -436,8 +454,22 @@ impl Git {
     fn describe(&self) -> String {
         let shown = self.args.iter().skip(2 + 2 * FIXED.len());
         let words: Vec<_> = shown.map(|arg| arg.to_string_lossy()).collect();
-        format!("git {}", words.join(" "))
+        without_passwords(&format!("git {}", words.join(" ")))
     }
+}
+
+/// Returns a text without what URLs in it have before an `@`, which may be a password.
+pub(super) fn without_passwords(text: &str) -> String {
+    let mut parts = text.split("://");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        shown.push_str("://");
+        let end = part.find(|char: char| char == '/' || char.is_whitespace());
+        let (place, rest) = part.split_at(end.unwrap_or(part.len()));
+        shown.push_str(place.rsplit_once('@').map_or(place, |it| it.1));
+        shown.push_str(rest);
+    }
+    shown
 }
 
 /// Returns the program by its path. For a name and an environment that is not its own, the standard library would

@@ -19,12 +19,11 @@ pub(super) fn change(repo: &GitRepo) -> Result<Option<Change>, RepoError> {
     let Some(to) = fetch::head_of(repo, "origin")?.filter(|to| *to != from) else {
         return Ok(None);
     };
-    let url = repo.push_url()?;
-    let kept = match remote::fetch(repo, &url, "origin", &from) {
+    let kept = match remote::fetch(repo, "origin", &from) {
         Err(RepoError::NotFound(_)) => false,
         fetched => fetched.map(|()| true)?,
     };
-    match remote::fetch(repo, &url, "origin", &to) {
+    match remote::fetch(repo, "origin", &to) {
         // HEAD names a branch without a commit.
         Err(RepoError::NotFound(_)) => return Ok(None),
         fetched => fetched?,

@@ -68,7 +68,7 @@ pub(super) fn fork_point(
 
 fn at_remote(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, RepoError> {
     let tracking = format!("refs/remotes/origin/{branch}");
-    match remote::fetch(repo, &repo.push_url()?, "origin", branch) {
+    match remote::fetch(repo, "origin", branch) {
         Ok(()) => repo.resolve(&tracking),
         // Without a remote, the branches of raiders are kept in ours.
         Err(RepoError::NotFound(_)) if !repo.pushes() => remote::remote_head(repo, branch),
@@ -91,20 +91,26 @@ fn in_checkout(repo: &GitRepo, checkout: &Path, branch: &str) -> Result<Option<O
     }
     let copied = format!("{COPIED}/{branch}");
     let output = repo
-        .git()
-        .as_user()
+        .git_at_remote()
         .args(["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"])
         .args(["--no-recurse-submodules", "--no-auto-maintenance"])
         .arg(checkout)
         .arg(format!("+{name}:{copied}"))
         .limit(super::command::NETWORK)
         .output()?;
-    let tip = repo.resolve(&copied)?;
+    let found = repo.resolve(&copied)?;
     repo.git()
         .args(["update-ref", "--no-deref", "-d", &copied])
         .run()?;
-    match tip {
-        Some(tip) if output.ok() => Ok(Some(tip)),
+    match found {
+        Some(found) if output.ok() && found == tip => Ok(Some(tip)),
+        Some(_) if output.ok() => {
+            let what = format!(
+                "branch {branch} of {} was moved meanwhile",
+                checkout.display()
+            );
+            Err(RepoError::Failed(format!("{what}; try again")))
+        }
         _ => Err(RepoError::Failed(format!(
             "branch {branch} cannot be copied from {}: {}",
             checkout.display(),

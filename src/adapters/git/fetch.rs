@@ -14,6 +14,8 @@ use crate::ports::repo::RepoError;
 
 /// The timeout of the first fetch, which transfers the whole history.
 const CLONE: Duration = Duration::from_secs(3600);
+/// The user's choice of the tags that are fetched.
+const TAGS: &str = "remote.origin.tagopt";
 /// The prefix of the checkout's refs during the first fetch.
 pub(super) const SEED: &str = "refs/horde/seed";
 
@@ -28,35 +30,35 @@ pub(super) fn network(git: Git, url: &str, what: &str) -> Result<Output, RepoErr
 }
 
 /// Fetches the history from the checkout as far as possible, and the rest from the origin. If the origin is
-/// unreachable, the checkout's remote-tracking refs are used.
-pub(super) fn fetch_all(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
+/// unreachable, the checkout's remote-tracking refs are used; not for another origin than before, which `has_moved` says.
+pub(super) fn fetch_all(
+    repo: &GitRepo,
+    checkout: Option<&Checkout>,
+    has_moved: bool,
+) -> Result<(), RepoError> {
     let own = repo.own_origin()?.is_some();
     if let Some(checkout) = checkout.filter(|_| !own) {
         seed(repo, checkout)?;
     }
     let before = tracked(&repo.refs()?);
-    let fetched = repo
-        .git_at_remote()
-        .args([
-            "fetch",
-            "--quiet",
-            "--prune",
-            "--no-auto-maintenance",
-            "origin",
-        ])
-        .limit(CLONE)
-        .output()?;
+    let url = repo.push_url()?;
+    let git = repo.git_at_remote().arg("fetch");
+    let git = git.args(["--quiet", "--prune", "--no-auto-maintenance"]);
+    // `--tags` or `--no-tags`, which git itself reads for a remote that is named.
+    let git = git.args(repo.known().and_then(|known| known.setting(TAGS)));
+    let git = git.arg(&url).arg("+refs/heads/*:refs/remotes/origin/*");
+    let fetched = git.limit(CLONE).output()?;
     let refs = repo.refs()?;
     let known = tracked(&refs);
     for pruned in before.difference(&known) {
         share::withdraw(repo, pruned);
     }
     drop_seeds(repo, &refs)?;
-    let why = git_messages(&fetched, &repo.push_url()?);
+    let why = git_messages(&fetched, &url);
+    if !fetched.ok() && (known.is_empty() || has_moved) {
+        return Err(RepoError::Remote(why));
+    }
     if known.is_empty() {
-        if !fetched.ok() {
-            return Err(RepoError::Remote(why));
-        }
         return Err(RepoError::Failed("the origin has no branches".to_owned()));
     }
     if !fetched.ok() {
@@ -113,9 +115,9 @@ fn drop_seeds(repo: &GitRepo, refs: &[(Oid, String)]) -> Result<(), RepoError> {
 
 /// Returns the branch that a remote's HEAD names.
 pub(super) fn head_of(repo: &GitRepo, remote: &str) -> Result<Option<String>, RepoError> {
-    let git = repo.git_at_remote();
-    let git = git.args(["ls-remote", "--symref", remote, "HEAD"]);
-    let text = network(git, remote, &format!("reading of {remote}"))?.text();
+    let (git, url) = (repo.git_at_remote(), repo.url_of(remote)?);
+    let git = git.args(["ls-remote", "--symref", &url, "HEAD"]);
+    let text = network(git, &url, &format!("reading of {remote}"))?.text();
     let mut lines = text.lines();
     let named = lines.find_map(|line| {
         line.strip_prefix("ref: refs/heads/")?
@@ -195,7 +197,7 @@ pub(super) fn fetch_branch(repo: &GitRepo, branch: &str) -> Result<Option<Oid>, 
         return remote::remote_head(repo, branch);
     }
     let tracking = format!("refs/remotes/origin/{branch}");
-    match remote::fetch(repo, &repo.push_url()?, "origin", branch) {
+    match remote::fetch(repo, "origin", branch) {
         Ok(()) => repo.resolve(&tracking),
         Err(RepoError::NotFound(_)) => {
             // The remote-tracking ref is outdated.

@@ -10,51 +10,58 @@ use super::command::Git;
 use super::config_text::{self, Listed};
 use super::entry_links::git_dir;
 use super::rig::GitRepo;
-use super::settings_read::Written;
+use super::written::Written;
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;
 
 /// Returns the directory of hooks that a push runs; none if the user has no pre-push hook.
 ///
-/// For a rig with a path it is that of the checkout. A directory in the work tree (`core.hooksPath = .husky`) does
-/// not count: its files depend on the commit, and expect to run in the work tree. Nor does one below the rig's directory, where
-/// agents write. For a rig with a URL only the
-/// user's own configuration can name one.
+/// For a rig with a path it is that of the checkout. A directory in the work tree (`core.hooksPath = .husky`) does not count: its
+/// files depend on the commit, and expect to run in the work tree. Nor does one below the rig's directory, where agents write. For
+/// a rig with a URL only the user's own configuration can name one.
 ///
 /// # Errors
 /// When git cannot be asked.
 pub(super) fn of_user(repo: &GitRepo) -> Result<Option<PathBuf>, RepoError> {
+    let written = Written::of(repo.rig_dir());
     let dir = match repo.source() {
-        RigSource::Path(top) => of_checkout(top, repo.rig_dir())?,
+        RigSource::Path(named) => {
+            let top = named.canonicalize().at("cannot find", named)?;
+            let own = || common_dir(&git_dir(named)).join("hooks");
+            let set = configured(&top, named, &written)?;
+            Some(set.map_or_else(own, |dir| top.join(dir)))
+        }
         RigSource::Remote(_) => {
-            let written = Written::in_rig(repo.rig_dir());
-            let dir = configured(Path::new("/"), &written)?;
-            dir.filter(|dir| dir.is_absolute() && !written.has(dir))
+            let top = Path::new("/");
+            configured(top, top, &written)?.filter(|dir| dir.is_absolute())
         }
     };
-    Ok(dir.filter(|dir| is_program(&dir.join("pre-push"))))
-}
-
-fn of_checkout(top: &Path, rig_dir: &Path) -> Result<Option<PathBuf>, RepoError> {
-    let git_dir = common_dir(&git_dir(top));
-    let top = top.canonicalize().at("cannot find", top)?;
-    let written = Written::of(&top, &git_dir, rig_dir);
-    let dir = match configured(&top, &written)? {
-        Some(dir) => top.join(dir),
-        None => git_dir.join("hooks"),
+    // The hook may be a link to a tracked file.
+    let is_users = |dir: &PathBuf| {
+        let hook = dir.join("pre-push");
+        !written.has(&hook) && is_program(&hook)
     };
-    Ok((!written.has(&dir)).then_some(dir))
+    Ok(dir.filter(is_users))
 }
 
-/// Returns `core.hooksPath` as the user set it, without the setting of this process, and without those that agents write.
-fn configured(dir: &Path, written: &Written) -> Result<Option<PathBuf>, RepoError> {
+/// Returns `core.hooksPath` as the user set it, without the setting of this process, and without those in files that agents write.
+fn configured(dir: &Path, named: &Path, written: &Written) -> Result<Option<PathBuf>, RepoError> {
     let asked = Git::in_dir(dir)
         .as_user()
+        .env("PWD", named)
         .args(["config", "--show-scope", "--show-origin", "-z"])
-        .args(["--path", "--get-all", "core.hooksPath"])
-        .output()?;
-    let set = config_text::with_files(&asked.stdout, dir);
-    let is_users = |it: &Listed| it.scope != "command" && !written.has(&it.file);
+        .args(["--path", "--get-all", "core.hooksPath"]);
+    let output = asked.output()?;
+    // 1 is: not set.
+    if !matches!(output.code, Some(0 | 1)) {
+        let why = output.stderr.trim();
+        return Err(RepoError::Failed(format!(
+            "git config core.hooksPath: {why}"
+        )));
+    }
+    let set = config_text::with_files(&output.stdout, dir);
+    let is_own = |it: &Listed| it.scope == "local" || it.scope == "worktree";
+    let is_users = |it: &Listed| it.scope != "command" && !(is_own(it) && written.has(&it.file));
     let last = set.into_iter().rfind(is_users);
     Ok(last.map(|it| PathBuf::from(it.setting.0)))
 }

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use git2::{ObjectType, Repository, Sort};
 
 use super::patch_equivalence;
-use super::rig::{GitRepo, PUSH_URL_KEY, oid};
+use super::rig::{GitRepo, oid};
 use crate::domain::ids::Oid;
 use crate::ports::repo::RepoError;
 
@@ -190,11 +190,6 @@ impl InProcessRepo {
         walk.hide(named(of.as_str())?).ok()?;
         let ids: Result<Vec<_>, _> = walk.collect();
         u64::try_from(ids.ok()?.len()).ok()
-    }
-
-    /// The URL that the supervisor pushes to.
-    pub(super) fn push_url(&self) -> Option<String> {
-        self.setting(PUSH_URL_KEY)
     }
 
     /// Returns a value of the configuration of ours that is not empty.

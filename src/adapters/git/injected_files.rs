@@ -14,9 +14,9 @@ use super::files::open::Root;
 use super::files::paths::Paths;
 use super::files::walk::Entry;
 use super::rig::GitRepo;
-use crate::adapters::{beneath, exclude, task_links};
+use crate::adapters::{beneath, exclude};
 use crate::domain::ids::Oid;
-use crate::domain::task_names::{OUTCOMES, TASK, TASK_ELSE};
+use crate::domain::task_names::{OUTCOMES, TASK, TASK_ELSE, beside, is_link_target};
 use crate::ports::repo::{RepoError, SandboxSpec};
 use crate::regular;
 
@@ -78,7 +78,10 @@ pub(super) fn is_ours(sandbox: &Path, path: &[u8]) -> bool {
         return false;
     }
     let target = fs::read_link(sandbox.join(bytes::path(path)));
-    target.is_ok_and(|target| task_links::lead_to_a_task(sandbox, &target))
+    // None that we made leads to another sandbox.
+    let is_ours =
+        |target: &PathBuf| is_link_target(sandbox, target) && beside(sandbox, target).is_none();
+    target.is_ok_and(|target| is_ours(&target))
 }
 
 /// The name of a link that is being made; one that is left by a crash is replaced at the next try.

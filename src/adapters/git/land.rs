@@ -8,6 +8,7 @@ use super::fetch::head_of;
 use super::patch_equivalence;
 use super::push::{Answer, Push};
 use super::remote::{fetch, fetch_target, moved, remote_head, track};
+use super::remotes::AS_WRITTEN;
 use super::rig::GitRepo;
 use super::share;
 use crate::domain::ids::Oid;
@@ -200,7 +201,8 @@ pub(super) fn on_main(repo: &GitRepo, head: &Oid, target: &str) -> Result<bool, 
         Ok(_) | Err(RepoError::NotFound(_)) => {}
         Err(error) => unknown = Some(error),
     }
-    for remote in repo.git().arg("remote").run()?.text().lines() {
+    let remotes = repo.git().arg("remote").run()?.text();
+    for remote in remotes.lines().filter(|name| !name.ends_with(AS_WRITTEN)) {
         match remote_has(repo, remote, head, target) {
             Ok(true) => return Ok(true),
             Ok(false) => {}
@@ -216,7 +218,7 @@ fn remote_has(repo: &GitRepo, remote: &str, head: &Oid, target: &str) -> Result<
     let mut branches = vec![target.to_owned()];
     branches.extend(head_of(repo, remote)?.filter(|branch| branch != target));
     for branch in branches {
-        match fetch(repo, remote, remote, &branch) {
+        match fetch(repo, remote, &branch) {
             Err(RepoError::NotFound(_)) => continue,
             other => other?,
         }

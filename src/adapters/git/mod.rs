@@ -59,6 +59,7 @@ mod refill;
 mod reflog_commits;
 mod refusals;
 mod remote;
+mod remotes;
 mod repair;
 mod retired;
 mod revive;
@@ -77,6 +78,7 @@ mod stash_watch;
 mod theirs;
 mod unreadable;
 mod upkeep;
+mod written;
 
 #[cfg(test)]
 mod testing;

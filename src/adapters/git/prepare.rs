@@ -24,13 +24,15 @@ use crate::ports::repo::RepoError;
 
 /// A mark that exists once the first fetch is done.
 pub(super) const READY: &str = "horde.ready";
+/// A mark that exists while the refs of a former origin are in ours: what only that one had is no work that is safe.
+pub(super) const MOVING: &str = "horde.moving";
 /// A mark that exists once theirs was made to borrow from ours.
 const LENT: &str = "horde.adopted";
 
 /// The refs of salvages in a repository that was the only one of its rig.
 const OLD_SALVAGES: &str = "refs/horde/salvage/";
 
-/// Variables with settings for every git below a shell. Those of the supervisor are not for the repositories of agents.
+/// Variables with settings for every git below a shell.
 const SETTINGS_IN_ENV: [&str; 2] = ["GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS"];
 
 /// Returns true if theirs borrows from ours, or would if no agent had undone it.
@@ -48,16 +50,21 @@ fn check_version() -> Result<(), RepoError> {
     static IS_FINE: AtomicBool = AtomicBool::new(false);
     if !IS_FINE.load(Ordering::Relaxed) {
         local::git_version(&version()?).map_err(RepoError::Failed)?;
-        let is_set = |name: &&&str| std::env::var_os(name).is_some();
-        if let Some(name) = SETTINGS_IN_ENV.iter().find(is_set) {
-            tracing::warn!(
-                name,
-                "the environment of the supervisor has settings for git; git below the supervisor does not get them (write them into ~/.gitconfig)"
-            );
-        }
+        tell_of_environment();
         IS_FINE.store(true, Ordering::Relaxed);
     }
     Ok(())
+}
+
+/// Tells of settings in the environment of the supervisor, which are not for the repositories of agents.
+fn tell_of_environment() {
+    let mut names = SETTINGS_IN_ENV.iter();
+    if let Some(name) = names.find(|name| std::env::var_os(name).is_some()) {
+        tracing::warn!(
+            name,
+            "the environment of the supervisor has settings for git; git below the supervisor does not get them (write them into ~/.gitconfig)"
+        );
+    }
 }
 
 /// Makes or refreshes both repositories.
@@ -85,7 +92,8 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     if let Err(error) = admin::unlock_leftovers(repo) {
         tracing::warn!(rig = %repo.name(), %error, "half-made worktrees could not be unlocked; the next preparation of the rig tries again");
     }
-    let moved = settings::take_over(repo, persons.as_ref())?;
+    settings::take_over(repo, persons.as_ref())?;
+    let moving = repo.repo_dir().join(MOVING);
     repo.forget_user();
     take_attributes(repo, persons.as_ref())?;
     injected_files::exclude(repo, injected_files::EXCLUDED)?;
@@ -115,8 +123,8 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
     moved::follow(repo)?;
     // A fetch may take long, and nothing else must wait for it.
     drop(serial);
-    if !ready || moved {
-        fetch_all(repo, persons.as_ref())?;
+    if !ready || moving.exists() {
+        fetch_all(repo, persons.as_ref(), moving.exists())?;
         let head = remote_head(repo, persons.as_ref())?;
         if let Some(head) = head {
             let head = format!("refs/remotes/origin/{head}");
@@ -126,6 +134,7 @@ pub(super) fn prepare(repo: &GitRepo) -> Result<(), RepoError> {
         }
         share::publish_all(repo);
         write_whole(&mark, b"")?;
+        remove_if_there(&moving)?;
     }
     custody::remember_fetched(repo)
 }
@@ -182,6 +191,16 @@ fn inspect(path: &Path, rig_dir: &Path) -> Result<Checkout, RepoError> {
             false => "cannot be opened by git",
         };
         return Err(RepoError::Failed(format!("{shown} {what}: {why}")));
+    }
+    // A bare repository has none.
+    let top = Git::in_dir(&real).as_user();
+    let top = top.args(["rev-parse", "--show-toplevel"]).output()?;
+    let top = top.ok().then(|| PathBuf::from(top.text()));
+    if let Some(top) = top.filter(|top| *top != real) {
+        return Err(RepoError::Failed(format!(
+            "{shown} is not the top of a git repository: its work tree is {} (core.worktree)",
+            top.display()
+        )));
     }
     let refs = Git::in_dir(&real)
         .as_user()

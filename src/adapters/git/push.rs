@@ -3,7 +3,7 @@
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use super::command::{Git, NETWORK, Output};
+use super::command::{Git, NETWORK, Output, without_passwords};
 use super::remote::remote_head;
 use super::rig::GitRepo;
 use super::{hooks, lfs};
@@ -82,7 +82,9 @@ impl Push<'_> {
             git = git.arg(format!("--force-with-lease={name}:{expected}"));
         }
         let head = self.head.map(Oid::as_str).unwrap_or_default();
-        let git = git.arg(&url).arg(format!("{head}:{name}")).limit(NETWORK);
+        let git = git.arg(&url).arg(format!("{head}:{name}"));
+        // A hook prints to the same output.
+        let git = git.chatty().limit(NETWORK);
         let Some(output) = self.patiently(git)? else {
             return Ok(Answer::Done);
         };
@@ -147,15 +149,19 @@ pub(super) fn shown(url: &str) -> String {
     }
 }
 
-/// Returns git's messages for people, without the password of a URL.
+/// Returns git's messages for people, without the password of a URL, shortened.
 pub(super) fn git_messages(output: &Output, url: &str) -> String {
-    let text = output.stderr.replace(url, &shown(url));
+    shortened(all_messages(output, url))
+}
+
+fn all_messages(output: &Output, url: &str) -> String {
+    let text = without_passwords(&output.stderr.replace(url, &shown(url)));
     let lines: Vec<&str> = text
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty() && !line.starts_with("hint:"))
         .collect();
-    shortened(lines.join("; "))
+    lines.join("; ")
 }
 
 /// Returns the beginning and the end of a long text: git's first and last lines say what happened.
@@ -178,8 +184,9 @@ fn read(output: &Output, name: &str, url: &str) -> Result<Answer, RepoError> {
         let (_, to) = refs.rsplit_once(':')?;
         (to == name).then_some((flag, summary))
     });
-    let said = git_messages(output, url);
-    match line {
+    // What a hook prints without end must not hide the line that decides.
+    let said = all_messages(output, url);
+    let answer = match line {
         Some((flag, _)) if flag != "!" && output.ok() => Ok(Answer::Done),
         Some(("!", summary)) => refusal(summary, said),
         Some(_) => Err(RepoError::Remote(said)),
@@ -188,6 +195,12 @@ fn read(output: &Output, name: &str, url: &str) -> Result<Answer, RepoError> {
             "by the pre-push hook here: {said}"
         ))),
         None => Err(RepoError::Remote(said)),
+    };
+    match answer {
+        Ok(Answer::Stale(why)) => Ok(Answer::Stale(shortened(why))),
+        Ok(Answer::Refused(why)) => Ok(Answer::Refused(shortened(why))),
+        Err(RepoError::Remote(why)) => Err(RepoError::Remote(shortened(why))),
+        other => other,
     }
 }
 
@@ -313,14 +326,15 @@ mod tests {
     }
 
     #[test]
-    fn long_messages_are_shortened() {
-        let Ok(Answer::Refused(why)) =
-            answer(1, "", &format!("begin\n{}\nend", "ö".repeat(99_999)))
-        else {
+    fn long_messages_are_shortened_and_decide_as_a_whole() {
+        let many = "ö\n".repeat(9_999);
+        let Ok(Answer::Refused(why)) = answer(1, "", &format!("begin\n{many}end")) else {
             panic!("a hook refused");
         };
         assert!(why.contains("begin; ö") && why.ends_with("ö; end"));
         assert!(why.chars().count() < 2 * SAID_MAX + 100);
+        let lost = answer(1, "", &format!("{many}dial tcp: i/o timeout\n{many}"));
+        assert!(matches!(lost, Err(RepoError::Remote(_))), "{lost:?}");
     }
 
     #[test]

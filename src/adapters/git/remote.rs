@@ -17,18 +17,18 @@ const CANNOT_LOCK: &str = "cannot lock ref";
 /// The prefix of pushed branches without a remote.
 pub(super) const PUSHED: &str = "refs/horde/pushed";
 
-/// Fetches the branch from the push URL, and returns its state.
+/// Fetches the branch from the remote that is pushed to, and returns its state.
 ///
 /// # Errors
 /// [`RepoError::NotFound`] if there is no such branch, [`RepoError::Remote`].
 pub(super) fn fetch_target(repo: &GitRepo, branch: &str) -> Result<TargetState, RepoError> {
     let local = format!("refs/heads/{branch}");
     if repo.pushes() {
-        fetch(repo, &repo.push_url()?, "origin", branch)?;
+        fetch(repo, "origin", branch)?;
         return state(repo, &format!("refs/remotes/origin/{branch}"));
     }
     if repo.resolve(&local)?.is_none() {
-        fetch(repo, &repo.push_url()?, "origin", branch)?;
+        fetch(repo, "origin", branch)?;
         let start = state(repo, &format!("refs/remotes/origin/{branch}"))?;
         // The empty old value means: only create the ref.
         repo.git()
@@ -43,21 +43,17 @@ pub(super) fn fetch_target(repo: &GitRepo, branch: &str) -> Result<TargetState, 
 ///
 /// # Errors
 /// [`RepoError::NotFound`] if the remote has no such branch, [`RepoError::Remote`].
-pub(super) fn fetch(
-    repo: &GitRepo,
-    from: &str,
-    remote: &str,
-    branch: &str,
-) -> Result<(), RepoError> {
+pub(super) fn fetch(repo: &GitRepo, remote: &str, branch: &str) -> Result<(), RepoError> {
     let _turn = name_locks::take(repo.repo_dir(), &format!("{remote}/{branch}"));
     let name = format!("refs/remotes/{remote}/{branch}");
+    let from = repo.url_of(remote)?;
     let get = || {
         let git = repo
             .git_at_remote()
             .args(["fetch", "--quiet", "--no-write-fetch-head", "--no-tags"])
-            .args(["--no-recurse-submodules", "--no-auto-maintenance", from])
+            .args(["--no-recurse-submodules", "--no-auto-maintenance", &from])
             .arg(format!("+refs/heads/{branch}:{name}"));
-        network(git, from, &format!("fetch of {branch}"))
+        network(git, &from, &format!("fetch of {branch}"))
     };
     let fetched = match get() {
         Err(RepoError::Remote(why)) if why.contains(CANNOT_LOCK) && drop_outdated(repo, &name)? => {

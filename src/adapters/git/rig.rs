@@ -18,7 +18,7 @@ use super::files::recent::Recent;
 use super::gate::RunningGate;
 use super::stash_watch::StashWatch;
 use super::theirs::LoggedRefs;
-use super::{names_in_git, settings};
+use super::{names_in_git, settings, written};
 use crate::domain::city::RigSource;
 use crate::domain::ids::{Oid, RigName};
 use crate::ports::repo::RepoError;
@@ -121,6 +121,9 @@ impl GitRepo {
     /// Makes the rig's git. Touches nothing until [`Repo::prepare`](crate::ports::repo::Repo::prepare).
     #[must_use]
     pub fn new(rig: GitRig) -> Self {
+        if let Some(checkout) = rig.source.path() {
+            written::note(checkout);
+        }
         Self {
             rig,
             state: State::default(),
@@ -279,7 +282,7 @@ impl GitRepo {
     /// that were taken over.
     pub(super) fn git_at_remote(&self) -> Git {
         self.git()
-            .as_user_by(settings::at_remote_file(&self.rig.ours))
+            .as_user_with(settings::at_remote_file(&self.rig.ours))
     }
 
     /// Returns the files of a commit of ours.
@@ -354,18 +357,31 @@ impl GitRepo {
     /// # Errors
     /// [`RepoError::Failed`] when ours was not prepared.
     pub fn push_url(&self) -> Result<String, RepoError> {
-        if let Some(url) = self.known().and_then(|known| known.push_url()) {
-            return Ok(url);
+        self.setting(PUSH_URL_KEY)
+    }
+
+    /// The final URL of a remote. Commands name it, and not the remote: the user may have another URL for that.
+    ///
+    /// # Errors
+    /// As [`GitRepo::push_url`].
+    pub(super) fn url_of(&self, remote: &str) -> Result<String, RepoError> {
+        match remote {
+            "origin" => self.push_url(),
+            other => self.setting(&format!("remote.{other}.url")),
         }
-        let output = self
-            .git()
-            .args(["config", "--get", PUSH_URL_KEY])
-            .output()?;
+    }
+
+    fn setting(&self, key: &str) -> Result<String, RepoError> {
+        if let Some(value) = self.known().and_then(|known| known.setting(key)) {
+            return Ok(value);
+        }
+        let git = self.git().args(["config", "--local", "--get", key]);
+        let output = git.output()?;
         if output.ok() && !output.stdout.is_empty() {
             return Ok(output.text());
         }
         Err(RepoError::Failed(format!(
-            "{} has no {PUSH_URL_KEY}: the rig was not prepared",
+            "{} has no {key}: the rig was not prepared",
             self.rig.ours.display()
         )))
     }

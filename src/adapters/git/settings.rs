@@ -3,7 +3,7 @@
 //! The configuration of ours is written whole, and contains nothing else. Theirs has the same settings in a file of
 //! its own, `horde.config`, which its configuration includes: agents may write beside it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,18 +11,20 @@ use super::addresses::{self, Addresses};
 use super::admin::{At, stamp, write_whole};
 use super::bytes;
 use super::command::Git;
-use super::config_text::{Settings, render};
+use super::config_text::{Listed, Settings, render};
 use super::filters::{self, Places};
-use super::prepare::READY;
-use super::rig::{GitRepo, PUSH_URL_KEY, locked};
+use super::prepare::{MOVING, READY};
+use super::remotes::Remotes;
+use super::rig::{GitRepo, locked};
 use super::settings_read::{self, Checkout};
+use super::written::Written;
 use super::{refusals, share, share_integrity};
 use crate::adapters::beneath;
 use crate::adapters::city_root;
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;
 
-/// The key of the URL that is fetched from.
+/// The key of the URL of `origin`.
 const ORIGIN: &str = "remote.origin.url";
 
 /// The file that the configuration of theirs includes.
@@ -98,113 +100,88 @@ fn is_of_user(key: &str) -> bool {
     USERS_SECTIONS.contains(&section) || USERS_KEYS.contains(&key)
 }
 
-/// Keys of a remote that are taken over; its refspecs and addresses are ours.
-const REMOTE_KEYS: &[&str] = &[
-    "proxy",
-    "proxyauthmethod",
-    "tagopt",
-    "uploadpack",
-    "vcs",
-    "lfsurl",
-    "lfspushurl",
-];
-
 /// Returns the file with the settings that were taken over from the user and the machine: commands of ours read it
 /// instead of the originals.
 pub(super) fn of_user_file(ours: &Path) -> PathBuf {
     ours.join("horde/user.config")
 }
 
-/// Returns the file with the settings of commands that talk to a remote: it includes the user's, as they are now, and keeps the
-/// addresses that were taken over.
+/// Returns the file that commands at a remote read instead of the machine's settings: it keeps the addresses that were taken over,
+/// and includes the machine's.
 pub(super) fn at_remote_file(ours: &Path) -> PathBuf {
     ours.join("horde/at-remote.config")
 }
 
-/// Tells people of files whose settings are left out.
-fn tell_left_out(repo: &GitRepo, checkout: &Checkout) {
-    for file in &checkout.left_out {
-        repo.mended(format!(
-            "the settings in {} are left out: git reads them in the checkout, and agents write this file or change it with their \
-            work (docs/guide/custody.md)",
-            file.display()
-        ));
-    }
-}
-
-/// Returns the addresses that git must use as they are.
-fn finals(wanted: &Settings, checkout: &Checkout) -> Vec<String> {
-    let is_address =
-        |key: &str| key == PUSH_URL_KEY || key.starts_with("remote.") && key.ends_with(".url");
-    let urls = wanted.iter().filter(|(key, _)| is_address(key));
-    let urls = urls.filter_map(|(_, url)| url.clone());
-    // The first fetch copies from there.
-    let own = checkout.top.dir.display().to_string();
-    let all: BTreeSet<String> = urls.chain([own]).collect();
-    all.into_iter().collect()
-}
-
-/// Writes the settings of both repositories. Returns true if `origin` changed.
-pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<bool, RepoError> {
-    let mut pinned = Settings::new();
-    let wanted = match (repo.source(), checkout) {
-        // git rewrites it by the settings of the user.
-        (RigSource::Remote(url), _) => remote_only(url),
-        (RigSource::Path(path), Some(checkout)) => {
-            let addresses = addresses::of(repo, checkout)?;
-            no_file_of_origin(checkout, &addresses)?;
-            let wanted = of_checkout(path, checkout, &addresses);
-            pinned = addresses::pins(&finals(&wanted, checkout));
-            wanted
-        }
+/// Writes the settings of both repositories, and first the mark [`MOVING`] if `origin` changed.
+pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(), RepoError> {
+    let user = match checkout {
+        Some(checkout) => checkout.user.clone(),
+        None => settings_read::of_user()?,
+    };
+    let taken = match (repo.source(), checkout) {
+        (RigSource::Remote(url), _) => remote_only(repo, url, &user)?,
+        (RigSource::Path(path), Some(checkout)) => of_checkout(repo, path, checkout)?,
         (RigSource::Path(path), None) => {
             let what = format!("the checkout {}", path.display());
             return Err(RepoError::NotFound(what));
         }
     };
-    let before = known_origin(repo)?;
-    let format = repo.object_format()?;
-    let mut own = wanted.clone();
-    let city = repo.theirs().ancestors().nth(2).unwrap_or(Path::new("/"));
-    let theirs = [
-        Some(city),
-        checkout.map(|checkout| checkout.top.dir.as_path()),
-    ];
-    let places = Places::here(theirs.into_iter().flatten().collect());
-    let mut user = match checkout {
-        Some(checkout) => checkout.user.clone(),
-        None => settings_read::of_user()?,
-    };
-    user.retain(|(key, _)| is_of_user(key));
-    let unused = filters::disarm(&mut own, &mut user, &places);
-    if !unused.is_empty() {
-        tracing::warn!(rig = %repo.name(), filters = ?unused, "the supervisor does not use these filters and merge drivers: their commands may run files that agents can write (docs/guide/custody.md describes the accepted form)");
-    }
-    if let Some(checkout) = checkout {
-        tell_left_out(repo, checkout);
-    }
+    let mut own = [taken.settings.clone(), taken.remotes.ours()].concat();
+    let mut user: Settings = user.into_iter().filter(|it| is_of_user(&it.0)).collect();
+    disarm(repo, &mut own, &mut user);
+    let left_out = checkout.map_or(&[][..], |checkout| &checkout.left_out);
+    tell_left_out(repo, left_out);
     let file = of_user_file(repo.repo_dir());
     let dir = file.parent().unwrap_or(repo.repo_dir());
     city_root::make_dirs(dir).at("cannot make", dir)?;
-    let with_pins = |more| render(&[pinned.clone(), more].concat());
-    refresh(&file, &with_pins(user))?;
-    refresh(
-        &at_remote_file(repo.repo_dir()),
-        &with_pins(addresses::of_user_live()),
-    )?;
-    refresh(&repo.repo_dir().join("config"), &ours(format, &own))?;
-    let more = checkout.map(|checkout| for_sandboxes(&checkout.left_out_settings));
-    let given = [wanted.clone(), more.unwrap_or_default()].concat();
-    let given = render(&closed(given));
+    let before = known_origin(repo)?;
+    if before.is_some_and(|before| before != taken.remotes.origin().push) {
+        write_whole(&repo.repo_dir().join(MOVING), b"")?;
+    }
+    let pins = taken.remotes.pins();
+    let machine = settings_read::of_machine()?.map(|file| file.display().to_string());
+    let machine = machine.map(|file| ("include.path".to_owned(), Some(file)));
+    let at_remote: Settings = pins.iter().cloned().chain(machine).collect();
+    refresh(&at_remote_file(repo.repo_dir()), &render(&at_remote))?;
+    refresh(&file, &render(&[pins, user].concat()))?;
+    let text = ours(repo.object_format()?, &own);
+    refresh(&repo.repo_dir().join("config"), &text)?;
+    let given = [
+        taken.settings,
+        taken.remotes.theirs(),
+        for_sandboxes(left_out),
+    ];
+    let given = render(&closed(given.concat()));
     refresh(&given_file(repo), &given)?;
     share::write(repo, FILE, given.as_bytes())?;
-    renew(repo)?;
-    let origin = wanted.iter().find(|(key, _)| key == ORIGIN);
-    let now = origin.and_then(|(_, value)| value.clone());
-    Ok(before.is_some() && before != now)
+    renew(repo)
 }
 
-/// Returns the URL that was fetched from; none before the first fetch.
+/// Removes the filters and merge drivers that may run an agent's file, and tells people of them.
+fn disarm(repo: &GitRepo, own: &mut Settings, user: &mut Settings) {
+    let written = Written::of(repo.rig_dir());
+    let unused = filters::disarm(own, user, &Places::here(written.dirs().collect()));
+    if !unused.is_empty() {
+        tracing::warn!(rig = %repo.name(), filters = ?unused, "the supervisor does not use these filters and merge drivers: their commands may run files that agents can write (docs/guide/custody.md describes the accepted form)");
+    }
+}
+
+fn tell_left_out(repo: &GitRepo, left_out: &[Listed]) {
+    let files = left_out.iter().map(|it| it.file.display().to_string());
+    let files: BTreeSet<String> = files.collect();
+    if !files.is_empty() {
+        tracing::warn!(rig = %repo.name(), ?files, "the settings in these files are left out: git reads them in the checkout, and agents write them or change them with their work (docs/guide/custody.md)");
+    }
+}
+
+/// The settings that are taken over from a checkout.
+struct Taken {
+    /// All but the remotes.
+    settings: Settings,
+    remotes: Remotes,
+}
+
+/// Returns the URL of `origin` before this; none before the first fetch.
 fn known_origin(repo: &GitRepo) -> Result<Option<String>, RepoError> {
     if !repo.repo_dir().join(READY).exists() {
         return Ok(None);
@@ -348,44 +325,57 @@ fn closed(mut wanted: Settings) -> Settings {
     wanted
 }
 
-fn remote(settings: &mut Settings, name: &str) {
-    let refspec = format!("+refs/heads/*:refs/remotes/{name}/*");
-    settings.push((format!("remote.{name}.fetch"), Some(refspec)));
+/// Returns a rig's only remote. What its user has rewrites it.
+fn remote_only(repo: &GitRepo, url: &str, user: &Settings) -> Result<Taken, RepoError> {
+    let routes = user.iter().filter(|(key, _)| key.starts_with("url."));
+    let own = (ORIGIN.to_owned(), Some(url.to_owned()));
+    let routes = routes.cloned().chain([own]).collect();
+    let addresses = addresses::of(repo, &routes, Path::new("/"))?;
+    Ok(Taken {
+        settings: Settings::new(),
+        remotes: Remotes::of(addresses, url, Vec::new()),
+    })
 }
 
-fn remote_only(url: &str) -> Settings {
-    let url = Some(url.to_owned());
-    let mut settings = vec![
-        (PUSH_URL_KEY.to_owned(), url.clone()),
-        (ORIGIN.to_owned(), url),
-    ];
-    remote(&mut settings, "origin");
-    settings
-}
-
-/// Refuses a checkout whose `origin` is in a file of its own, as git had it before it had it in the configuration, and still
-/// reads it: work would land in the checkout and not there.
-fn no_file_of_origin(checkout: &Checkout, addresses: &Addresses) -> Result<(), RepoError> {
+/// Refuses a checkout that has an `origin` which is not known: work would land in the checkout and not there. git reads it from a
+/// file of its own, as it had it before it had it in the configuration, or from a file that agents write, or cannot list it.
+fn no_unknown_origin(checkout: &Checkout, addresses: &Addresses) -> Result<(), RepoError> {
     if addresses.contains_key("origin") {
         return Ok(());
     }
+    let refused = |file: &Path, how: &str| {
+        let (dir, file) = (checkout.top.dir.display(), file.display());
+        let why = format!("the remote origin of {dir} is in {file}, {how}");
+        Err(RepoError::Failed(why))
+    };
     let files = ["remotes", "branches"].map(|dir| checkout.top.git_dir.join(dir).join("origin"));
-    match files.iter().find(|file| file.is_file()) {
-        None => Ok(()),
-        Some(file) => Err(RepoError::Failed(format!(
-            "the remote origin of {} is in {}, which is not read: run `git remote rename origin origin` there, which moves it into \
-             the configuration",
-            checkout.top.dir.display(),
-            file.display()
+    if let Some(file) = files.iter().find(|file| file.is_file()) {
+        return refused(
+            file,
+            "which is not read: run `git remote rename origin origin` there, which moves it into the configuration",
+        );
+    }
+    let is_url = |key: &str| key == ORIGIN || key == "remote.origin.pushurl";
+    if let Some(it) = checkout.left_out.iter().find(|it| is_url(&it.setting.0)) {
+        return refused(
+            &it.file,
+            "which agents write: set it with `git config` in the configuration of the repository",
+        );
+    }
+    match checkout.routes.iter().any(|(key, _)| is_url(key)) {
+        false => Ok(()),
+        true => Err(RepoError::Failed(format!(
+            "the remote origin of {} has no URL that git lists: look at `git remote -v` there",
+            checkout.top.dir.display()
         ))),
     }
 }
 
-/// Returns those of the settings that agents write which sandboxes get: where a remote leads is not among them.
-fn for_sandboxes(left_out: &Settings) -> Settings {
-    let is_given = |key: &String| is_taken_over(key) && !key.starts_with("url.");
-    let given = left_out.iter().filter(|(key, _)| is_given(key));
-    given.cloned().collect()
+/// Returns those of the settings that agents write which sandboxes get: what decides an address is not among them.
+fn for_sandboxes(left_out: &[Listed]) -> Settings {
+    let settings = left_out.iter().map(|it| it.setting.clone());
+    let is_given = |key: &str| is_taken_over(key) && !settings_read::is_route(key);
+    settings.filter(|it| is_given(&it.0)).collect()
 }
 
 fn is_taken_over(key: &str) -> bool {
@@ -393,43 +383,28 @@ fn is_taken_over(key: &str) -> bool {
     SECTIONS.contains(&section) || KEYS.contains(&key)
 }
 
-fn of_checkout(path: &Path, checkout: &Checkout, addresses: &Addresses) -> Settings {
-    let mut settings = Settings::new();
-    let url = |name: &str, url: &str| {
-        let key = format!("remote.{name}.url");
-        vec![(key, Some(url.to_owned()))]
-    };
-    let mut remotes: BTreeMap<&str, Settings> = BTreeMap::new();
-    for (name, address) in addresses {
-        remotes.insert(name, url(name, &address.fetch));
-    }
-    for (key, value) in &checkout.config {
-        let (section, rest) = key.split_once('.').unwrap_or((key, ""));
-        if section == "remote" {
-            if let Some((name, key)) = rest.rsplit_once('.')
-                && REMOTE_KEYS.contains(&key)
-                && let Some(entry) = remotes.get_mut(name)
-            {
-                entry.push((format!("remote.{name}.{key}"), value.clone()));
-            }
-        } else if is_taken_over(key) {
-            settings.push((key.clone(), value.clone()));
+fn of_checkout(repo: &GitRepo, path: &Path, checkout: &Checkout) -> Result<Taken, RepoError> {
+    let addresses = addresses::of(repo, &checkout.routes, &checkout.top.dir)?;
+    no_unknown_origin(checkout, &addresses)?;
+    let (mut settings, mut of_remotes) = (Settings::new(), Settings::new());
+    for it in &checkout.config {
+        if it.0.starts_with("remote.") {
+            of_remotes.push(it.clone());
+        } else if is_taken_over(&it.0) {
+            settings.push(it.clone());
         }
     }
     if let Some(hooks) = hooks(checkout) {
         settings.push(("core.hookspath".to_owned(), Some(hooks)));
     }
-    let own = path.display().to_string();
-    let push = addresses.get("origin").map_or(&own, |origin| &origin.push);
-    settings.push((PUSH_URL_KEY.to_owned(), Some(push.clone())));
-    remotes
-        .entry("origin")
-        .or_insert_with(|| url("origin", &own));
-    for (name, keys) in remotes {
-        settings.extend(keys);
-        remote(&mut settings, name);
-    }
-    settings
+    let remotes = Remotes::of(addresses, &path.display().to_string(), of_remotes);
+    // The first fetch copies from the checkout, by either name.
+    let copied_from = [checkout.top.dir.as_path(), path];
+    let copied_from = copied_from.map(|dir| dir.display().to_string());
+    Ok(Taken {
+        settings,
+        remotes: remotes.with_pins(copied_from),
+    })
 }
 
 /// Returns the checkout's hooks directory, if it has hooks of its own and `core.hooksPath` does not say more.

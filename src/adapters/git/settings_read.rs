@@ -1,13 +1,11 @@
 //! Reads the settings that apply in the rig's checkout: its own, and those of its user and of the machine.
 
-use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::command::Git;
 use super::config_text::{self, Listed, Settings};
-use crate::domain::plain_path::plain;
+use super::written::Written;
 use crate::ports::repo::RepoError;
 
 /// The limit for reading settings, in which a pipe in the place of a file is never read to its end.
@@ -34,31 +32,25 @@ pub(super) struct Checkout {
     pub(super) config: Settings,
     /// The settings of the user and of the machine for all repositories.
     pub(super) user: Settings,
-    /// All settings that decide where a remote leads, in the order in which git reads them.
+    /// All settings that decide the addresses of remotes, in the order in which git reads them.
     pub(super) routes: Settings,
-    /// The files that agents write, whose settings are left out.
-    pub(super) left_out: BTreeSet<PathBuf>,
-    /// The settings in them: only the sandboxes get these.
-    pub(super) left_out_settings: Settings,
+    /// The settings that are left out, because agents write their files: only the sandboxes get these.
+    pub(super) left_out: Vec<Listed>,
 }
 
 impl Checkout {
-    /// Reads the settings; `named` is the path of the rig. The user may have some for this checkout alone (`includeIf`), and a remote of any repository. Files that
-    /// agents write are left out: those in the work tree, which their landed work changes, and those below the rig's directory.
+    /// Reads the settings; `named` is the path of the rig. The user may have some for this checkout alone (`includeIf`), and a
+    /// remote of any repository. Those in files that agents write are left out, but for those that the user has for all
+    /// repositories.
     ///
     /// # Errors
     /// git's, where a configuration cannot be read.
     pub(super) fn read(top: Top, named: &Path, rig_dir: &Path) -> Result<Self, RepoError> {
-        let written = Written::of(&top.dir, &top.git_dir, rig_dir);
-        let mut user = everywhere()?;
-        let mut here = listed_as(&top.dir, named)?;
-        let mut left_out = Vec::new();
-        user.retain(|it| !written.has(&it.file));
-        here.retain(|it| {
-            let is_kept = !written.has(&it.file);
-            left_out.extend((!is_kept).then(|| it.clone()));
-            is_kept
-        });
+        let written = Written::of(rig_dir);
+        let user = everywhere()?;
+        let here = listed_as(&top.dir, named)?;
+        let is_left_out = |it: &Listed| written.has(&it.file) && !user.contains(it);
+        let (left_out, here) = here.into_iter().partition::<Vec<_>, _>(is_left_out);
         let user = user.into_iter().map(|it| it.setting).collect();
         let (config, user) = told_apart(user, &here);
         let routes = here.into_iter().map(|it| it.setting);
@@ -68,8 +60,7 @@ impl Checkout {
             config,
             user,
             routes,
-            left_out: left_out.iter().map(|it| it.file.clone()).collect(),
-            left_out_settings: left_out.into_iter().map(|it| it.setting).collect(),
+            left_out,
         })
     }
 
@@ -77,70 +68,10 @@ impl Checkout {
     pub(super) fn has(&self, key: &str) -> bool {
         self.config.iter().any(|(name, _)| name == key)
     }
-
-    /// Returns a final URL in a form that is valid outside of the checkout: a relative path is resolved.
-    pub(super) fn resolve(&self, url: &str) -> String {
-        let colon = url.find(':').unwrap_or(usize::MAX);
-        let slash = url.find('/').unwrap_or(usize::MAX);
-        let path = colon > slash || colon == usize::MAX;
-        if !path || url.starts_with('/') {
-            return url.to_owned();
-        }
-        let joined = self.top.dir.join(url);
-        fs::canonicalize(&joined)
-            .unwrap_or(joined)
-            .display()
-            .to_string()
-    }
 }
 
-/// The places of files that agents write: what they change in the work trees of the checkout lands, or is pulled by a person.
-pub(super) struct Written {
-    trees: Vec<PathBuf>,
-    git_dirs: Vec<PathBuf>,
-}
-
-impl Written {
-    /// `top` is the real path of the checkout.
-    pub(super) fn of(top: &Path, git_dir: &Path, rig_dir: &Path) -> Self {
-        let git_dir = real(git_dir);
-        let mut written = Self::in_rig(rig_dir);
-        written.trees.push(top.to_owned());
-        // The checkout may be a linked worktree.
-        if git_dir.ends_with(".git") {
-            written.trees.extend(git_dir.parent().map(Path::to_owned));
-        }
-        written.git_dirs = vec![git_dir, top.join(".git")];
-        written
-    }
-
-    /// Without a checkout.
-    pub(super) fn in_rig(rig_dir: &Path) -> Self {
-        Self {
-            trees: vec![rig_dir.to_owned(), real(rig_dir)],
-            git_dirs: Vec::new(),
-        }
-    }
-
-    /// Returns true for a file that agents write, for one that a link there leads to, and for one that would be there.
-    pub(super) fn has(&self, file: &Path) -> bool {
-        let is_below = |dirs: &[PathBuf], file: &Path| dirs.iter().any(|dir| file.starts_with(dir));
-        let mut names = [plain(file), real(file)].into_iter();
-        names.any(|file| is_below(&self.trees, &file) && !is_below(&self.git_dirs, &file))
-    }
-}
-
-/// Follows the links of a path, of its parent where it does not exist itself.
-pub(super) fn real(path: &Path) -> PathBuf {
-    let through_parent = || {
-        let parent = path.parent()?.canonicalize().ok()?;
-        Some(parent.join(path.file_name()?))
-    };
-    let real = path.canonicalize().ok().or_else(through_parent);
-    real.unwrap_or_else(|| plain(path))
-}
-
-fn is_route(key: &str) -> bool {
+/// Returns true for a setting that decides the address of a remote.
+pub(super) fn is_route(key: &str) -> bool {
     let of_remote =
         key.starts_with("remote.") && (key.ends_with(".url") || key.ends_with(".pushurl"));
     of_remote || key.starts_with("url.")
@@ -189,6 +120,38 @@ pub(super) fn of_user() -> Result<Settings, RepoError> {
     Ok(everywhere()?.into_iter().map(|it| it.setting).collect())
 }
 
+/// Returns the files of the user's settings, whether they are there or not.
+pub(super) fn of_user_files() -> Vec<PathBuf> {
+    let var = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    if let Some(file) = var("GIT_CONFIG_GLOBAL") {
+        return vec![file];
+    }
+    let home = var("HOME");
+    let xdg = var("XDG_CONFIG_HOME").filter(|dir| !dir.as_os_str().is_empty());
+    let xdg = xdg.or_else(|| Some(home.as_ref()?.join(".config")));
+    let of_home = home.map(|home| home.join(".gitconfig"));
+    let of_xdg = xdg.map(|dir| dir.join("git/config"));
+    of_xdg.into_iter().chain(of_home).collect()
+}
+
+/// Returns the file of the machine's settings.
+///
+/// # Errors
+/// git's, where a file cannot be read.
+pub(super) fn of_machine() -> Result<Option<PathBuf>, RepoError> {
+    if std::env::var_os("GIT_CONFIG_NOSYSTEM").is_some_and(|it| !it.is_empty() && it != "0") {
+        return Ok(None);
+    }
+    if let Some(file) = std::env::var_os("GIT_CONFIG_SYSTEM") {
+        return Ok(Some(file.into()).filter(|file: &PathBuf| file.is_absolute()));
+    }
+    // Its first setting is in it, if it has one, and not in a file that it includes.
+    let first = everywhere()?.into_iter().find(|it| it.scope == "system");
+    Ok(Some(
+        first.map_or_else(|| "/etc/gitconfig".into(), |it| it.file),
+    ))
+}
+
 fn everywhere() -> Result<Vec<Listed>, RepoError> {
     let mut all = listed(Path::new("/"))?;
     all.retain(|it| ["system", "global"].contains(&it.scope.as_str()));
@@ -199,12 +162,15 @@ fn everywhere() -> Result<Vec<Listed>, RepoError> {
 ///
 /// # Errors
 /// git's, where a file cannot be read.
-pub(super) fn listed(dir: &Path) -> Result<Vec<Listed>, RepoError> {
+fn listed(dir: &Path) -> Result<Vec<Listed>, RepoError> {
     listed_as(dir, dir)
 }
 
 /// As [`listed`], for a directory with another name: `includeIf` compares it, too, as in a shell of a person there.
-fn listed_as(dir: &Path, named: &Path) -> Result<Vec<Listed>, RepoError> {
+///
+/// # Errors
+/// git's, where a file cannot be read.
+pub(super) fn listed_as(dir: &Path, named: &Path) -> Result<Vec<Listed>, RepoError> {
     let git = Git::in_dir(dir).as_user().limit(READ_LIMIT);
     let git = git.env("PWD", named);
     let git = git.args(["config", "--includes", "--list", "--show-scope"]);

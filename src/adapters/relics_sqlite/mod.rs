@@ -87,7 +87,7 @@ impl SqliteRelics {
     /// As [`Self::open`], but with an expectation: a store that was lost is not made anew.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when the file cannot be opened or written now; [`StoreError::Failed`] when it is
+    /// [`StoreError::Unavailable`] when the file cannot be opened or written now, [`StoreError::Locked`]; [`StoreError::Failed`] when it is
     /// damaged, is not a relic store, was written by a newer version, or is not the expected store.
     pub fn open_known(
         path: &Path,
@@ -98,6 +98,7 @@ impl SqliteRelics {
             StoreError::Unavailable(why) => {
                 StoreError::Unavailable(format!("{}: {why}", path.display()))
             }
+            StoreError::Locked(why) => StoreError::Locked(format!("{}: {why}", path.display())),
             StoreError::Failed(why) => StoreError::Failed(format!("{}: {why}", path.display())),
             other => other,
         };

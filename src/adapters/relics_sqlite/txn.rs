@@ -71,7 +71,7 @@ impl<'c> SqliteTxn<'c> {
             return Err(refused.clone());
         }
         let result = act(self);
-        if let Err(refused @ StoreError::Unavailable(_)) = &result {
+        if let Err(refused @ (StoreError::Unavailable(_) | StoreError::Locked(_))) = &result {
             self.refused = Some(refused.clone());
         }
         result

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::ports::relics::{IN_USE, StoreError};
+use crate::ports::relics::StoreError;
 
 /// An id or an enum, stored as the text of its JSON string.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                Self::Unavailable(format!("{error}: {IN_USE}"))
+                Self::Locked(error.to_string())
             }
             Some(
                 ErrorCode::DiskFull

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -14,8 +15,10 @@ use rustix::io::Errno;
 
 use super::moves;
 use super::text::{IN_SANDBOX, IN_TASKS, at, changed, from_above, no_link, read_bytes};
-use crate::adapters::{beneath, task_links};
-use crate::domain::task_names::{OUTCOME, OUTCOMES, REPLACED, TASK, TASK_ELSE};
+use crate::adapters::beneath;
+use crate::domain::task_names::{
+    OUTCOME, OUTCOMES, REPLACED, TASK, TASK_ELSE, beside, is_link_target,
+};
 use crate::ports::tasks::Repaired;
 
 /// The number of replaced files of a kind that are kept. The next `TASK.md` stays in the sandbox, and the next outcome
@@ -51,6 +54,9 @@ pub(super) fn repair(dir: &Path, sandbox: &Path, is_own: IsOwn<'_>) -> Repaired 
         .chain(names);
     let wrong = names.filter_map(|(name, target)| {
         let link = sandbox.join(name);
+        if name == TASK && is_of_project(sandbox, is_own) {
+            return None;
+        }
         let found = found(&link, target)?;
         // git brings the link of another task from a commit of its session, and what is written through it would be that
         // task's outcome.
@@ -96,17 +102,33 @@ fn found(link: &Path, target: &Path) -> Option<Found> {
     }
 }
 
-/// Returns true for a link that leads to a file of a task, also by links of directories that git brought with it. Links are
-/// followed as by the system, but none outside of the sandbox: it may lead to a disk that does not answer.
+/// Returns true for a link that leads to a file of a task.
 fn leads_to_a_task(link: &Path, target: &Path) -> bool {
     let sandbox = link.parent().unwrap_or(link);
+    is_link_target(sandbox, &leads_to(sandbox, target))
+}
+
+/// Returns true for a `TASK.md` that git has with this target, beside the sandbox: a project may share its tasks by such a link,
+/// whether a sandbox is there or not. To replace it would leave the work tree unclean for ever.
+fn is_of_project(sandbox: &Path, is_own: IsOwn<'_>) -> bool {
+    let Ok(target) = fs::read_link(sandbox.join(TASK)) else {
+        return false;
+    };
+    let text = target.as_os_str().as_bytes();
+    beside(sandbox, &leads_to(sandbox, &target)).is_some() && !is_own(TASK, Some(text))
+}
+
+/// Returns the place that a link of a sandbox leads to, also by links of directories that git brought with it. Links are
+/// followed as by the system, but none outside of the sandbox: it may lead to a disk that does not answer.
+fn leads_to(sandbox: &Path, target: &Path) -> PathBuf {
     let real = fs::canonicalize(sandbox).unwrap_or_else(|_| sandbox.to_owned());
     let is_inside = |path: &Path| path.starts_with(sandbox) || path.starts_with(&real);
     let (mut at, mut followed) = (sandbox.to_owned(), 0);
     let mut open = vec![target.to_owned()];
     while let Some(path) = open.pop() {
+        // It leads elsewhere for each process.
         if at.starts_with("/proc") {
-            return true;
+            return at;
         }
         let mut rest = path.components();
         let Some(part) = rest.next() else { continue };
@@ -128,7 +150,7 @@ fn leads_to_a_task(link: &Path, target: &Path) -> bool {
             }
         }
     }
-    task_links::lead_to_a_task(sandbox, &at)
+    at
 }
 
 /// Returns false for a file that declares nothing: a blank one, which a program may just be writing, one whose content
@@ -154,6 +176,9 @@ fn bytes_of(file: &Path, levels: usize) -> io::Result<Option<Vec<u8>>> {
 fn task_name(sandbox: &Path, task: &Path, is_own: IsOwn<'_>) -> &'static str {
     let leads_there = |name| fs::read_link(sandbox.join(name)).is_ok_and(|target| target == task);
     let else_there = sandbox.join(TASK_ELSE).symlink_metadata().is_ok();
+    if is_of_project(sandbox, is_own) {
+        return TASK_ELSE;
+    }
     // A link to another task is no file of the repository.
     if found(&sandbox.join(TASK), task) == Some(Found::OldLink) {
         return TASK;

@@ -37,10 +37,13 @@ pub(super) fn up(args: &Up, context: &mut Context) -> Result<(), CliError> {
     }
     let mut background = supervisor::start(&city, Lives::Detached, words)?;
     let answer = background.ready(&city)?;
-    output::message(&format!(
-        "hd: the supervisor has started; its log is {}",
-        background.log.display()
-    ));
+    match background.is_answer_of_this(&answer) {
+        true => output::message(&format!(
+            "hd: the supervisor has started; its log is {}",
+            background.log.display()
+        )),
+        false => output::message("hd: the supervisor runs already"),
+    }
     context.print_raw(OpName::Ping, &answer, runs)
 }
 

@@ -188,18 +188,23 @@ fn bind(command: &mut Command) {
 }
 
 impl Background {
-    /// Waits until the supervisor answers, and returns its answer to a ping.
+    /// Waits until the supervisor answers, and returns its answer to a ping. Where another one holds the city, this one ends by
+    /// itself after a moment, and the answer is that of the other.
     pub fn ready(&mut self, city: &City) -> Result<Value, CliError> {
         let deadline = Instant::now() + READY_LIMIT;
         loop {
-            if let Ok(answer) = ping(city) {
-                if answer["pid"] != self.child.id() {
-                    self.end_beside_another()?;
-                }
-                return Ok(answer);
+            let answer = ping(city);
+            if let Ok(answer) = &answer
+                && self.is_answer_of_this(answer)
+            {
+                return Ok(answer.clone());
             }
             if let Some(status) = self.child.try_wait().doing("horde-supervisor")? {
-                return Err(self.ended(status.code()));
+                let is_held = status.code() == Some(HELD_BY_ANOTHER);
+                return match answer {
+                    Ok(of_another) if is_held => Ok(of_another),
+                    _ => Err(self.ended(status.code())),
+                };
             }
             if Instant::now() >= deadline {
                 let seconds = READY_LIMIT.as_secs();
@@ -211,11 +216,9 @@ impl Background {
         }
     }
 
-    /// Ends the supervisor that was started while another one answers. It waits a moment for the lock of that one, and would
-    /// start when that is stopped.
-    fn end_beside_another(&mut self) -> Result<(), CliError> {
-        self.child.kill().doing("horde-supervisor")?;
-        self.child.wait().doing("horde-supervisor").map(drop)
+    /// Returns true if the answer to a ping came from the supervisor that was started here.
+    pub fn is_answer_of_this(&self, answer: &Value) -> bool {
+        answer["pid"] == self.child.id()
     }
 
     fn ended(&self, code: Option<i32>) -> CliError {

@@ -1,14 +1,14 @@
 //! The error of the store.
 
-/// The end of the reason of a store that is [`StoreError::Unavailable`] because another program keeps it locked.
-pub const IN_USE: &str = "another program uses it";
-
 /// The reason why the store refused or failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The store cannot write now (disk full, read-only); nothing was changed.
     #[error("the relic store cannot write: {0}")]
     Unavailable(String),
+    /// Another program keeps the store locked; nothing was changed.
+    #[error("the relic store is locked, another program uses it: {0}")]
+    Locked(String),
     /// No such row.
     #[error("no such {kind}: {id}")]
     NotFound {

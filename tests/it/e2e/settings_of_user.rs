@@ -58,13 +58,19 @@ fn addresses_of_the_checkout_hold_whatever_the_user_has_for_the_city() {
         root.join(".horde").display()
     );
     write(&root, "home/.gitconfig", of_all);
+    let of_machine = format!("[url \"{wrong}\"]\ninsteadOf = {origin}\npushInsteadOf = {origin}\n");
     let of_city = format!(
         "[url \"{wrong}\"]\npushInsteadOf = {origin}\n[url \"{wrong}/\"]\ninsteadOf = {}/\n",
         root.display()
     );
     write(&root, "home/city.inc", of_city);
+    // The machine's settings are read before all others, and the first of equal prefixes counts.
+    write(&root, "machine.config", of_machine);
     let before = git(&root.join("wrong.git"), &["rev-parse", "main"]);
-    city.start();
+    let mut supervisor = city.supervisor();
+    supervisor.env_remove("GIT_CONFIG_NOSYSTEM");
+    supervisor.env("GIT_CONFIG_SYSTEM", root.join("machine.config"));
+    city.start_as(supervisor);
     let relic = city.relic("a", &["commit a.txt", "hd done"]);
     city.charge(&relic);
     city.wait_status(&relic, "closed");
@@ -110,17 +116,26 @@ fn settings_in_a_tracked_file_that_the_checkout_includes_lead_nowhere() {
         "[url \"{wrong}\"]\ninsteadOf = {origin}\n[remote \"origin\"]\npushurl = {wrong}\n[merge]\nconflictStyle = diff3\n"
     );
     write(&checkout, ".gitconfig", included);
+    git(&checkout, &["add", ".gitconfig"]);
+    git(&checkout, &["commit", "-q", "-m", "settings for all"]);
+    git(
+        &checkout,
+        &["push", "-q", &format!("file://{origin}"), "HEAD:main"],
+    );
     let before = git(&root.join("wrong.git"), &["rev-parse", "main"]);
     city.start();
-    let told = city.wait_first("ground.mended").to_string();
-    assert!(told.contains(".gitconfig are left out"), "{told}");
-    let relic = city.relic("a", &["commit a.txt", "hd done"]);
+    let log = std::fs::read_to_string(root.join("supervisor.log")).unwrap();
+    assert!(
+        log.contains("the settings in these files are left out"),
+        "{log}"
+    );
+    let relic = city.relic("a", &["commit .gitconfig", "hd done"]);
     city.charge(&relic);
     city.wait_status(&relic, "closed");
     let log = git(&city.origin(), &["log", "--format=%s", "main"]);
-    assert!(log.contains("add a.txt"), "{log}");
+    assert!(log.contains("add .gitconfig"), "{log}");
     assert_eq!(git(&root.join("wrong.git"), &["rev-parse", "main"]), before);
     let given = git(&city.theirs(), &["config", "merge.conflictStyle"]);
-    assert_eq!(given.trim(), "diff3");
+    assert_eq!(given, "diff3");
     city.stop();
 }

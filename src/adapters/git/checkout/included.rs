@@ -1,17 +1,17 @@
 //! Files of the work tree that git reads its configuration from, as `include.path = ../.gitconfig` has it: a landing on a person's
 //! checkout must not change them. What they say, git would do there: run a filter, or push elsewhere.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::super::bytes;
 use super::super::config_text::Listed;
 use super::super::rig::GitRepo;
-use super::super::settings_read::{listed, real};
+use super::super::settings_read::{listed_as, of_user_files};
+use super::super::written::{on_the_way, real};
 use super::changed::raw;
 use super::{own, worktrees};
 use crate::domain::ids::Oid;
-use crate::domain::plain_path::plain;
 use crate::ports::repo::RepoError;
 
 /// Refuses a landing that changes such a file in the rig's checkout, or in another worktree that has the target.
@@ -26,20 +26,26 @@ pub(in crate::adapters::git) fn check(
     let Some(checkout) = own(repo)? else {
         return Ok(());
     };
-    let mut places = BTreeSet::from([real(checkout)]);
-    let on_it = worktrees(checkout)?.into_iter();
-    let on_it = on_it.filter(|it| it.branch.as_deref() == Some(target) && it.git_dir().is_some());
-    places.extend(on_it.map(|it| it.path));
-    for place in places {
-        let included = of(&place)?;
+    let mut places = BTreeMap::from([(real(checkout), checkout.to_owned())]);
+    for worktree in worktrees(checkout)? {
+        if worktree.branch.as_deref() == Some(target) && worktree.git_dir().is_some() {
+            places.entry(worktree.path.clone()).or_insert(worktree.path);
+        }
+    }
+    let mut changed = None;
+    for (place, named) in places {
+        let included = of(&place, &named)?;
         if included.is_empty() {
             continue;
         }
-        let changed = raw(repo.git(), old, new)?;
+        let changed = match &changed {
+            Some(changed) => changed,
+            None => changed.insert(raw(repo.git(), old, new)?),
+        };
+        // A directory above it may become a link, and one in its place stops git.
         let is_changed = |file: &&PathBuf| {
-            // A directory above it may become a link.
-            let is_it = |path: &[u8]| file.starts_with(bytes::path(path));
-            changed.iter().any(|it| is_it(&it.path))
+            let mut paths = changed.iter().map(|it| bytes::path(&it.path));
+            paths.any(|path| file.starts_with(path) || path.starts_with(file))
         };
         if let Some(file) = included.iter().find(is_changed) {
             return Err(RepoError::Rejected(format!(
@@ -53,32 +59,27 @@ pub(in crate::adapters::git) fn check(
     Ok(())
 }
 
-/// Returns the files of a work tree that its configuration is in, and those that it would include if they were there.
-fn of(worktree: &Path) -> Result<BTreeSet<PathBuf>, RepoError> {
-    let mut files = BTreeSet::new();
-    for it in listed(worktree)? {
-        let named = included(&it).into_iter().chain([it.file]);
-        for file in named.flat_map(|file| [plain(&file), real(&file)]) {
-            let inside = file.strip_prefix(worktree);
-            files.extend(
-                inside
-                    .ok()
-                    .filter(|it| !it.starts_with(".git"))
-                    .map(Path::to_owned),
-            );
-        }
+/// Returns the files of a work tree that its configuration is in, those that it would include if they were there, and the links on
+/// the way to them.
+fn of(worktree: &Path, named: &Path) -> Result<BTreeSet<PathBuf>, RepoError> {
+    // Those of the user may not be there yet.
+    let mut named_files: BTreeSet<PathBuf> = of_user_files().into_iter().collect();
+    for it in listed_as(worktree, named)? {
+        named_files.extend(included(&it));
+        named_files.insert(it.file);
     }
-    files.remove(Path::new(""));
-    Ok(files)
+    let all = named_files.iter().flat_map(|file| on_the_way(file));
+    let inside = all.filter_map(|file| file.strip_prefix(worktree).ok().map(Path::to_owned));
+    let is_tracked = |file: &PathBuf| *file != Path::new("") && !file.starts_with(".git");
+    Ok(inside.filter(is_tracked).collect())
 }
 
 /// Returns the file that a setting includes.
 fn included(it: &Listed) -> Option<PathBuf> {
     let (key, value) = &it.setting;
     let includes = key.starts_with("include.") || key.starts_with("includeif.");
-    let path = value
-        .as_deref()
-        .filter(|_| includes && key.ends_with(".path"))?;
+    let path = value.as_deref();
+    let path = path.filter(|_| includes && key.ends_with(".path"))?;
     Some(match path.strip_prefix("~/") {
         Some(path) => PathBuf::from(std::env::var_os("HOME")?).join(path),
         None => it.file.parent()?.join(path),

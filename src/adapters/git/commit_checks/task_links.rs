@@ -1,7 +1,7 @@
 //! Refuses commits with links to the files of a task: git would bring them into the sandboxes of others, whose sessions
 //! would write into this task. A directory or submodule in the place of an outcome file would leave them without one.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::super::rig::GitRepo;
 use super::super::{bytes, injected_files};
@@ -43,12 +43,20 @@ pub(super) fn check(
     for commit in old {
         before.extend(links_of(repo, commit)?);
     }
-    let is_there = |link: &Link| {
-        let mut before = before.iter();
-        before.any(|before| before.name == link.name && (before.id == link.id || !link.is_link))
+    let is_there = |link: &Link| -> Result<bool, RepoError> {
+        for before in before.iter().filter(|before| before.name == link.name) {
+            // A directory that it goes through may be a link now.
+            let is_same = before.id == link.id && leads_to(repo, before)? == leads_to(repo, link)?;
+            if is_same || !link.is_link {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     };
-    links.retain(|link| !is_there(link));
     for link in links {
+        if is_there(&link)? {
+            continue;
+        }
         if is_reserved(&link.name) || leads_to_a_task(repo, sandbox, &link)? {
             let Link { commit, name, .. } = &link;
             let what = if link.is_link { "a link" } else { "no file," };
@@ -72,15 +80,30 @@ fn is_any_tracked(repo: &GitRepo, new: &[Oid], head: &Oid) -> Result<bool, RepoE
 }
 
 fn leads_to_a_task(repo: &GitRepo, sandbox: &Path, link: &Link) -> Result<bool, RepoError> {
-    if !link.is_link {
+    let Some(target) = leads_to(repo, link)? else {
         return Ok(false);
-    }
-    let target = repo.git().args(["cat-file", "blob", &link.id]);
-    let target = target.run()?.stdout;
+    };
     // Judged as in a sandbox that no raider has: it is landed into all of them, and a link that names the sandbox of its raider
     // leads to a file of the project in that one alone.
     let another = sandbox.with_file_name(".another");
-    Ok(is_link_target(&another, bytes::path(&target)))
+    Ok(is_link_target(&another, &target))
+}
+
+/// Returns the path outside of the tree that a link leads to, also through links in the tree; none for a place in the tree.
+fn leads_to(repo: &GitRepo, link: &Link) -> Result<Option<PathBuf>, RepoError> {
+    if !link.is_link {
+        return Ok(None);
+    }
+    let git = repo
+        .git()
+        .args(["cat-file", "--batch", "--follow-symlinks"]);
+    let git = git.stdin(format!("{}:{}\n", link.commit, link.name));
+    let told = git.run()?.stdout;
+    // `symlink <length>\n<path>\n`
+    let outside = told.strip_prefix(b"symlink ");
+    let path = outside.and_then(|rest| rest.splitn(2, |byte| *byte == b'\n').nth(1));
+    let path = path.map(|path| path.strip_suffix(b"\n").unwrap_or(path));
+    Ok(path.map(|path| bytes::path(path).to_owned()))
 }
 
 /// Returns what the commits of a head, those that no remote has, bring under the names of task files and is no file.

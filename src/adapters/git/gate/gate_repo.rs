@@ -11,6 +11,7 @@ use crate::adapters::city_root;
 use crate::adapters::git::admin::{At, entries_in, remove_if_there, write_whole};
 use crate::adapters::git::bytes;
 use crate::adapters::git::config_text::{listed, render};
+use crate::adapters::git::remotes::AS_WRITTEN;
 use crate::adapters::git::rig::GitRepo;
 use crate::adapters::git::settings::NO_PUSH;
 use crate::domain::ids::Oid;
@@ -21,12 +22,9 @@ const KEPT: &str = "modules";
 
 /// Sections of the supervisor's settings that a gate's git uses. None of them is a remote.
 const SECTIONS: &[&str] = &["user", "filter", "lfs", "diff", "url", "extensions"];
-const KEYS: &[&str] = &[
-    "core.autocrlf",
-    "core.eol",
-    "core.safecrlf",
-    "remote.origin.url",
-];
+/// The URL that a gate may fetch from.
+const ORIGIN: &str = "remote.origin.url";
+const KEYS: &[&str] = &["core.autocrlf", "core.eol", "core.safecrlf", ORIGIN];
 
 /// Files that are copied from the supervisor's repository.
 const COPIED: &[&str] = &["shallow", "info/exclude", "info/attributes"];
@@ -97,7 +95,16 @@ fn config(repo: &GitRepo) -> Result<String, RepoError> {
         ("core.logallrefupdates".to_owned(), Some("true".to_owned())),
         ("remote.origin.pushurl".to_owned(), Some(NO_PUSH.to_owned())),
     ];
-    for (key, value) in listed(&list.run()?.stdout) {
+    let all = listed(&list.run()?.stdout);
+    // A gate runs what an agent wrote, and gets the URL as it is written.
+    let written = format!("remote.origin{AS_WRITTEN}.url");
+    let has_written = all.iter().any(|(key, _)| *key == written);
+    for (key, value) in all {
+        let key = match has_written {
+            true if key == ORIGIN => continue,
+            true if key == written => ORIGIN.to_owned(),
+            _ => key,
+        };
         let section = key.split('.').next().unwrap_or_default();
         let format = key == "core.repositoryformatversion";
         if SECTIONS.contains(&section) || KEYS.contains(&&*key) || format {

@@ -327,25 +327,34 @@ fn linked_worktrees_that_have_the_branch_count_too() {
 #[test]
 fn landing_changes_no_file_that_the_configuration_of_the_checkout_includes() {
     let rig = Rigged::local();
-    rig.in_origin(&["config", "include.path", "../conf/git"]);
+    let links = rig.links(&rig.base, &[("link", "through"), ("through", "settings")]);
+    lands(&rig, &links);
+    for included in ["../conf/git", "../link", "../absent"] {
+        rig.in_origin(&["config", "--add", "include.path", included]);
+    }
     let filter = "[filter \"x\"]\n\tsmudge = touch ran\n";
-    let refused = |new: &Oid| {
-        let error = land(&rig.repo, "main", &rig.base, new).unwrap_err();
+    for (path, named) in [
+        ("conf/git", "conf/git"),
+        ("conf", "conf/git"),
+        ("settings", "settings"),
+        ("through", "through"),
+        ("link", "link"),
+        // A directory in its place stops git.
+        ("absent/x", "absent"),
+    ] {
+        let new = rig.commit(&links, &[(path, filter)]);
+        let error = land(&rig.repo, "main", &links, &new).unwrap_err();
         let RepoError::Rejected(why) = error else {
-            panic!("{error}");
+            panic!("{path}: {error}");
         };
-        assert!(
-            why.contains("conf/git is part of git's configuration"),
-            "{why}"
-        );
-        assert_eq!(rig.at("main"), Some(rig.base.clone()));
-    };
-    refused(&rig.commit(&rig.base, &[("conf/git", filter)]));
-    refused(&rig.commit(&rig.base, &[("conf", "a file above it\n")]));
-    let sandbox = rig.path("sandbox");
+        let part = format!("{named} is part of git's configuration");
+        assert!(why.contains(&part), "{path}: {why}");
+        assert_eq!(rig.at("main"), Some(links.clone()));
+    }
     fetch_target(&rig.repo, "main").unwrap();
-    let new = rig.commit(&rig.base, &[("conf/git", filter)]);
-    let early = commit_checks::check(&rig.repo, &sandbox, &new, "main").unwrap_err();
+    let new = rig.commit(&links, &[("settings", filter)]);
+    let early = commit_checks::check(&rig.repo, &rig.path("sandbox"), &new, "main").unwrap_err();
     assert!(matches!(early, RepoError::Rejected(_)), "{early}");
-    lands(&rig, &rig.commit(&rig.base, &[("conf/other", "x\n")]));
+    let other = rig.commit(&links, &[("conf/other", "x\n")]);
+    land(&rig.repo, "main", &links, &other).unwrap();
 }

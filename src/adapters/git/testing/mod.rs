@@ -94,7 +94,7 @@ impl Rigged {
         let repo = GitRepo::new(rig);
         share::init(&repo).unwrap();
         share::lend(&repo).unwrap();
-        let base = commit(&repo, None, &[("file", "1\n2\n3\n")]);
+        let base = commit(&repo, None, &[("file", "1\n2\n3\n")], FileMode::Blob);
         let mut rigged = Self { dir, repo, base };
         rigged.seed(local);
         rigged
@@ -135,7 +135,12 @@ impl Rigged {
 
     /// Makes a commit in ours on a parent.
     pub(super) fn commit(&self, parent: &Oid, files: &[(&str, &str)]) -> Oid {
-        commit(&self.repo, Some(parent), files)
+        commit(&self.repo, Some(parent), files, FileMode::Blob)
+    }
+
+    /// As [`Rigged::commit`], with links to these targets.
+    pub(super) fn links(&self, parent: &Oid, links: &[(&str, &str)]) -> Oid {
+        commit(&self.repo, Some(parent), links, FileMode::Link)
     }
 
     /// Returns the tree of a commit.
@@ -169,7 +174,7 @@ impl Rigged {
 }
 
 /// Makes a commit of the parent's files with these changed; an empty text removes a file.
-fn commit(repo: &GitRepo, parent: Option<&Oid>, files: &[(&str, &str)]) -> Oid {
+fn commit(repo: &GitRepo, parent: Option<&Oid>, files: &[(&str, &str)], mode: FileMode) -> Oid {
     let git = Repository::open(repo.repo_dir()).unwrap();
     let parent = parent.map(|id| {
         let id = git2::Oid::from_str(id.as_str()).unwrap();
@@ -186,7 +191,7 @@ fn commit(repo: &GitRepo, parent: Option<&Oid>, files: &[(&str, &str)]) -> Oid {
         if text.is_empty() {
             update.remove(*path);
         } else {
-            update.upsert(*path, git.blob(text.as_bytes()).unwrap(), FileMode::Blob);
+            update.upsert(*path, git.blob(text.as_bytes()).unwrap(), mode);
         }
     }
     let tree = git

@@ -97,6 +97,24 @@ fn hooks_that_a_commit_brings_do_not_run() {
     }
 }
 
+/// The directory of the hook is git's own, and the file that it leads to is an agent's.
+#[test]
+fn hook_that_is_a_link_to_a_tracked_file_does_not_run() {
+    let rig = Rigged::local();
+    rig.in_origin(&["config", "--unset", "core.hooksPath"]);
+    rig.in_origin(&["config", "receive.denyCurrentBranch", "ignore"]);
+    let ran = rig.path("ran");
+    let script = format!("touch '{}'", ran.display());
+    fs::create_dir(rig.origin().join("scripts")).unwrap();
+    program::script(&rig.origin().join("scripts/pre-push"), &script);
+    let hooks = rig.origin().join(".git/hooks");
+    fs::create_dir_all(&hooks).unwrap();
+    std::os::unix::fs::symlink("../../scripts/pre-push", hooks.join("pre-push")).unwrap();
+    let head = rig.commit(&rig.base, &[("a", "a\n")]);
+    push_branch(&rig.repo, BRANCH, &head, None).unwrap();
+    assert!(!ran.exists());
+}
+
 #[test]
 fn users_hook_can_refuse_a_push() {
     let rig = Rigged::local();

@@ -301,7 +301,7 @@ mod tests {
     /// A removal that found the judged state changed has ended the session and saved the work. What is declared beside it is no
     /// reason to do that again.
     #[test]
-    fn removal_whose_judgement_was_outdated_is_tried_again_for_no_reason() {
+    fn removal_whose_judgement_was_outdated_is_not_tried_again() {
         let of = |kind| may_be_overtaken(&Refusal::new(kind, "why"));
         assert!(!of(RefusalKind::Changed));
         assert!(

@@ -31,6 +31,15 @@ impl Links {
         commit_on(&self.0, tree.as_str(), parent, BY)
     }
 
+    /// A commit with a link `TASK.md` through `docs`, and `docs` as this entry.
+    fn by_docs(&self, docs: &str, id: &str, parent: &Oid) -> Oid {
+        let link = write(&self.0, "blob", ["docs", "TASK.md"].join("/"));
+        let task = [b"120000 TASK.md\0".to_vec(), raw_id(link.as_str())].concat();
+        let docs = [format!("{docs} docs\0").into_bytes(), raw_id(id)].concat();
+        let tree = write(&self.0, "tree", [task, docs].concat());
+        commit_on(&self.0, tree.as_str(), parent, BY)
+    }
+
     fn without(&self, parent: &Oid) -> Oid {
         commit_on(&self.0, &self.0.tree(&self.0.base), parent, BY)
     }
@@ -90,6 +99,26 @@ fn link_to_a_task_is_not_landed_however_it_is_written() {
         let head = links.with(name, target, &base);
         assert_eq!(links.checked(&head), Ok(()), "{name} to {target}");
     }
+}
+
+/// The text of the link is the same: the directory that it goes through became a link.
+#[test]
+fn link_to_a_task_by_a_link_in_the_tree_is_not_landed() {
+    let links = Links::new();
+    let task = write(&links.0, "blob", "of the project\n");
+    let task = [b"100644 TASK.md\0".to_vec(), raw_id(task.as_str())].concat();
+    let dir = write(&links.0, "tree", task);
+    let fine = links.by_docs("40000", dir.as_str(), &links.0.base);
+    assert_eq!(links.checked(&fine), Ok(()));
+    links.0.foreign_push("main", &fine);
+    links.fetch();
+    let beside = write(&links.0, "blob", "../Shadow");
+    let head = links.by_docs("120000", beside.as_str(), &fine);
+    assert!(links.refused(&head).contains("TASK.md is a link"));
+    assert_eq!(
+        links.checked(&links.by_docs("40000", dir.as_str(), &fine)),
+        Ok(())
+    );
 }
 
 /// Later sandboxes had no outcome file.

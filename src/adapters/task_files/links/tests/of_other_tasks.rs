@@ -95,23 +95,30 @@ fn link_to_another_task_directory_is_replaced() {
     }
 }
 
-/// A project may share its tasks by a directory beside its checkouts. A sandbox there would have a task of its own.
+/// A project may share its tasks by a directory beside its checkouts. Replaced in a sandbox, it left the work tree unclean.
 #[test]
-fn link_of_the_project_to_a_task_beside_it_stays_while_no_sandbox_is_there() {
-    let top = crate::testing::scratch();
-    let (dir, sandbox) = places(top.path());
-    fs::remove_file(sandbox.join(TASK)).unwrap();
-    symlink("../shared/TASK.md", sandbox.join(TASK)).unwrap();
-    let is_own = |name: &str, _: Option<&[u8]>| name != TASK;
-    let leads_to = |name: &str| fs::read_link(sandbox.join(name)).unwrap();
-    repaired(&dir, &sandbox, &is_own);
-    assert_eq!(leads_to(TASK), Path::new("../shared/TASK.md"));
-    assert_eq!(
-        leads_to(TASK_ELSE),
-        dir.join(TASK),
-        "the task of the session"
-    );
-    fs::create_dir_all(sandbox.join("../shared/.git")).unwrap();
-    repaired(&dir, &sandbox, &is_own);
-    assert_eq!(leads_to(TASK), dir.join(TASK));
+fn link_of_the_project_to_a_task_beside_it_stays_whether_a_sandbox_is_there_or_not() {
+    for target in ["../shared/TASK.md", "docs/TASK.md"] {
+        let top = crate::testing::scratch();
+        let (dir, sandbox) = places(top.path());
+        let leads_to = |name: &str| fs::read_link(sandbox.join(name)).unwrap();
+        symlink("../shared", sandbox.join("docs")).unwrap();
+        fs::remove_file(sandbox.join(TASK)).unwrap();
+        symlink(target, sandbox.join(TASK)).unwrap();
+        // git has a link with this target.
+        let is_own = |name: &str, bytes: Option<&[u8]>| {
+            name != TASK || bytes.is_some_and(|bytes| bytes != target.as_bytes())
+        };
+        for is_sandbox in [false, true] {
+            if is_sandbox {
+                fs::create_dir_all(sandbox.join("../shared/.git")).unwrap();
+            }
+            repaired(&dir, &sandbox, &is_own);
+            assert_eq!(leads_to(TASK), Path::new(target));
+            assert_eq!(leads_to(TASK_ELSE), dir.join(TASK));
+        }
+        // One that the session made is none of the project.
+        repaired(&dir, &sandbox, &all);
+        assert_eq!(leads_to(TASK), dir.join(TASK));
+    }
 }
