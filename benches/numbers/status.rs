@@ -40,6 +40,8 @@ const EVENTS: u32 = 1000;
 const EVENT: Duration = Duration::from_millis(20);
 /// The limit of the start of all sessions.
 const STARTS: Duration = Duration::from_secs(300);
+/// The limit of the first counts in all sandboxes, which take a fifth of a core.
+const COUNTS: Duration = Duration::from_secs(1200);
 
 /// Prints both cities.
 pub fn status() {
@@ -99,7 +101,7 @@ impl City {
             let all = raiders.iter().all(|raider| !raider["git"].is_null());
             all.then_some(())
         };
-        poll(STARTS, counted).expect("counts of all sandboxes");
+        poll(COUNTS, counted).expect("counts of all sandboxes");
     }
 
     fn measure(&self) {

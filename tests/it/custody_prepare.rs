@@ -468,3 +468,19 @@ fn hanging_fetch_delays_no_caller() {
     });
     assert!(city.facts(&sandbox).is_clean());
 }
+
+/// After a reload that could not fetch from there, work went on with the refs of the former origin.
+#[test]
+fn rig_is_held_until_its_new_origin_has_been_fetched() {
+    let city = City::bare();
+    city.repo.prepare().unwrap();
+    assert_eq!(city.repo.held(), None);
+    let elsewhere = city.origin().with_file_name("elsewhere.git");
+    let url = elsewhere.display().to_string();
+    git(&city.checkout(), &["remote", "set-url", "origin", &url]);
+    city.repo.prepare().unwrap_err();
+    assert!(city.repo.held().is_some());
+    fs::rename(city.origin(), &elsewhere).unwrap();
+    city.repo.prepare().unwrap();
+    assert_eq!(city.repo.held(), None);
+}

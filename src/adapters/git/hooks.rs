@@ -28,12 +28,12 @@ pub(super) fn of_user(repo: &GitRepo) -> Result<Option<PathBuf>, RepoError> {
         RigSource::Path(named) => {
             let top = named.canonicalize().at("cannot find", named)?;
             let own = || common_dir(&git_dir(named)).join("hooks");
-            let set = configured(&top, named, &written)?;
+            let set = configured(&top, &written)?;
             Some(set.map_or_else(own, |dir| top.join(dir)))
         }
         RigSource::Remote(_) => {
             let top = Path::new("/");
-            configured(top, top, &written)?.filter(|dir| dir.is_absolute())
+            configured(top, &written)?.filter(|dir| dir.is_absolute())
         }
     };
     // The hook may be a link to a tracked file.
@@ -45,25 +45,30 @@ pub(super) fn of_user(repo: &GitRepo) -> Result<Option<PathBuf>, RepoError> {
 }
 
 /// Returns `core.hooksPath` as the user set it, without the setting of this process, and without those in files that agents write.
-fn configured(dir: &Path, named: &Path, written: &Written) -> Result<Option<PathBuf>, RepoError> {
-    let asked = Git::in_dir(dir)
-        .as_user()
-        .env("PWD", named)
-        .args(["config", "--show-scope", "--show-origin", "-z"])
-        .args(["--path", "--get-all", "core.hooksPath"]);
-    let output = asked.output()?;
-    // 1 is: not set.
-    if !matches!(output.code, Some(0 | 1)) {
-        let why = output.stderr.trim();
-        return Err(RepoError::Failed(format!(
-            "git config core.hooksPath: {why}"
-        )));
+fn configured(dir: &Path, written: &Written) -> Result<Option<PathBuf>, RepoError> {
+    let asked = |dir: &Path| -> Result<Vec<Listed>, RepoError> {
+        let asked = Git::in_dir(dir)
+            .as_user()
+            .args(["config", "--show-scope", "--show-origin", "-z"])
+            .args(["--path", "--get-all", "core.hooksPath"]);
+        let output = asked.output()?;
+        // 1 is: not set.
+        if !matches!(output.code, Some(0 | 1)) {
+            let why = output.stderr.trim();
+            return Err(RepoError::Failed(format!(
+                "git config core.hooksPath: {why}"
+            )));
+        }
+        let mut set = config_text::with_files(&output.stdout, dir);
+        set.retain(|it| it.scope != "command");
+        Ok(set)
+    };
+    let mut set = asked(dir)?;
+    if set.iter().any(|it| written.has(&it.file)) {
+        let everywhere = asked(Path::new("/"))?;
+        set.retain(|it| !written.has(&it.file) || everywhere.contains(it));
     }
-    let set = config_text::with_files(&output.stdout, dir);
-    let is_own = |it: &Listed| it.scope == "local" || it.scope == "worktree";
-    let is_users = |it: &Listed| it.scope != "command" && !(is_own(it) && written.has(&it.file));
-    let last = set.into_iter().rfind(is_users);
-    Ok(last.map(|it| PathBuf::from(it.setting.0)))
+    Ok(set.pop().map(|it| PathBuf::from(it.setting.0)))
 }
 
 fn is_program(path: &Path) -> bool {

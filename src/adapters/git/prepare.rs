@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::admin::{self, At, failed, read_if_there, remove_if_there, write_whole};
 use super::command::Git;
 use super::fetch::{fetch_all, network, remote_head};
+use super::push::shown;
 use super::rig::{GitRepo, locked};
 use super::settings;
 use super::settings_read::{Checkout, Top};
@@ -196,6 +197,7 @@ fn inspect(path: &Path, rig_dir: &Path) -> Result<Checkout, RepoError> {
     let top = Git::in_dir(&real).as_user();
     let top = top.args(["rev-parse", "--show-toplevel"]).output()?;
     let top = top.ok().then(|| PathBuf::from(top.text()));
+    let has_work_tree = top.is_some();
     if let Some(top) = top.filter(|top| *top != real) {
         return Err(RepoError::Failed(format!(
             "{shown} is not the top of a git repository: its work tree is {} (core.worktree)",
@@ -215,13 +217,21 @@ fn inspect(path: &Path, rig_dir: &Path) -> Result<Checkout, RepoError> {
     let mut told = text.splitn(3, '\n');
     let mut next = || told.next().unwrap_or_default();
     let (format, is_shallow) = (next().to_owned(), next() != "false");
+    let git_dir = PathBuf::from(next());
+    // Work that lands could change its hooks and its configuration.
+    if has_work_tree && git_dir.starts_with(&real) && git_dir != real.join(".git") {
+        return Err(RepoError::Failed(format!(
+            "the git directory of {shown} is in its work tree: {}",
+            git_dir.display()
+        )));
+    }
     let top = Top {
         dir: real,
-        git_dir: PathBuf::from(next()),
+        git_dir,
         format,
         is_shallow,
     };
-    Checkout::read(top, path, rig_dir)
+    Checkout::read(top, rig_dir)
 }
 
 /// Runs `git init` with the object format of the source. Refs are kept in files, whatever the source does: git2 reads
@@ -314,7 +324,8 @@ fn remote_format(url: &str) -> Result<String, RepoError> {
     let text = network(git, url, "reading of the rig's repository")?.text();
     let Some(line) = text.lines().next() else {
         return Err(RepoError::Failed(format!(
-            "the repository {url} is empty: push a first commit"
+            "the repository {} is empty: push a first commit",
+            shown(url)
         )));
     };
     let digits = line.split('\t').next().unwrap_or_default().len();

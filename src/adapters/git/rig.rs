@@ -16,6 +16,7 @@ use super::command::Git;
 use super::files::compare::{Tree, tree};
 use super::files::recent::Recent;
 use super::gate::RunningGate;
+use super::prepare::MOVING;
 use super::stash_watch::StashWatch;
 use super::theirs::LoggedRefs;
 use super::{names_in_git, settings, written};
@@ -281,8 +282,7 @@ impl GitRepo {
     /// Returns a `git` command that runs in ours and talks to a remote: with the user's present settings, and with the addresses
     /// that were taken over.
     pub(super) fn git_at_remote(&self) -> Git {
-        self.git()
-            .as_user_with(settings::at_remote_file(&self.rig.ours))
+        settings::as_user(self.git(), &self.rig.ours)
     }
 
     /// Returns the files of a commit of ours.
@@ -322,12 +322,12 @@ impl GitRepo {
     }
 
     /// Records the outcome of an attempt to prepare. A failure after a success does not count: the repository stays
-    /// prepared.
+    /// prepared, but for one with the refs of a former origin.
     pub(super) fn set_prepared(&self, outcome: &Result<(), RepoError>) {
         let mut now = locked(&self.state.prepared);
         match (outcome, &*now) {
             (Ok(()), _) => *now = Prepared::Once,
-            (Err(_), Prepared::Once) => {}
+            (Err(_), Prepared::Once) if !self.repo_dir().join(MOVING).exists() => {}
             (Err(why), _) => *now = Prepared::Failed(why.to_string()),
         }
     }

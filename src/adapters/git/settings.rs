@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::addresses::{self, Addresses};
-use super::admin::{At, stamp, write_whole};
+use super::admin::{At, remove_if_there, stamp, write_whole};
 use super::bytes;
 use super::command::Git;
 use super::config_text::{Listed, Settings, render};
@@ -106,10 +106,26 @@ pub(super) fn of_user_file(ours: &Path) -> PathBuf {
     ours.join("horde/user.config")
 }
 
-/// Returns the file that commands at a remote read instead of the machine's settings: it keeps the addresses that were taken over,
-/// and includes the machine's.
-pub(super) fn at_remote_file(ours: &Path) -> PathBuf {
-    ours.join("horde/at-remote.config")
+/// Returns the file that commands at a remote read instead of the machine's settings: it has the addresses that were taken over, and
+/// those settings.
+fn machine_file(ours: &Path) -> PathBuf {
+    ours.join("horde/machine.config")
+}
+
+/// Returns the file that is read instead of the user's settings where it exists: they would include a file that agents write.
+fn user_file(ours: &Path) -> PathBuf {
+    ours.join("horde/user-at-remote.config")
+}
+
+/// Lets a command in ours read the user's present settings, with the addresses that were taken over, and without those that agents
+/// write.
+pub(super) fn as_user(git: Git, ours: &Path) -> Git {
+    let git = git.as_user_with(machine_file(ours));
+    let user = user_file(ours);
+    match user.exists() {
+        true => git.env("GIT_CONFIG_GLOBAL", user),
+        false => git,
+    }
 }
 
 /// Writes the settings of both repositories, and first the mark [`MOVING`] if `origin` changed.
@@ -139,10 +155,13 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
         write_whole(&repo.repo_dir().join(MOVING), b"")?;
     }
     let pins = taken.remotes.pins();
-    let machine = settings_read::of_machine()?.map(|file| file.display().to_string());
-    let machine = machine.map(|file| ("include.path".to_owned(), Some(file)));
-    let at_remote: Settings = pins.iter().cloned().chain(machine).collect();
-    refresh(&at_remote_file(repo.repo_dir()), &render(&at_remote))?;
+    let machine = [pins.clone(), settings_read::of_machine()?].concat();
+    refresh(&machine_file(repo.repo_dir()), &render(&machine))?;
+    let instead = user_file(repo.repo_dir());
+    match settings_read::of_user_instead(repo.repo_dir(), repo.rig_dir())? {
+        Some(settings) => refresh(&instead, &render(&settings))?,
+        None => remove_if_there(&instead)?,
+    }
     refresh(&file, &render(&[pins, user].concat()))?;
     let text = ours(repo.object_format()?, &own);
     refresh(&repo.repo_dir().join("config"), &text)?;

@@ -39,16 +39,15 @@ pub(super) struct Checkout {
 }
 
 impl Checkout {
-    /// Reads the settings; `named` is the path of the rig. The user may have some for this checkout alone (`includeIf`), and a
-    /// remote of any repository. Those in files that agents write are left out, but for those that the user has for all
+    /// Reads the settings. The user may have some for this checkout alone (`includeIf`), and a remote of any repository. Those in files that agents write are left out, but for those that the user has for all
     /// repositories.
     ///
     /// # Errors
     /// git's, where a configuration cannot be read.
-    pub(super) fn read(top: Top, named: &Path, rig_dir: &Path) -> Result<Self, RepoError> {
+    pub(super) fn read(top: Top, rig_dir: &Path) -> Result<Self, RepoError> {
         let written = Written::of(rig_dir);
         let user = everywhere()?;
-        let here = listed_as(&top.dir, named)?;
+        let here = listed(&top.dir)?;
         let is_left_out = |it: &Listed| written.has(&it.file) && !user.contains(it);
         let (left_out, here) = here.into_iter().partition::<Vec<_>, _>(is_left_out);
         let user = user.into_iter().map(|it| it.setting).collect();
@@ -134,22 +133,34 @@ pub(super) fn of_user_files() -> Vec<PathBuf> {
     of_xdg.into_iter().chain(of_home).collect()
 }
 
-/// Returns the file of the machine's settings.
+/// Reads the settings of the machine.
 ///
 /// # Errors
 /// git's, where a file cannot be read.
-pub(super) fn of_machine() -> Result<Option<PathBuf>, RepoError> {
-    if std::env::var_os("GIT_CONFIG_NOSYSTEM").is_some_and(|it| !it.is_empty() && it != "0") {
+pub(super) fn of_machine() -> Result<Settings, RepoError> {
+    let all = everywhere()?.into_iter().filter(|it| it.scope == "system");
+    Ok(all.map(|it| it.setting).collect())
+}
+
+/// Returns the user's settings in our repository, if they must not be read as they are at that time: a condition there includes a
+/// file that agents write.
+///
+/// # Errors
+/// git's, where a file cannot be read.
+pub(super) fn of_user_instead(ours: &Path, rig_dir: &Path) -> Result<Option<Settings>, RepoError> {
+    let written = Written::of(rig_dir);
+    let is_agents = |(it, file): &(Listed, PathBuf)| {
+        it.setting.0.starts_with("includeif.") && written.has(file)
+    };
+    if !includes(ours)?.iter().any(is_agents) {
         return Ok(None);
     }
-    if let Some(file) = std::env::var_os("GIT_CONFIG_SYSTEM") {
-        return Ok(Some(file.into()).filter(|file: &PathBuf| file.is_absolute()));
-    }
-    // Its first setting is in it, if it has one, and not in a file that it includes.
-    let first = everywhere()?.into_iter().find(|it| it.scope == "system");
-    Ok(Some(
-        first.map_or_else(|| "/etc/gitconfig".into(), |it| it.file),
-    ))
+    let user = everywhere()?;
+    let here = listed(ours)?.into_iter().filter(|it| it.scope == "global");
+    let kept = here.filter(|it| !written.has(&it.file) || user.contains(it));
+    let is_include = |key: &str| key.starts_with("include.") || key.starts_with("includeif.");
+    let kept = kept.map(|it| it.setting).filter(|it| !is_include(&it.0));
+    Ok(Some(kept.collect()))
 }
 
 fn everywhere() -> Result<Vec<Listed>, RepoError> {
@@ -162,20 +173,43 @@ fn everywhere() -> Result<Vec<Listed>, RepoError> {
 ///
 /// # Errors
 /// git's, where a file cannot be read.
-fn listed(dir: &Path) -> Result<Vec<Listed>, RepoError> {
-    listed_as(dir, dir)
-}
-
-/// As [`listed`], for a directory with another name: `includeIf` compares it, too, as in a shell of a person there.
-///
-/// # Errors
-/// git's, where a file cannot be read.
-pub(super) fn listed_as(dir: &Path, named: &Path) -> Result<Vec<Listed>, RepoError> {
+pub(super) fn listed(dir: &Path) -> Result<Vec<Listed>, RepoError> {
     let git = Git::in_dir(dir).as_user().limit(READ_LIMIT);
-    let git = git.env("PWD", named);
     let git = git.args(["config", "--includes", "--list", "--show-scope"]);
     let text = git.args(["--show-origin", "-z"]).run()?.stdout;
     Ok(config_text::with_files(&text, dir))
+}
+
+/// Returns the files that the settings in a directory include, with each setting: also those of a condition that does not hold, and
+/// those that are not there.
+///
+/// # Errors
+/// git's, where a file cannot be read.
+pub(super) fn includes(dir: &Path) -> Result<Vec<(Listed, PathBuf)>, RepoError> {
+    let git = Git::in_dir(dir).as_user().limit(READ_LIMIT);
+    let git = git.args([
+        "config",
+        "--includes",
+        "--show-scope",
+        "--show-origin",
+        "-z",
+    ]);
+    let git = git.args(["--path", "--get-regexp", r"^include(if\..*)?\.path$"]);
+    let output = git.output()?;
+    // 1 is: there is none.
+    if !matches!(output.code, Some(0 | 1)) {
+        let why = output.stderr.trim();
+        return Err(RepoError::Failed(format!(
+            "git config --get-regexp include: {why}"
+        )));
+    }
+    let all = config_text::with_files(&output.stdout, dir).into_iter();
+    let file = |it: Listed| {
+        let named = it.setting.1.as_deref()?;
+        let file = it.file.parent()?.join(named);
+        Some((it, file))
+    };
+    Ok(all.filter_map(file).collect())
 }
 
 #[cfg(test)]

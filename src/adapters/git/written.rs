@@ -23,6 +23,14 @@ pub(super) fn note(checkout: &Path) {
     all.insert(checkout.to_owned());
 }
 
+/// Returns the checkouts that were noted.
+pub(super) fn noted() -> BTreeSet<PathBuf> {
+    CHECKOUTS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
+}
+
 /// The places.
 pub(super) struct Written {
     /// The city, named as it is and by its real path.
@@ -41,8 +49,7 @@ impl Written {
             trees: BTreeSet::new(),
             git_dirs: BTreeSet::new(),
         };
-        let all = CHECKOUTS.lock().unwrap_or_else(PoisonError::into_inner);
-        for checkout in all.clone() {
+        for checkout in noted() {
             written.add(&checkout);
         }
         written
@@ -86,24 +93,26 @@ impl Written {
 
     /// Returns true for a file that agents write, for one that a link there leads to, and for one that would be there.
     pub(super) fn has(&self, file: &Path) -> bool {
-        let is_below =
-            |dirs: &BTreeSet<PathBuf>, file: &Path| dirs.iter().any(|dir| file.starts_with(dir));
+        // A work tree may be in a git directory, and the other way round: the nearest decides.
+        let nearest = |dirs: &BTreeSet<PathBuf>, file: &Path| {
+            let around = dirs.iter().filter(|dir| file.starts_with(dir));
+            around.map(|dir| dir.components().count()).max()
+        };
         let is_there = |file: &Path| {
-            let is_theirs = is_below(&self.trees, file) || self.is_of_a_rig(file);
-            is_theirs && !is_below(&self.git_dirs, file)
+            let theirs = nearest(&self.trees, file).max(self.of_a_rig(file));
+            theirs > nearest(&self.git_dirs, file)
         };
         is_there(&plain(file)) || on_the_way(file).iter().any(|it| is_there(it))
     }
 
-    /// Returns true for a file of a rig's directory, or of the supervisor's state, where agents have their files.
-    fn is_of_a_rig(&self, file: &Path) -> bool {
-        self.cities.iter().any(|city| {
-            let inside = file.strip_prefix(city).ok();
-            let part = inside.and_then(|inside| inside.components().next());
-            part.is_some_and(|part| {
-                let dir = city.join(part);
-                dir.ends_with(".horde") || dir.join("repo.git").symlink_metadata().is_ok()
-            })
+    /// Returns the depth of a rig's directory, or of the supervisor's state, around a file. Agents have their files there.
+    fn of_a_rig(&self, file: &Path) -> Option<usize> {
+        self.cities.iter().find_map(|city| {
+            let part = file.strip_prefix(city).ok()?.components().next()?;
+            let dir = city.join(part);
+            let is_rig = || dir.join("repo.git").symlink_metadata().is_ok();
+            let is_theirs = dir.ends_with(".horde") || is_rig();
+            is_theirs.then(|| dir.components().count())
         })
     }
 
@@ -162,6 +171,8 @@ mod tests {
             "code/.git/worktrees/other",
             "other/hooks",
             "city/rig/repo.git",
+            "bare/worktrees/main",
+            "bare/main",
             "city/.horde",
             "city/home",
         ] {
@@ -169,15 +180,19 @@ mod tests {
         }
         let gitdir = format!("{}\n", at("other/.git").display());
         fs::write(at("code/.git/worktrees/other/gitdir"), gitdir).unwrap();
+        let gitdir = format!("{}\n", at("bare/main/.git").display());
+        fs::write(at("bare/worktrees/main/gitdir"), gitdir).unwrap();
         symlink(at("code/settings"), at("city/home/.gitconfig")).unwrap();
         symlink("../outside", at("code/link")).unwrap();
         note(&at("code"));
+        note(&at("bare"));
         let written = Written::of(&at("city/rig"));
         for file in [
             "code/.gitconfig",
             "code/not/there",
             "code/link",
             "code/.git/../x",
+            "bare/main/hooks/pre-push",
             "other/hooks/pre-push",
             "city/rig/raiders/Toast/x",
             "city/.horde/tasks/x",
@@ -187,6 +202,8 @@ mod tests {
         }
         for file in [
             "code/.git/config",
+            "bare/config",
+            "bare/main/.git",
             "other/.git",
             "city/home/x",
             "outside",

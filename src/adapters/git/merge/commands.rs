@@ -77,10 +77,9 @@ pub(super) fn able() -> Able {
 
 /// Returns true if the repository's settings demand signed commits.
 pub(super) fn signs(dir: &Path) -> Result<bool, RepoError> {
-    let output = Git::in_dir(dir)
-        .as_user()
-        .args(["config", "--type=bool", "--get", "commit.gpgsign"])
-        .output()?;
+    let git = settings::as_user(Git::in_dir(dir), dir);
+    let git = git.args(["config", "--type=bool", "--get", "commit.gpgsign"]);
+    let output = git.output()?;
     Ok(output.text() == "true")
 }
 
@@ -148,7 +147,7 @@ impl Commands {
     fn write_signed(&self, draft: &Draft) -> Result<Oid, RepoError> {
         let author = Ident::parse(&draft.author);
         let committer = Ident::parse(&draft.committer);
-        let mut git = self.git().as_user();
+        let mut git = settings::as_user(self.git(), &self.dir);
         if let Some(encoding) = &draft.encoding {
             let encoding = String::from_utf8_lossy(encoding);
             git = git.args(["-c", &format!("i18n.commitEncoding={encoding}")]);

@@ -358,3 +358,16 @@ fn landing_changes_no_file_that_the_configuration_of_the_checkout_includes() {
     let other = rig.commit(&links, &[("conf/other", "x\n")]);
     land(&rig.repo, "main", &links, &other).unwrap();
 }
+
+/// Work of one rig would decide what git runs for another.
+#[test]
+fn landing_changes_no_file_that_the_checkout_of_another_rig_includes() {
+    let (rig, other) = (Rigged::local(), Rigged::local());
+    let included = rig.origin().join("common").display().to_string();
+    other.in_origin(&["config", "include.path", &included]);
+    let new = rig.commit(&rig.base, &[("common", "[core]\n")]);
+    let refused = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
+    assert!(matches!(refused, RepoError::Rejected(_)), "{refused}");
+    other.in_origin(&["config", "--unset", "include.path"]);
+    lands(&rig, &new);
+}
