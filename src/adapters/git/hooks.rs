@@ -10,7 +10,7 @@ use super::command::Git;
 use super::config_text::{self, Listed};
 use super::entry_links::git_dir;
 use super::rig::GitRepo;
-use super::written::Written;
+use super::written::{self, Written};
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;
 
@@ -23,6 +23,9 @@ use crate::ports::repo::RepoError;
 /// # Errors
 /// When git cannot be asked.
 pub(super) fn of_user(repo: &GitRepo) -> Result<Option<PathBuf>, RepoError> {
+    if let RigSource::Path(checkout) = repo.source() {
+        written::look(checkout);
+    }
     let written = Written::of(repo.rig_dir());
     let dir = match repo.source() {
         RigSource::Path(named) => {

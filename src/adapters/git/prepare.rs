@@ -16,6 +16,7 @@ use super::settings;
 use super::settings_read::{Checkout, Top};
 use super::{
     checkout, custody, discard, gate, injected_files, moved, places, share, share_integrity,
+    written,
 };
 use crate::adapters::city_root;
 use crate::adapters::mounts;
@@ -231,6 +232,8 @@ fn inspect(path: &Path, rig_dir: &Path) -> Result<Checkout, RepoError> {
         format,
         is_shallow,
     };
+    written::look(path);
+    written::note_read(path, checkout::included::read_by_git(&top.dir)?);
     Checkout::read(top, rig_dir)
 }
 

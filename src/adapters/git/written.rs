@@ -1,10 +1,10 @@
 //! The places of files that agents write: what they change in the work tree of a checkout lands there, or is pulled by a person. No
 //! setting, filter or hook of the supervisor comes from such a file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::bytes;
 use crate::domain::plain_path::plain;
@@ -12,23 +12,89 @@ use crate::domain::plain_path::plain;
 /// The number of links that are followed, as by the system.
 const LINKS_MAX: usize = 40;
 
-/// The checkouts of all rigs of this process: the settings of one rig may name a file of another.
-static CHECKOUTS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+/// The checkouts of all rigs of this process, by their paths: the settings of one rig may name a file of another. Each rig looks at
+/// its own disk alone, and others use what it saw: a disk that hangs must not stop them.
+static CHECKOUTS: Mutex<BTreeMap<PathBuf, Seen>> = Mutex::new(BTreeMap::new());
 
-/// Notes the checkout of a rig.
-pub(super) fn note(checkout: &Path) {
-    let mut all = CHECKOUTS.lock().unwrap_or_else(PoisonError::into_inner);
-    // One that is gone has no files.
-    all.retain(|checkout| checkout.exists());
-    all.insert(checkout.to_owned());
+/// The places of a checkout, as its rig saw them last.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    trees: BTreeSet<PathBuf>,
+    git_dirs: BTreeSet<PathBuf>,
+    /// The files that git reads settings from there.
+    read: BTreeSet<PathBuf>,
 }
 
-/// Returns the checkouts that were noted.
-pub(super) fn noted() -> BTreeSet<PathBuf> {
-    CHECKOUTS
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone()
+fn checkouts() -> MutexGuard<'static, BTreeMap<PathBuf, Seen>> {
+    CHECKOUTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes the checkout of a rig, without a look at it.
+pub(super) fn note(checkout: &Path) {
+    let unseen = || Seen {
+        trees: BTreeSet::from([checkout.to_owned()]),
+        git_dirs: BTreeSet::from([checkout.join(".git")]),
+        read: BTreeSet::new(),
+    };
+    let mut all = checkouts();
+    all.entry(checkout.to_owned()).or_insert_with(unseen);
+}
+
+/// Looks at the checkout of the own rig.
+pub(super) fn look(checkout: &Path) {
+    let seen = seen(checkout);
+    let mut all = checkouts();
+    let now = all.entry(checkout.to_owned()).or_default();
+    (now.trees, now.git_dirs) = (seen.trees, seen.git_dirs);
+}
+
+/// Notes the files that git reads settings from in the checkout of the own rig.
+pub(super) fn note_read(checkout: &Path, files: BTreeSet<PathBuf>) {
+    checkouts().entry(checkout.to_owned()).or_default().read = files;
+}
+
+/// Returns the files that git reads settings from in the checkouts of the other rigs.
+pub(super) fn read_by_others(checkout: &Path) -> BTreeSet<PathBuf> {
+    let all = checkouts();
+    let others = all.iter().filter(|(other, _)| *other != checkout);
+    others
+        .flat_map(|(_, seen)| seen.read.iter().cloned())
+        .collect()
+}
+
+/// Finds the worktrees of a repository, by the files of git.
+fn seen(checkout: &Path) -> Seen {
+    let link = checkout.join(".git");
+    let own = match fs::read(&link) {
+        Ok(text) => {
+            let dir = text.strip_prefix(b"gitdir: ").unwrap_or_default();
+            checkout.join(bytes::path(dir.trim_ascii_end()))
+        }
+        // A bare repository has no work tree.
+        Err(_) if !link.exists() => checkout.to_owned(),
+        Err(_) => link,
+    };
+    let common = match fs::read(own.join("commondir")) {
+        Ok(dir) => own.join(bytes::path(dir.trim_ascii_end())),
+        Err(_) => own,
+    };
+    let common = real(&common);
+    let mut trees = BTreeSet::from([checkout.to_owned(), real(checkout)]);
+    if common.ends_with(".git") {
+        trees.extend(common.parent().map(Path::to_owned));
+    }
+    let entries = fs::read_dir(common.join("worktrees")).into_iter().flatten();
+    for entry in entries.flatten() {
+        let gitdir = fs::read(entry.path().join("gitdir")).unwrap_or_default();
+        let gitdir = entry.path().join(bytes::path(gitdir.trim_ascii_end()));
+        trees.extend(gitdir.parent().map(real));
+    }
+    let links = trees.iter().map(|tree| tree.join(".git"));
+    Seen {
+        git_dirs: links.chain([common.clone()]).collect(),
+        trees,
+        read: BTreeSet::new(),
+    }
 }
 
 /// The places.
@@ -49,46 +115,11 @@ impl Written {
             trees: BTreeSet::new(),
             git_dirs: BTreeSet::new(),
         };
-        for checkout in noted() {
-            written.add(&checkout);
+        for seen in checkouts().values() {
+            written.trees.extend(seen.trees.iter().cloned());
+            written.git_dirs.extend(seen.git_dirs.iter().cloned());
         }
         written
-    }
-
-    /// Adds the worktrees of a repository, by the files of git.
-    fn add(&mut self, checkout: &Path) {
-        let link = checkout.join(".git");
-        let own = match fs::read(&link) {
-            Ok(text) => {
-                let dir = text.strip_prefix(b"gitdir: ").unwrap_or_default();
-                checkout.join(bytes::path(dir.trim_ascii_end()))
-            }
-            // A bare repository has no work tree.
-            Err(_) if !link.exists() => checkout.to_owned(),
-            Err(_) => link,
-        };
-        let common = match fs::read(own.join("commondir")) {
-            Ok(dir) => own.join(bytes::path(dir.trim_ascii_end())),
-            Err(_) => own,
-        };
-        let common = real(&common);
-        let mut trees = vec![checkout.to_owned(), real(checkout)];
-        if common.ends_with(".git") {
-            trees.extend(common.parent().map(Path::to_owned));
-        }
-        for entry in fs::read_dir(common.join("worktrees"))
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let gitdir = fs::read(entry.path().join("gitdir")).unwrap_or_default();
-            let gitdir = entry.path().join(bytes::path(gitdir.trim_ascii_end()));
-            trees.extend(gitdir.parent().map(real));
-        }
-        self.git_dirs.insert(common);
-        self.git_dirs
-            .extend(trees.iter().map(|tree| tree.join(".git")));
-        self.trees.extend(trees);
     }
 
     /// Returns true for a file that agents write, for one that a link there leads to, and for one that would be there.
@@ -184,8 +215,8 @@ mod tests {
         fs::write(at("bare/worktrees/main/gitdir"), gitdir).unwrap();
         symlink(at("code/settings"), at("city/home/.gitconfig")).unwrap();
         symlink("../outside", at("code/link")).unwrap();
-        note(&at("code"));
-        note(&at("bare"));
+        look(&at("code"));
+        look(&at("bare"));
         let written = Written::of(&at("city/rig"));
         for file in [
             "code/.gitconfig",

@@ -36,14 +36,7 @@ pub(in crate::adapters::git) fn check(
     for place in &places {
         read.extend(read_by_git(place)?);
     }
-    for other in written::noted().iter().filter(|other| *other != checkout) {
-        match read_by_git(other) {
-            Ok(files) => read.extend(files),
-            Err(why) => {
-                tracing::debug!(checkout = %other.display(), %why, "the configuration of another rig's checkout cannot be read");
-            }
-        }
-    }
+    read.extend(written::read_by_others(checkout));
     for place in places {
         let inside = read
             .iter()
@@ -72,7 +65,10 @@ pub(in crate::adapters::git) fn check(
 }
 
 /// Returns the files that git in a directory reads settings from, or would if they were there, and the links on the way to them.
-fn read_by_git(dir: &Path) -> Result<BTreeSet<PathBuf>, RepoError> {
+///
+/// # Errors
+/// git's, where the configuration cannot be read.
+pub(in crate::adapters::git) fn read_by_git(dir: &Path) -> Result<BTreeSet<PathBuf>, RepoError> {
     let mut files: BTreeSet<PathBuf> = of_user_files().into_iter().collect();
     files.extend(listed(dir)?.into_iter().map(|it| it.file));
     files.extend(includes(dir)?.into_iter().map(|it| it.1));

@@ -4,11 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::Rigged;
+use crate::adapters::git::checkout::included::read_by_git;
 use crate::adapters::git::checkout::{free, look, turn};
 use crate::adapters::git::command::{Git, Output};
 use crate::adapters::git::commit_checks;
 use crate::adapters::git::land::land;
 use crate::adapters::git::remote::fetch_target;
+use crate::adapters::git::written;
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
@@ -366,8 +368,11 @@ fn landing_changes_no_file_that_the_checkout_of_another_rig_includes() {
     let included = rig.origin().join("common").display().to_string();
     other.in_origin(&["config", "include.path", &included]);
     let new = rig.commit(&rig.base, &[("common", "[core]\n")]);
+    let read = || written::note_read(&other.origin(), read_by_git(&other.origin()).unwrap());
+    read();
     let refused = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
     assert!(matches!(refused, RepoError::Rejected(_)), "{refused}");
     other.in_origin(&["config", "--unset", "include.path"]);
+    read();
     lands(&rig, &new);
 }
