@@ -38,16 +38,20 @@ pub(super) fn spare(repo: &GitRepo) -> Result<Vec<BranchFacts>, RepoError> {
     Ok(spare.into_iter().map(facts).collect())
 }
 
-/// Returns these commits of ours and those below them that no ref reaches which stays.
+/// Returns those of these commits of ours, and of their ancestors, that no lasting ref reaches.
 fn not_held<'a>(
     repo: &GitRepo,
     commits: impl Iterator<Item = &'a Oid>,
 ) -> Result<HashSet<Oid>, RepoError> {
     let held = repo.refs()?.into_iter().filter(|(_, name)| stays(name));
     let wanted = commits.map(|commit| format!("{commit}\n"));
-    let asked: String = wanted
-        .chain(held.map(|(id, _)| format!("^{id}\n")))
-        .collect();
+    let wanted: String = wanted.collect();
+    // git refuses a list without any commit.
+    if wanted.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let held = held.map(|(id, _)| format!("^{id}\n"));
+    let asked = wanted + &held.collect::<String>();
     let git = repo.git().args(["rev-list", "--ignore-missing", "--stdin"]);
     let listed = git.stdin(asked).run()?.text();
     listed.lines().map(oid).collect()

@@ -344,7 +344,7 @@ fn closed(mut wanted: Settings) -> Settings {
     wanted
 }
 
-/// Returns a rig's only remote. What its user has rewrites it.
+/// Returns the only remote of a rig with a URL. The `url.*` settings of the user rewrite its address.
 fn remote_only(repo: &GitRepo, url: &str, user: &Settings) -> Result<Taken, RepoError> {
     let routes = user.iter().filter(|(key, _)| key.starts_with("url."));
     let own = (ORIGIN.to_owned(), Some(url.to_owned()));

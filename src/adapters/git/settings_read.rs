@@ -39,8 +39,8 @@ pub(super) struct Checkout {
 }
 
 impl Checkout {
-    /// Reads the settings. The user may have some for this checkout alone (`includeIf`), and a remote of any repository. Those in files that agents write are left out, but for those that the user has for all
-    /// repositories.
+    /// Reads the settings. The user may have some for this checkout alone (`includeIf`), and a remote of any repository. Settings in
+    /// files that agents write are left out, but for those that the user has for all repositories.
     ///
     /// # Errors
     /// git's, where a configuration cannot be read.
@@ -139,7 +139,13 @@ pub(super) fn of_user_files() -> Vec<PathBuf> {
 /// git's, where a file cannot be read.
 pub(super) fn of_machine() -> Result<Settings, RepoError> {
     let all = everywhere()?.into_iter().filter(|it| it.scope == "system");
-    Ok(all.map(|it| it.setting).collect())
+    // The settings of the files that it includes are among them.
+    let all = all.map(|it| it.setting).filter(|it| !is_include(&it.0));
+    Ok(all.collect())
+}
+
+fn is_include(key: &str) -> bool {
+    key.starts_with("include.") || key.starts_with("includeif.")
 }
 
 /// Returns the user's settings in our repository, if they must not be read as they are at that time: a condition there includes a
@@ -158,7 +164,6 @@ pub(super) fn of_user_instead(ours: &Path, rig_dir: &Path) -> Result<Option<Sett
     let user = everywhere()?;
     let here = listed(ours)?.into_iter().filter(|it| it.scope == "global");
     let kept = here.filter(|it| !written.has(&it.file) || user.contains(it));
-    let is_include = |key: &str| key.starts_with("include.") || key.starts_with("includeif.");
     let kept = kept.map(|it| it.setting).filter(|it| !is_include(&it.0));
     Ok(Some(kept.collect()))
 }

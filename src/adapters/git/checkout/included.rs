@@ -1,5 +1,5 @@
 //! Files of the work tree that git reads its configuration from, as `include.path = ../.gitconfig` has it: a landing on a person's
-//! checkout must not change them. What they say, git would do there: run a filter, or push elsewhere.
+//! checkout must not change them. git would obey their new content there, for example run a filter that an agent wrote.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -298,8 +298,8 @@ mod tests {
     use super::*;
     use crate::ports::repo::RepoError;
 
-    /// A removal that found the judged state changed has ended the session and saved the work. What is declared beside it is no
-    /// reason to do that again.
+    /// A removal that found the judged state changed has ended the session and saved the work. A completion that is declared at that
+    /// moment must not make `hd cancel` do both again.
     #[test]
     fn removal_whose_judgement_was_outdated_is_not_tried_again() {
         let of = |kind| may_be_overtaken(&Refusal::new(kind, "why"));
