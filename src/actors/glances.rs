@@ -25,8 +25,8 @@ const FRESH: Duration = Duration::from_secs(1);
 /// The time after which a refresh leaves the other sandboxes to the next one.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// After a refresh its rig rests for this multiple of its duration: 1 % of a core.
-const REST: u32 = 99;
+/// After a refresh its rig rests for this multiple of its duration: 0.5 % of a core.
+const REST: u32 = 199;
 
 /// The same while sandboxes of the rig have no counts yet.
 const FIRST_REST: u32 = 4;

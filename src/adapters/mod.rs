@@ -13,6 +13,7 @@ pub mod commands;
 pub(crate) mod exclude;
 pub mod git;
 pub mod keeper;
+pub(crate) mod link_walk;
 pub mod mounts;
 pub mod proc;
 pub mod relics_sqlite;

@@ -90,6 +90,7 @@ pub mod typed_line;
 pub mod unattended;
 pub mod unsubmitted;
 pub mod until;
+pub mod url_text;
 pub mod usage;
 pub mod wisp;
 pub mod work_diff;

@@ -38,6 +38,7 @@ mod custody_moved;
 mod custody_named;
 mod custody_objects;
 mod custody_odd;
+mod custody_origin;
 mod custody_planted;
 mod custody_prepare;
 mod custody_progress;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::admin::{At, scratch, write_whole};
 use super::command::Git;
@@ -110,8 +110,17 @@ fn is_ref_name(remote: &str) -> bool {
     git2::Reference::is_valid_name(&format!("refs/remotes/{remote}/HEAD"))
 }
 
-/// Makes a relative path absolute.
+/// Makes a relative path absolute, and one that begins in the home of the user.
 fn resolve(top: &Path, url: &str) -> String {
+    if url.starts_with('~') {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let own = url.strip_prefix("~/").zip(home);
+        // git finds the home of another user.
+        return own.map_or_else(
+            || url.to_owned(),
+            |(rest, home)| home.join(rest).display().to_string(),
+        );
+    }
     let colon = url.find(':').unwrap_or(usize::MAX);
     let slash = url.find('/').unwrap_or(usize::MAX);
     let is_path = colon > slash || colon == usize::MAX;
@@ -161,6 +170,8 @@ mod tests {
             set("remote.origin.url", "work/x"),
             set("remote.up.url", "../up.git"),
             set("remote.only.pushurl", "https://h/only"),
+            set("remote.home.url", "~/x.git"),
+            set("remote.another.url", "~another/x.git"),
             set("url.https://token@h/.insteadof", "work/"),
             set("url.ssh://h/.pushinsteadof", "work/"),
         ];
@@ -175,10 +186,13 @@ mod tests {
             (name.to_owned(), address)
         };
         let up = "/nowhere/checkout/../up.git";
+        let home = format!("{}/x.git", std::env::var("HOME").unwrap());
         let expected = [
             address("origin", ["work/x", "https://token@h/x", "ssh://h/x"]),
             address("up", [up; 3]),
             address("only", ["https://h/only"; 3]),
+            address("home", [&home; 3]),
+            address("another", ["~another/x.git"; 3]),
         ];
         assert_eq!(found, expected.into());
     }

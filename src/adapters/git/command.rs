@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::collect::collect;
 use super::locks;
 use crate::adapters::{keeper, runs, standstill};
+use crate::domain::url_text::without_passwords;
 use crate::ports::repo::RepoError;
 
 /// Limit of a local command.
@@ -456,20 +457,6 @@ impl Git {
         let words: Vec<_> = shown.map(|arg| arg.to_string_lossy()).collect();
         without_passwords(&format!("git {}", words.join(" ")))
     }
-}
-
-/// Returns a text without what URLs in it have before an `@`, which may be a password.
-pub(super) fn without_passwords(text: &str) -> String {
-    let mut parts = text.split("://");
-    let mut shown = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        shown.push_str("://");
-        let end = part.find(|char: char| char == '/' || char.is_whitespace());
-        let (place, rest) = part.split_at(end.unwrap_or(part.len()));
-        shown.push_str(place.rsplit_once('@').map_or(place, |it| it.1));
-        shown.push_str(rest);
-    }
-    shown
 }
 
 /// Returns the program by its path. For a name and an environment that is not its own, the standard library would

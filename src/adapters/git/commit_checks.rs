@@ -9,7 +9,7 @@
 
 mod commit;
 mod names;
-mod task_links;
+pub(super) mod task_links;
 mod tree;
 
 use std::collections::{BTreeMap, HashMap, HashSet};

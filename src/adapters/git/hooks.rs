@@ -5,12 +5,15 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::admin::{At, common_dir};
+use rustix::io::Errno;
+
+use super::admin::{At, common_dir, failed};
+use super::checkouts;
 use super::command::Git;
 use super::config_text::{self, Listed};
 use super::entry_links::git_dir;
-use super::rig::GitRepo;
-use super::written::{self, Written};
+use super::rig::{GitRepo, locked};
+use super::written::Written;
 use crate::domain::city::RigSource;
 use crate::ports::repo::RepoError;
 
@@ -24,7 +27,7 @@ use crate::ports::repo::RepoError;
 /// When git cannot be asked.
 pub(super) fn of_user(repo: &GitRepo) -> Result<Option<PathBuf>, RepoError> {
     if let RigSource::Path(checkout) = repo.source() {
-        written::look(checkout);
+        checkouts::look(checkout);
     }
     let written = Written::of(repo.rig_dir());
     let dir = match repo.source() {
@@ -39,12 +42,27 @@ pub(super) fn of_user(repo: &GitRepo) -> Result<Option<PathBuf>, RepoError> {
             configured(top, &written)?.filter(|dir| dir.is_absolute())
         }
     };
+    let Some(dir) = dir else { return Ok(None) };
+    let hook = dir.join("pre-push");
     // The hook may be a link to a tracked file.
-    let is_users = |dir: &PathBuf| {
-        let hook = dir.join("pre-push");
-        !written.has(&hook) && is_program(&hook)
-    };
-    Ok(dir.filter(is_users))
+    if written.has(&hook) {
+        // The disk of another rig may hang.
+        let is_hook = || is_program(&hook).unwrap_or_default();
+        if checkouts::is_of_another(repo.source().path(), &hook) || is_hook() {
+            tell_left_out(repo, &hook);
+        }
+        return Ok(None);
+    }
+    Ok(is_program(&hook)?.then_some(dir))
+}
+
+/// Tells people once that a hook of theirs does not run.
+fn tell_left_out(repo: &GitRepo, hook: &Path) {
+    let mut told = locked(&repo.state.hook_left_out);
+    if told.as_deref() != Some(hook) {
+        tracing::warn!(rig = %repo.name(), hook = %hook.display(), "pushes of the supervisor do not run this pre-push hook: agents write it, or change it with their work (docs/guide/custody.md)");
+        *told = Some(hook.to_owned());
+    }
 }
 
 /// Returns `core.hooksPath` as the user set it, without the setting of this process, and without those in files that agents write.
@@ -74,6 +92,22 @@ fn configured(dir: &Path, written: &Written) -> Result<Option<PathBuf>, RepoErro
     Ok(set.pop().map(|it| PathBuf::from(it.setting.0)))
 }
 
-fn is_program(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+/// Returns whether a program is there that git would run.
+///
+/// # Errors
+/// Those of the disk. git passes over a hook that is not there or that it may not reach.
+fn is_program(path: &Path) -> Result<bool, RepoError> {
+    const NO_HOOK: [Errno; 4] = [Errno::NOENT, Errno::NOTDIR, Errno::ACCESS, Errno::LOOP];
+    match fs::metadata(path) {
+        Ok(found) => Ok(found.is_file() && found.permissions().mode() & 0o111 != 0),
+        Err(error)
+            if NO_HOOK
+                .map(Errno::raw_os_error)
+                .map(Some)
+                .contains(&error.raw_os_error()) =>
+        {
+            Ok(false)
+        }
+        Err(error) => Err(failed("cannot look at", path, &error)),
+    }
 }

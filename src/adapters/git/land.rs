@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::checkout;
+use super::commit_checks::task_links;
 use super::facts::merge_base;
 use super::fetch::head_of;
 use super::patch_equivalence;
@@ -26,6 +27,7 @@ pub(super) fn land(repo: &GitRepo, target: &str, old: &Oid, new: &Oid) -> Result
             "{new} does not contain {old}: landing it would remove commits from {target}"
         )));
     }
+    task_links::check_landing(repo, old, new)?;
     if !repo.pushes() {
         return land_here(repo, target, old, new);
     }

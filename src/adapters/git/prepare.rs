@@ -10,18 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::admin::{self, At, failed, read_if_there, remove_if_there, write_whole};
 use super::command::Git;
 use super::fetch::{fetch_all, network, remote_head};
-use super::push::shown;
 use super::rig::{GitRepo, locked};
 use super::settings;
 use super::settings_read::{Checkout, Top};
 use super::{
-    checkout, custody, discard, gate, injected_files, moved, places, share, share_integrity,
-    written,
+    checkout, checkouts, custody, discard, gate, injected_files, moved, places, share,
+    share_integrity,
 };
 use crate::adapters::city_root;
 use crate::adapters::mounts;
 use crate::domain::city::RigSource;
 use crate::domain::doctor::local;
+use crate::domain::url_text::without_passwords;
 use crate::ports::repo::RepoError;
 
 /// A mark that exists once the first fetch is done.
@@ -232,8 +232,9 @@ fn inspect(path: &Path, rig_dir: &Path) -> Result<Checkout, RepoError> {
         format,
         is_shallow,
     };
-    written::look(path);
-    written::note_read(path, checkout::included::read_by_git(&top.dir)?);
+    checkouts::look(path);
+    let (read, silent) = checkout::included::read_by_git(&top.dir, path)?;
+    checkouts::note_read(path, read, silent.is_none());
     Checkout::read(top, rig_dir)
 }
 
@@ -328,7 +329,7 @@ fn remote_format(url: &str) -> Result<String, RepoError> {
     let Some(line) = text.lines().next() else {
         return Err(RepoError::Failed(format!(
             "the repository {} is empty: push a first commit",
-            shown(url)
+            without_passwords(url)
         )));
     };
     let digits = line.split('\t').next().unwrap_or_default().len();

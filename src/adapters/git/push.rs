@@ -3,11 +3,12 @@
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use super::command::{Git, NETWORK, Output, without_passwords};
+use super::command::{Git, NETWORK, Output};
 use super::remote::remote_head;
 use super::rig::GitRepo;
 use super::{hooks, lfs};
 use crate::domain::ids::Oid;
+use crate::domain::url_text::without_passwords;
 use crate::ports::repo::RepoError;
 
 /// Runs no hook of a repository of the user's own: with `core.hooksPath`, a commit of an agent may have brought it.
@@ -138,16 +139,13 @@ pub(super) fn without_password(error: RepoError, what: &str) -> RepoError {
     }
 }
 
-/// Returns the URL without a password.
-pub(super) fn shown(url: &str) -> String {
-    match (url.split_once("://"), url.split_once('@')) {
-        (Some((scheme, rest)), Some(_)) => {
-            let host = rest.split_once('@').map_or(rest, |(_, host)| host);
-            format!("{scheme}://{host}")
-        }
-        _ => url.to_owned(),
-    }
-}
+/// The signs of a remote that does not know who asks.
+const UNKNOWN_USER: [&str; 4] = [
+    "uthentication failed",
+    "error: 401",
+    "error: 403",
+    "could not read Username",
+];
 
 /// Returns git's messages for people, without the password of a URL, shortened.
 pub(super) fn git_messages(output: &Output, url: &str) -> String {
@@ -155,12 +153,16 @@ pub(super) fn git_messages(output: &Output, url: &str) -> String {
 }
 
 fn all_messages(output: &Output, url: &str) -> String {
-    let text = without_passwords(&output.stderr.replace(url, &shown(url)));
-    let lines: Vec<&str> = text
+    let text = without_passwords(&output.stderr);
+    let lines = text
         .lines()
         .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with("hint:"))
-        .collect();
+        .filter(|line| !line.is_empty() && !line.starts_with("hint:"));
+    let mut lines: Vec<&str> = lines.collect();
+    let has_password = without_passwords(url) != url;
+    if has_password && UNKNOWN_USER.iter().any(|sign| text.contains(sign)) {
+        lines.push("a password or token in the address is read at the start of the supervisor and at `hd reload`");
+    }
     lines.join("; ")
 }
 

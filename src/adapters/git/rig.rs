@@ -19,7 +19,7 @@ use super::gate::RunningGate;
 use super::prepare::MOVING;
 use super::stash_watch::StashWatch;
 use super::theirs::LoggedRefs;
-use super::{names_in_git, settings, written};
+use super::{checkouts, names_in_git, settings};
 use crate::domain::city::RigSource;
 use crate::domain::ids::{Oid, RigName};
 use crate::ports::repo::RepoError;
@@ -91,6 +91,8 @@ pub(super) struct State {
     pub(super) stash_spoilt: Mutex<BTreeSet<Oid>>,
     /// The watch of the list of stash entries.
     pub(super) stash_watch: StashWatch,
+    /// The pre-push hook that people were told of last, because it does not run.
+    pub(super) hook_left_out: Mutex<Option<PathBuf>>,
     /// The switch that ends the gate under way.
     pub(super) running_gate: RunningGate,
     /// A reference to the repository itself, for work in the background; none if it is not shared.
@@ -118,12 +120,20 @@ enum Prepared {
     Once,
 }
 
+impl Drop for GitRepo {
+    fn drop(&mut self) {
+        if let Some(checkout) = self.rig.source.path() {
+            checkouts::forget(checkout);
+        }
+    }
+}
+
 impl GitRepo {
     /// Makes the rig's git. Touches nothing until [`Repo::prepare`](crate::ports::repo::Repo::prepare).
     #[must_use]
     pub fn new(rig: GitRig) -> Self {
         if let Some(checkout) = rig.source.path() {
-            written::note(checkout);
+            checkouts::note(checkout, &rig.ours);
         }
         Self {
             rig,
@@ -166,11 +176,8 @@ impl GitRepo {
     /// Returns `user.email` as taken over from the rig's checkout, or the user's own.
     pub(super) fn email(&self) -> Option<String> {
         let read = || {
-            let output = Git::in_dir(self.repo_dir())
-                .as_user()
-                .args(["config", "user.email"])
-                .run()
-                .ok()?;
+            let git = settings::as_user(Git::in_dir(self.repo_dir()), self.repo_dir());
+            let output = git.args(["config", "user.email"]).run().ok()?;
             Some(output.text()).filter(|email| !email.is_empty())
         };
         let mut known = locked(&self.state.email);
@@ -202,10 +209,8 @@ impl GitRepo {
     /// Returns the file with the user's own ignore rules.
     pub(super) fn user_excludes(&self) -> Option<PathBuf> {
         let read = || {
-            let asked =
-                self.git()
-                    .as_user()
-                    .args(["config", "--type=path", "--get", "core.excludesFile"]);
+            let asked = self.git_at_remote();
+            let asked = asked.args(["config", "--type=path", "--get", "core.excludesFile"]);
             let named = asked.output().ok()?;
             if named.ok() {
                 // An empty value names no file.

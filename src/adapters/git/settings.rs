@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::addresses::{self, Addresses};
-use super::admin::{At, remove_if_there, stamp, write_whole};
+use super::admin::{At, read_if_there, remove_if_there, stamp, write_whole};
 use super::bytes;
 use super::command::Git;
 use super::config_text::{Listed, Settings, render};
@@ -16,12 +16,13 @@ use super::filters::{self, Places};
 use super::prepare::{MOVING, READY};
 use super::remotes::Remotes;
 use super::rig::{GitRepo, locked};
-use super::settings_read::{self, Checkout};
+use super::settings_read::{self, AtRemote, Checkout};
 use super::written::Written;
-use super::{refusals, share, share_integrity};
+use super::{checkouts, refusals, share, share_integrity};
 use crate::adapters::beneath;
 use crate::adapters::city_root;
 use crate::domain::city::RigSource;
+use crate::domain::url_text::without_passwords;
 use crate::ports::repo::RepoError;
 
 /// The key of the URL of `origin`.
@@ -151,20 +152,23 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
     let dir = file.parent().unwrap_or(repo.repo_dir());
     city_root::make_dirs(dir).at("cannot make", dir)?;
     let before = known_origin(repo)?;
-    if before.is_some_and(|before| before != taken.remotes.origin().push) {
+    if before.is_some_and(|before| !is_same_place(&before, &taken.remotes.origin().push)) {
         write_whole(&repo.repo_dir().join(MOVING), b"")?;
+        // Its refs are those of the former one.
+        repo.set_unprepared("its new origin is being fetched".to_owned());
     }
     let pins = taken.remotes.pins();
-    let machine = [pins.clone(), settings_read::of_machine()?].concat();
-    refresh(&machine_file(repo.repo_dir()), &render(&machine))?;
-    let instead = user_file(repo.repo_dir());
-    match settings_read::of_user_instead(repo.repo_dir(), repo.rig_dir())? {
-        Some(settings) => refresh(&instead, &render(&settings))?,
-        None => remove_if_there(&instead)?,
+    // Before the addresses that they hold for.
+    let machine = machine_file(repo.repo_dir());
+    let known = read_if_there(&machine)?.unwrap_or_default();
+    let (first, known) = (render(&pins), bytes::lossy(&known));
+    if !known.starts_with(&first) {
+        refresh(&machine, &(first + &known))?;
     }
-    refresh(&file, &render(&[pins, user].concat()))?;
+    refresh(&file, &render(&[pins.clone(), user].concat()))?;
     let text = ours(repo.object_format()?, &own);
     refresh(&repo.repo_dir().join("config"), &text)?;
+    for_remotes(repo, pins)?;
     let given = [
         taken.settings,
         taken.remotes.theirs(),
@@ -173,7 +177,24 @@ pub(super) fn take_over(repo: &GitRepo, checkout: Option<&Checkout>) -> Result<(
     let given = render(&closed(given.concat()));
     refresh(&given_file(repo), &given)?;
     share::write(repo, FILE, given.as_bytes())?;
+    checkouts::keep(repo)?;
     renew(repo)
+}
+
+/// Writes the settings of the machine and of the user for commands at a remote.
+fn for_remotes(repo: &GitRepo, pins: Settings) -> Result<(), RepoError> {
+    let ours = repo.repo_dir();
+    let read = AtRemote::read(ours, repo.rig_dir(), repo.source().path())?;
+    refresh(&machine_file(ours), &render(&[pins, read.machine].concat()))?;
+    match read.user {
+        Some(settings) => refresh(&user_file(ours), &render(&settings)),
+        None => remove_if_there(&user_file(ours)),
+    }
+}
+
+/// Returns true for two addresses of one place: the password or token of a URL may change each hour.
+fn is_same_place(one: &str, other: &str) -> bool {
+    without_passwords(one) == without_passwords(other)
 }
 
 /// Removes the filters and merge drivers that may run an agent's file, and tells people of them.
@@ -437,4 +458,23 @@ fn hooks(checkout: &Checkout) -> Option<String> {
         .flatten()
         .any(|entry| !entry.file_name().to_string_lossy().ends_with(".sample"));
     own.then(|| dir.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rig is held until its new origin has been fetched.
+    #[test]
+    fn new_token_in_an_address_makes_no_new_origin_of_it() {
+        for (other, is_same) in [
+            ("https://new@host/x", true),
+            ("https://host/x", true),
+            ("https://old@host/y", false),
+            ("https://old@other/x", false),
+            ("/host/x", false),
+        ] {
+            assert_eq!(is_same_place("https://old@host/x", other), is_same);
+        }
+    }
 }

@@ -1,15 +1,17 @@
 //! Reads the settings that apply in the rig's checkout: its own, and those of its user and of the machine.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::command::Git;
 use super::config_text::{self, Listed, Settings};
+use super::include_files::{Included, followed};
 use super::written::Written;
 use crate::ports::repo::RepoError;
 
 /// The limit for reading settings, in which a pipe in the place of a file is never read to its end.
-const READ_LIMIT: Duration = Duration::from_secs(15);
+pub(super) const READ_LIMIT: Duration = Duration::from_secs(15);
 
 /// The place of the rig's checkout, and what git says about its repository.
 #[derive(Debug, Clone)]
@@ -45,11 +47,8 @@ impl Checkout {
     /// # Errors
     /// git's, where a configuration cannot be read.
     pub(super) fn read(top: Top, rig_dir: &Path) -> Result<Self, RepoError> {
-        let written = Written::of(rig_dir);
         let user = everywhere()?;
-        let here = listed(&top.dir)?;
-        let is_left_out = |it: &Listed| written.has(&it.file) && !user.contains(it);
-        let (left_out, here) = here.into_iter().partition::<Vec<_>, _>(is_left_out);
+        let (left_out, here) = told_by_file(listed(&top.dir)?, &user, &Written::of(rig_dir));
         let user = user.into_iter().map(|it| it.setting).collect();
         let (config, user) = told_apart(user, &here);
         let routes = here.into_iter().map(|it| it.setting);
@@ -67,6 +66,16 @@ impl Checkout {
     pub(super) fn has(&self, key: &str) -> bool {
         self.config.iter().any(|(name, _)| name == key)
     }
+}
+
+/// Returns the settings in files that agents write, but for those that hold everywhere; and the others.
+fn told_by_file(
+    listed: Vec<Listed>,
+    everywhere: &[Listed],
+    written: &Written,
+) -> (Vec<Listed>, Vec<Listed>) {
+    let is_left_out = |it: &Listed| written.has(&it.file) && !everywhere.contains(it);
+    listed.into_iter().partition(is_left_out)
 }
 
 /// Returns true for a setting that decides the address of a remote.
@@ -133,39 +142,54 @@ pub(super) fn of_user_files() -> Vec<PathBuf> {
     of_xdg.into_iter().chain(of_home).collect()
 }
 
-/// Reads the settings of the machine.
-///
-/// # Errors
-/// git's, where a file cannot be read.
-pub(super) fn of_machine() -> Result<Settings, RepoError> {
-    let all = everywhere()?.into_iter().filter(|it| it.scope == "system");
-    // The settings of the files that it includes are among them.
-    let all = all.map(|it| it.setting).filter(|it| !is_include(&it.0));
-    Ok(all.collect())
+/// The settings of the machine and of the user for commands in our repository that talk to a remote. The conditions of both are
+/// judged there.
+pub(super) struct AtRemote {
+    pub(super) machine: Settings,
+    /// Set if the user's settings must not be read as they are at that time: they include a file that agents write, or would
+    /// under another condition.
+    pub(super) user: Option<Settings>,
+}
+
+impl AtRemote {
+    /// Reads them in our repository, whose own configuration is written already, for the rig with this checkout.
+    ///
+    /// # Errors
+    /// git's, where a file cannot be read.
+    pub(super) fn read(
+        ours: &Path,
+        rig_dir: &Path,
+        checkout: Option<&Path>,
+    ) -> Result<Self, RepoError> {
+        let (written, user) = (Written::of(rig_dir), everywhere()?);
+        let (left_out, kept) = told_by_file(listed(ours)?, &user, &written);
+        let of_user = |it: &&Listed| it.scope == "global";
+        let read = user.iter().chain(&kept).filter(of_user);
+        let files = read.map(|it| it.file.clone()).chain(of_user_files());
+        let files: BTreeSet<PathBuf> = files.collect();
+        let holds_everywhere = |file: &Path| user.iter().any(|it| it.file == file);
+        let is_agents = |it: &Included| {
+            !holds_everywhere(&it.file) && (it.is_unknown || written.has_any(&it.places))
+        };
+        let followed = followed(files, checkout)?;
+        let is_used = left_out.iter().any(|it| it.scope == "global")
+            || followed.silent.is_some()
+            || followed.files.iter().any(is_agents);
+        // The settings of the files that they include are among them.
+        let of = |scope: &str| {
+            let kept = kept.iter().filter(|it| it.scope == scope);
+            let kept = kept.map(|it| it.setting.clone());
+            kept.filter(|it| !is_include(&it.0)).collect()
+        };
+        Ok(Self {
+            machine: of("system"),
+            user: is_used.then(|| of("global")),
+        })
+    }
 }
 
 fn is_include(key: &str) -> bool {
     key.starts_with("include.") || key.starts_with("includeif.")
-}
-
-/// Returns the user's settings in our repository, if they must not be read as they are at that time: a condition there includes a
-/// file that agents write.
-///
-/// # Errors
-/// git's, where a file cannot be read.
-pub(super) fn of_user_instead(ours: &Path, rig_dir: &Path) -> Result<Option<Settings>, RepoError> {
-    let written = Written::of(rig_dir);
-    let is_agents = |(it, file): &(Listed, PathBuf)| {
-        it.setting.0.starts_with("includeif.") && written.has(file)
-    };
-    if !includes(ours)?.iter().any(is_agents) {
-        return Ok(None);
-    }
-    let user = everywhere()?;
-    let here = listed(ours)?.into_iter().filter(|it| it.scope == "global");
-    let kept = here.filter(|it| !written.has(&it.file) || user.contains(it));
-    let kept = kept.map(|it| it.setting).filter(|it| !is_include(&it.0));
-    Ok(Some(kept.collect()))
 }
 
 fn everywhere() -> Result<Vec<Listed>, RepoError> {
@@ -183,38 +207,6 @@ pub(super) fn listed(dir: &Path) -> Result<Vec<Listed>, RepoError> {
     let git = git.args(["config", "--includes", "--list", "--show-scope"]);
     let text = git.args(["--show-origin", "-z"]).run()?.stdout;
     Ok(config_text::with_files(&text, dir))
-}
-
-/// Returns the files that the settings in a directory include, with each setting: also those of a condition that does not hold, and
-/// those that are not there.
-///
-/// # Errors
-/// git's, where a file cannot be read.
-pub(super) fn includes(dir: &Path) -> Result<Vec<(Listed, PathBuf)>, RepoError> {
-    let git = Git::in_dir(dir).as_user().limit(READ_LIMIT);
-    let git = git.args([
-        "config",
-        "--includes",
-        "--show-scope",
-        "--show-origin",
-        "-z",
-    ]);
-    let git = git.args(["--path", "--get-regexp", r"^include(if\..*)?\.path$"]);
-    let output = git.output()?;
-    // 1 is: there is none.
-    if !matches!(output.code, Some(0 | 1)) {
-        let why = output.stderr.trim();
-        return Err(RepoError::Failed(format!(
-            "git config --get-regexp include: {why}"
-        )));
-    }
-    let all = config_text::with_files(&output.stdout, dir).into_iter();
-    let file = |it: Listed| {
-        let named = it.setting.1.as_deref()?;
-        let file = it.file.parent()?.join(named);
-        Some((it, file))
-    };
-    Ok(all.filter_map(file).collect())
 }
 
 #[cfg(test)]

@@ -1,149 +1,59 @@
 //! The places of files that agents write: what they change in the work tree of a checkout lands there, or is pulled by a person. No
 //! setting, filter or hook of the supervisor comes from such a file.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
-use super::bytes;
+use super::checkouts::work_trees;
+use crate::adapters::link_walk::{on_the_way, real};
 use crate::domain::plain_path::plain;
-
-/// The number of links that are followed, as by the system.
-const LINKS_MAX: usize = 40;
-
-/// The checkouts of all rigs of this process, by their paths: the settings of one rig may name a file of another. Each rig looks at
-/// its own disk alone, and others use what it saw: a disk that hangs must not stop them.
-static CHECKOUTS: Mutex<BTreeMap<PathBuf, Seen>> = Mutex::new(BTreeMap::new());
-
-/// The places of a checkout, as its rig saw them last.
-#[derive(Debug, Clone, Default)]
-struct Seen {
-    trees: BTreeSet<PathBuf>,
-    git_dirs: BTreeSet<PathBuf>,
-    /// The files that git reads settings from there.
-    read: BTreeSet<PathBuf>,
-}
-
-fn checkouts() -> MutexGuard<'static, BTreeMap<PathBuf, Seen>> {
-    CHECKOUTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Notes the checkout of a rig, without a look at it.
-pub(super) fn note(checkout: &Path) {
-    let unseen = || Seen {
-        trees: BTreeSet::from([checkout.to_owned()]),
-        git_dirs: BTreeSet::from([checkout.join(".git")]),
-        read: BTreeSet::new(),
-    };
-    let mut all = checkouts();
-    all.entry(checkout.to_owned()).or_insert_with(unseen);
-}
-
-/// Looks at the checkout of the own rig.
-pub(super) fn look(checkout: &Path) {
-    let seen = seen(checkout);
-    let mut all = checkouts();
-    let now = all.entry(checkout.to_owned()).or_default();
-    (now.trees, now.git_dirs) = (seen.trees, seen.git_dirs);
-}
-
-/// Notes the files that git reads settings from in the checkout of the own rig.
-pub(super) fn note_read(checkout: &Path, files: BTreeSet<PathBuf>) {
-    checkouts().entry(checkout.to_owned()).or_default().read = files;
-}
-
-/// Returns the files that git reads settings from in the checkouts of the other rigs.
-pub(super) fn read_by_others(checkout: &Path) -> BTreeSet<PathBuf> {
-    let all = checkouts();
-    let others = all.iter().filter(|(other, _)| *other != checkout);
-    others
-        .flat_map(|(_, seen)| seen.read.iter().cloned())
-        .collect()
-}
-
-/// Finds the worktrees of a repository, by the files of git.
-fn seen(checkout: &Path) -> Seen {
-    let link = checkout.join(".git");
-    let own = match fs::read(&link) {
-        Ok(text) => {
-            let dir = text.strip_prefix(b"gitdir: ").unwrap_or_default();
-            checkout.join(bytes::path(dir.trim_ascii_end()))
-        }
-        // A bare repository has no work tree.
-        Err(_) if !link.exists() => checkout.to_owned(),
-        Err(_) => link,
-    };
-    let common = match fs::read(own.join("commondir")) {
-        Ok(dir) => own.join(bytes::path(dir.trim_ascii_end())),
-        Err(_) => own,
-    };
-    let common = real(&common);
-    let mut trees = BTreeSet::from([checkout.to_owned(), real(checkout)]);
-    if common.ends_with(".git") {
-        trees.extend(common.parent().map(Path::to_owned));
-    }
-    let entries = fs::read_dir(common.join("worktrees")).into_iter().flatten();
-    for entry in entries.flatten() {
-        let gitdir = fs::read(entry.path().join("gitdir")).unwrap_or_default();
-        let gitdir = entry.path().join(bytes::path(gitdir.trim_ascii_end()));
-        trees.extend(gitdir.parent().map(real));
-    }
-    let links = trees.iter().map(|tree| tree.join(".git"));
-    Seen {
-        git_dirs: links.chain([common.clone()]).collect(),
-        trees,
-        read: BTreeSet::new(),
-    }
-}
 
 /// The places.
 pub(super) struct Written {
     /// The city, named as it is and by its real path.
     cities: [PathBuf; 2],
     trees: BTreeSet<PathBuf>,
-    git_dirs: BTreeSet<PathBuf>,
 }
 
 impl Written {
-    /// Begins with the directory of a rig in its city. The checkouts of all rigs that were noted are among the places, with their
-    /// other worktrees.
+    /// Begins with the directory of a rig in its city. The work trees of all rigs' checkouts that were noted are among the places.
     pub(super) fn of(rig_dir: &Path) -> Self {
         let city = rig_dir.parent().unwrap_or(rig_dir);
-        let mut written = Self {
+        Self {
             cities: [city.to_owned(), real(city)],
-            trees: BTreeSet::new(),
-            git_dirs: BTreeSet::new(),
-        };
-        for seen in checkouts().values() {
-            written.trees.extend(seen.trees.iter().cloned());
-            written.git_dirs.extend(seen.git_dirs.iter().cloned());
+            trees: work_trees(),
         }
-        written
     }
 
     /// Returns true for a file that agents write, for one that a link there leads to, and for one that would be there.
     pub(super) fn has(&self, file: &Path) -> bool {
-        // A work tree may be in a git directory, and the other way round: the nearest decides.
-        let nearest = |dirs: &BTreeSet<PathBuf>, file: &Path| {
-            let around = dirs.iter().filter(|dir| file.starts_with(dir));
-            around.map(|dir| dir.components().count()).max()
-        };
-        let is_there = |file: &Path| {
-            let theirs = nearest(&self.trees, file).max(self.of_a_rig(file));
-            theirs > nearest(&self.git_dirs, file)
-        };
-        is_there(&plain(file)) || on_the_way(file).iter().any(|it| is_there(it))
+        self.is_there(&plain(file)) || self.has_any(&on_the_way(file))
     }
 
-    /// Returns the depth of a rig's directory, or of the supervisor's state, around a file. Agents have their files there.
-    fn of_a_rig(&self, file: &Path) -> Option<usize> {
-        self.cities.iter().find_map(|city| {
-            let part = file.strip_prefix(city).ok()?.components().next()?;
-            let dir = city.join(part);
-            let is_rig = || dir.join("repo.git").symlink_metadata().is_ok();
-            let is_theirs = dir.ends_with(".horde") || is_rig();
-            is_theirs.then(|| dir.components().count())
+    /// Returns true if one of these files is among the places, as it is written.
+    pub(super) fn has_any(&self, files: &[PathBuf]) -> bool {
+        files.iter().any(|file| self.is_there(file))
+    }
+
+    /// git writes nothing below a directory `.git` of a work tree. A git directory of another name is a directory like others.
+    fn is_there(&self, file: &Path) -> bool {
+        let mut inside = self
+            .trees
+            .iter()
+            .filter_map(|tree| file.strip_prefix(tree).ok());
+        inside.any(|rest| rest.iter().all(|name| name != ".git")) || self.is_of_a_rig(file)
+    }
+
+    /// Returns true for a file in a rig's directory, or in the supervisor's state. Agents have their files there.
+    fn is_of_a_rig(&self, file: &Path) -> bool {
+        self.cities.iter().any(|city| {
+            let part = file
+                .strip_prefix(city)
+                .ok()
+                .and_then(|rest| rest.iter().next());
+            part.is_some_and(|part| {
+                part == ".horde" || city.join(part).join("repo.git").symlink_metadata().is_ok()
+            })
         })
     }
 
@@ -154,44 +64,12 @@ impl Written {
     }
 }
 
-/// Follows the links of a path, to a place that may not exist.
-pub(super) fn real(path: &Path) -> PathBuf {
-    on_the_way(path).pop().unwrap_or_default()
-}
-
-/// Returns the links on the way to a file, and the place that it leads to.
-pub(super) fn on_the_way(file: &Path) -> Vec<PathBuf> {
-    let (mut at, mut names) = (PathBuf::from("/"), Vec::new());
-    let mut open = vec![file.to_owned()];
-    while let Some(path) = open.pop() {
-        let mut rest = path.components();
-        let Some(part) = rest.next() else { continue };
-        open.push(rest.as_path().to_owned());
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => drop(at.pop()),
-            Component::RootDir | Component::Prefix(_) => at = PathBuf::from("/"),
-            Component::Normal(name) => {
-                let next = at.join(name);
-                let leads_to = (names.len() < LINKS_MAX).then(|| fs::read_link(&next).ok());
-                match leads_to.flatten() {
-                    Some(leads_to) => {
-                        names.push(next);
-                        open.push(leads_to);
-                    }
-                    None => at = next,
-                }
-            }
-        }
-    }
-    names.push(at);
-    names
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
+    use super::super::checkouts::{look, note};
     use super::*;
 
     #[test]
@@ -215,8 +93,12 @@ mod tests {
         fs::write(at("bare/worktrees/main/gitdir"), gitdir).unwrap();
         symlink(at("code/settings"), at("city/home/.gitconfig")).unwrap();
         symlink("../outside", at("code/link")).unwrap();
-        look(&at("code"));
-        look(&at("bare"));
+        fs::write(at("bare/config"), "[core]\n\tbare\n").unwrap();
+        fs::write(at("bare/HEAD"), "").unwrap();
+        for checkout in ["code", "bare"] {
+            note(&at(checkout), &at("ours"));
+            look(&at(checkout));
+        }
         let written = Written::of(&at("city/rig"));
         for file in [
             "code/.gitconfig",
@@ -243,5 +125,22 @@ mod tests {
             assert!(!written.has(&at(file)), "{file}");
         }
         assert!(!written.has(Path::new("")));
+    }
+
+    /// An agent of one rig commits hooks for the other.
+    #[test]
+    fn git_directory_in_the_work_tree_of_another_rig_counts_unless_it_is_named_as_git_names_it() {
+        let scratch = crate::testing::scratch();
+        let at = |path: &str| scratch.path().join(path);
+        fs::create_dir_all(at("code/.git")).unwrap();
+        fs::create_dir_all(at("code/mirrors/bare.git")).unwrap();
+        fs::write(at("code/mirrors/bare.git/HEAD"), "").unwrap();
+        for checkout in ["code", "code/mirrors/bare.git"] {
+            note(&at(checkout), &at("ours"));
+            look(&at(checkout));
+        }
+        let written = Written::of(&at("city/rig"));
+        assert!(written.has(&at("code/mirrors/bare.git/hooks/pre-push")));
+        assert!(!written.has(&at("code/vendor/x/.git/hooks/pre-push")));
     }
 }

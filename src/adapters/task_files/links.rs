@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use rustix::fs::RenameFlags;
@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use super::moves;
 use super::text::{IN_SANDBOX, IN_TASKS, at, changed, from_above, no_link, read_bytes};
 use crate::adapters::beneath;
+use crate::adapters::link_walk::LinkWalk;
 use crate::domain::task_names::{
     OUTCOME, OUTCOMES, REPLACED, TASK, TASK_ELSE, beside, is_link_target,
 };
@@ -24,8 +25,6 @@ use crate::ports::tasks::Repaired;
 /// The number of replaced files of a kind that are kept. The next `TASK.md` stays in the sandbox, and the next outcome
 /// replaces the oldest one.
 const KEPT_MAX: usize = 100;
-/// The number of links that are followed, as by the system.
-const LINKS_MAX: usize = 40;
 
 /// Returns true for a name that leads to the outcome file.
 pub(super) fn is_outcome(name: &OsStr) -> bool {
@@ -123,34 +122,17 @@ fn is_of_project(sandbox: &Path, is_own: IsOwn<'_>) -> bool {
 fn leads_to(sandbox: &Path, target: &Path) -> PathBuf {
     let real = fs::canonicalize(sandbox).unwrap_or_else(|_| sandbox.to_owned());
     let is_inside = |path: &Path| path.starts_with(sandbox) || path.starts_with(&real);
-    let (mut at, mut followed) = (sandbox.to_owned(), 0);
-    let mut open = vec![target.to_owned()];
-    while let Some(path) = open.pop() {
+    let mut walk = LinkWalk::from(sandbox, target);
+    while let Some(place) = walk.step() {
         // It leads elsewhere for each process.
-        if at.starts_with("/proc") {
-            return at;
+        if place.starts_with("/proc") {
+            break;
         }
-        let mut rest = path.components();
-        let Some(part) = rest.next() else { continue };
-        open.push(rest.as_path().to_owned());
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => drop(at.pop()),
-            Component::RootDir | Component::Prefix(_) => at = PathBuf::from("/"),
-            Component::Normal(name) => {
-                let next = at.join(name);
-                let is_followed = is_inside(&next) && followed < LINKS_MAX;
-                match is_followed.then(|| fs::read_link(&next)) {
-                    Some(Ok(leads_to)) => {
-                        followed += 1;
-                        open.push(leads_to);
-                    }
-                    Some(Err(_)) | None => at = next,
-                }
-            }
+        if is_inside(place) {
+            walk.follow();
         }
     }
-    at
+    walk.place()
 }
 
 /// Returns false for a file that declares nothing: a blank one, which a program may just be writing, one whose content

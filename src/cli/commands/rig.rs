@@ -15,6 +15,7 @@ use crate::config::{self, EditError, NewRig};
 use crate::control::protocol::answers::Reloaded;
 use crate::control::protocol::{Op, args};
 use crate::domain::city::{Rig, RigSource};
+use crate::domain::url_text::without_passwords;
 use crate::regular;
 
 pub(super) fn run(verb: RigVerb, context: &mut Context) -> Result<(), CliError> {
@@ -34,7 +35,7 @@ fn list(context: &Context) -> Result<(), CliError> {
 fn facts(rig: &Rig) -> Value {
     let (path, remote) = match &rig.source {
         RigSource::Path(path) => (Some(path), None),
-        RigSource::Remote(remote) => (None, Some(remote)),
+        RigSource::Remote(remote) => (None, Some(without_passwords(remote))),
     };
     json!({
         "name": rig.name,

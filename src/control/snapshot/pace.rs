@@ -8,9 +8,9 @@ use crate::domain::restart::Mono;
 /// The shortest time between two snapshots for followers.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// After a snapshot followers rest for this multiple of what it took to take and to show it: 0.8 % of a core.
+/// After a snapshot followers rest for this multiple of what it took to take and to show it: 0.5 % of a core.
 /// With the counts of git that they ask for (`glances`) that is less than the 2 % that watching may cost.
-const REST: u32 = 120;
+const REST: u32 = 200;
 
 /// The longest rest: a moment in which the machine was busy with other work must not slow followers down for long.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(pace.rest(at(5000)), Duration::ZERO, "at once after a pause");
         pace.took(Duration::from_millis(10), at(6000));
         pace.shown(Duration::from_millis(5));
-        assert_eq!(pace.rest(at(6000)), Duration::from_millis(1800));
+        assert_eq!(pace.rest(at(6000)), Duration::from_secs(3));
         pace.took(Duration::from_secs(9), at(9000));
         assert_eq!(pace.rest(at(9000)), LONGEST);
     }

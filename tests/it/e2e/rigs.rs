@@ -73,6 +73,19 @@ fn rig_that_the_supervisor_refuses_is_taken_out_of_the_file_again() {
     assert_eq!(city.hd(&["reload"]).code, 0);
 }
 
+#[test]
+fn list_shows_no_password_of_a_url() {
+    let city = City::made(&Plan::new());
+    let url = "https://me:secret@forge.invalid/tool.git";
+    let added = city.hd(&["rig", "add", url, "--name", "far"]);
+    assert_eq!(added.code, 0, "{added:?}");
+    assert!(toml(&city).contains(url), "the supervisor needs it");
+    let listed = city.hd(&["rig", "list"]).json();
+    assert_eq!(listed[1]["remote"], "https://forge.invalid/tool.git");
+    let listed = city.hd_text(&["rig", "list"]);
+    assert!(!listed.out.contains("secret"), "{listed:?}");
+}
+
 /// The directory of a removed rig stays, and so does its work.
 #[test]
 fn name_of_a_rig_whose_directory_is_taken_is_said() {

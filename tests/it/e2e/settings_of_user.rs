@@ -4,6 +4,7 @@
 use crate::support::git::{git, write};
 use crate::support::live::City;
 use crate::support::plan::Plan;
+use crate::support::program::script;
 
 /// Work had landed at the remote that the user's settings lead away from, under another name.
 #[test]
@@ -58,7 +59,11 @@ fn addresses_of_the_checkout_hold_whatever_the_user_has_for_the_city() {
         root.join(".horde").display()
     );
     write(&root, "home/.gitconfig", of_all);
-    let of_machine = format!("[url \"{wrong}\"]\ninsteadOf = {origin}\npushInsteadOf = {origin}\n");
+    let of_machine = format!(
+        "[url \"{wrong}\"]\ninsteadOf = {origin}\npushInsteadOf = {origin}\n\
+         [includeIf \"hasconfig:remote.*.url:{origin}\"]\npath = corp.inc\n"
+    );
+    write(&root, "corp.inc", "[http]\nproxy = proxy.invalid\n");
     let of_city = format!(
         "[url \"{wrong}\"]\npushInsteadOf = {origin}\n[url \"{wrong}/\"]\ninsteadOf = {}/\n",
         root.display()
@@ -71,6 +76,11 @@ fn addresses_of_the_checkout_hold_whatever_the_user_has_for_the_city() {
     supervisor.env_remove("GIT_CONFIG_NOSYSTEM");
     supervisor.env("GIT_CONFIG_SYSTEM", root.join("machine.config"));
     city.start_as(supervisor);
+    // Conditions of the machine hold there as well.
+    let at_remote = root.join(".horde/custody/horde.git/horde/machine.config");
+    let at_remote = at_remote.display().to_string();
+    let proxy = git(&root, &["config", "--file", &at_remote, "http.proxy"]);
+    assert_eq!(proxy, "proxy.invalid");
     let relic = city.relic("a", &["commit a.txt", "hd done"]);
     city.charge(&relic);
     city.wait_status(&relic, "closed");
@@ -116,12 +126,15 @@ fn settings_in_a_tracked_file_that_the_checkout_includes_lead_nowhere() {
         "[url \"{wrong}\"]\ninsteadOf = {origin}\n[remote \"origin\"]\npushurl = {wrong}\n[merge]\nconflictStyle = diff3\n"
     );
     write(&checkout, ".gitconfig", included);
-    git(&checkout, &["add", ".gitconfig"]);
+    std::fs::create_dir(checkout.join("hooks")).unwrap();
+    script(&checkout.join("hooks/pre-push"), "exit 1");
+    git(&checkout, &["add", ".gitconfig", "hooks"]);
     git(&checkout, &["commit", "-q", "-m", "settings for all"]);
     git(
         &checkout,
         &["push", "-q", &format!("file://{origin}"), "HEAD:main"],
     );
+    git(&checkout, &["config", "core.hooksPath", "hooks"]);
     let before = git(&root.join("wrong.git"), &["rev-parse", "main"]);
     city.start();
     let log = std::fs::read_to_string(root.join("supervisor.log")).unwrap();
@@ -137,5 +150,8 @@ fn settings_in_a_tracked_file_that_the_checkout_includes_lead_nowhere() {
     assert_eq!(git(&root.join("wrong.git"), &["rev-parse", "main"]), before);
     let given = git(&city.theirs(), &["config", "merge.conflictStyle"]);
     assert_eq!(given, "diff3");
+    let log = std::fs::read_to_string(root.join("supervisor.log")).unwrap();
+    let told = log.matches("do not run this pre-push hook").count();
+    assert_eq!(told, 1, "{log}");
     city.stop();
 }

@@ -36,8 +36,56 @@ pub(super) fn check(
     }
     let mut links = brought(repo, head, old)?;
     links.extend(links_of(repo, head)?);
-    if links.is_empty() {
+    let Some(Link {
+        commit,
+        is_link,
+        name,
+        ..
+    }) = refused(repo, sandbox, links, old)?
+    else {
         return Ok(());
+    };
+    let what = if is_link { "a link" } else { "no file," };
+    Err(RepoError::Rejected(format!(
+        "{}: {name} is {what} in the place of the supervisor's link to a task file, and no commit may have it",
+        commit.get(..10).unwrap_or(&commit)
+    )))
+}
+
+/// Refuses a landing that gives the target such a link. Each branch was checked alone: of two that are landed together, one may
+/// bring the link and the other one the directory by which it leads to a task.
+///
+/// # Errors
+/// [`RepoError::Rejected`].
+pub(in super::super) fn check_landing(
+    repo: &GitRepo,
+    old: &Oid,
+    new: &Oid,
+) -> Result<(), RepoError> {
+    if !is_any_tracked(repo, &[], new)? {
+        return Ok(());
+    }
+    let sandbox = repo.raiders_dir().join(".another");
+    let links = links_of(repo, new)?;
+    match refused(repo, &sandbox, links, std::slice::from_ref(old))? {
+        None => Ok(()),
+        Some(link) => Err(RepoError::Rejected(format!(
+            "together with the work that has landed, {} is a link to a task file: remove it, or the links of directories that it goes \
+             through",
+            link.name
+        ))),
+    }
+}
+
+/// Returns the first of these entries that no commit may bring and that the old commits do not have.
+fn refused(
+    repo: &GitRepo,
+    sandbox: &Path,
+    links: Vec<Link>,
+    old: &[Oid],
+) -> Result<Option<Link>, RepoError> {
+    if links.is_empty() {
+        return Ok(None);
     }
     let mut before = Vec::new();
     for commit in old {
@@ -58,15 +106,10 @@ pub(super) fn check(
             continue;
         }
         if is_reserved(&link.name) || leads_to_a_task(repo, sandbox, &link)? {
-            let Link { commit, name, .. } = &link;
-            let what = if link.is_link { "a link" } else { "no file," };
-            return Err(RepoError::Rejected(format!(
-                "{}: {name} is {what} in the place of the supervisor's link to a task file, and no commit may have it",
-                commit.get(..10).unwrap_or(commit)
-            )));
+            return Ok(Some(link));
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 fn is_any_tracked(repo: &GitRepo, new: &[Oid], head: &Oid) -> Result<bool, RepoError> {

@@ -22,6 +22,7 @@ use super::super::{other_work, reflog_commits};
 use crate::adapters::beneath;
 use crate::adapters::city_root;
 use crate::domain::ids::Oid;
+use crate::domain::url_text::without_passwords;
 use crate::ports::repo::RepoError;
 
 /// A ref is one line; `packed-refs` and a list of grafts grow with the repository.
@@ -326,8 +327,8 @@ impl View {
     /// Returns the URL that it was cloned from by its configuration, for people.
     pub(super) fn origin(&self) -> String {
         let urls = self.urls();
-        let shown = urls.first().map(|url| super::super::push::shown(url));
-        shown.unwrap_or_default()
+        let url = urls.first().map_or("", String::as_str);
+        without_passwords(url)
     }
 
     /// Returns the URLs in its configuration.

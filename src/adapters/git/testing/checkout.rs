@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use super::Rigged;
 use crate::adapters::git::checkout::included::read_by_git;
 use crate::adapters::git::checkout::{free, look, turn};
+use crate::adapters::git::checkouts;
 use crate::adapters::git::command::{Git, Output};
 use crate::adapters::git::commit_checks;
 use crate::adapters::git::land::land;
 use crate::adapters::git::remote::fetch_target;
-use crate::adapters::git::written;
 use crate::domain::ids::Oid;
 use crate::domain::merge::CheckoutBusy;
 use crate::ports::repo::RepoError;
@@ -361,6 +361,36 @@ fn landing_changes_no_file_that_the_configuration_of_the_checkout_includes() {
     land(&rig.repo, "main", &links, &other).unwrap();
 }
 
+/// git lists its own configuration there as `config`, which is no file of a work tree.
+#[test]
+fn landing_on_a_bare_repository_may_change_files_named_like_those_of_git() {
+    let rig = Rigged::local();
+    let (dir, aside) = (rig.origin(), rig.path("aside"));
+    fs::rename(dir.join(".git"), &aside).unwrap();
+    fs::remove_dir_all(&dir).unwrap();
+    fs::rename(&aside, &dir).unwrap();
+    rig.in_origin(&["config", "core.bare", "true"]);
+    lands(
+        &rig,
+        &rig.commit(&rig.base, &[("config/app.yml", "x\n"), ("hooks/x", "x\n")]),
+    );
+}
+
+/// git obeys the file once the branch is another.
+#[test]
+fn landing_changes_no_file_that_the_configuration_would_include_on_another_branch() {
+    let rig = Rigged::local();
+    let outside = rig.path("outside.inc");
+    let included = rig.origin().join("team.inc").display().to_string();
+    fs::write(&outside, format!("[include]\n\tpath = {included}\n")).unwrap();
+    let outside = outside.display().to_string();
+    rig.in_origin(&["config", "includeIf.onbranch:release/**.path", &outside]);
+    let new = rig.commit(&rig.base, &[("team.inc", "[core]\n")]);
+    let refused = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
+    assert!(matches!(refused, RepoError::Rejected(_)), "{refused}");
+    lands(&rig, &rig.commit(&rig.base, &[("other.inc", "[core]\n")]));
+}
+
 /// Work of one rig would decide what git runs for another.
 #[test]
 fn landing_changes_no_file_that_the_checkout_of_another_rig_includes() {
@@ -368,7 +398,10 @@ fn landing_changes_no_file_that_the_checkout_of_another_rig_includes() {
     let included = rig.origin().join("common").display().to_string();
     other.in_origin(&["config", "include.path", &included]);
     let new = rig.commit(&rig.base, &[("common", "[core]\n")]);
-    let read = || written::note_read(&other.origin(), read_by_git(&other.origin()).unwrap());
+    let read = || {
+        let (files, silent) = read_by_git(&other.origin(), &other.origin()).unwrap();
+        checkouts::note_read(&other.origin(), files, silent.is_none());
+    };
     read();
     let refused = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
     assert!(matches!(refused, RepoError::Rejected(_)), "{refused}");

@@ -1,6 +1,7 @@
 //! Tests of landing, and of work on the target.
 
 use super::Rigged;
+use crate::adapters::git::commit_checks;
 use crate::adapters::git::land::{land, landed, on_main};
 use crate::adapters::git::remote::fetch_target;
 use crate::adapters::git::salvage::{keep, restore};
@@ -21,6 +22,31 @@ fn landing_moves_the_target_once() {
     rig.foreign_push("main", &later);
     land(&rig.repo, "main", &rig.base, &new).unwrap();
     assert_eq!(rig.at("main"), Some(later));
+}
+
+/// Each of the two was checked alone.
+#[test]
+fn landing_of_two_branches_that_make_a_link_to_a_task_together_is_refused() {
+    let rig = Rigged::new();
+    let sandbox = rig.repo.raiders_dir().join("Toast");
+    let [link, dir] = [("TASK.md", "docs/TASK.md"), ("docs", "../Nux")];
+    for branch in [link, dir] {
+        let alone = rig.links(&rig.base, &[branch]);
+        commit_checks::check(&rig.repo, &sandbox, &alone, "main").unwrap();
+    }
+    let first = rig.links(&rig.base, &[link]);
+    land(&rig.repo, "main", &rig.base, &first).unwrap();
+    let both = rig.links(&first, &[dir]);
+    let error = land(&rig.repo, "main", &first, &both).unwrap_err();
+    assert!(
+        matches!(&error, RepoError::Rejected(why) if why.contains("TASK.md is a link to a task")),
+        "{error}"
+    );
+    assert_eq!(rig.at("main"), Some(first));
+    // A target that a person gave such a link takes work.
+    rig.foreign_push("main", &both);
+    let next = rig.commit(&both, &[("a", "a\n")]);
+    land(&rig.repo, "main", &both, &next).unwrap();
 }
 
 #[test]
