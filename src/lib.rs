@@ -20,6 +20,7 @@ pub mod control;
 pub mod daemon;
 pub mod domain;
 pub mod faults;
+pub(crate) mod in_time;
 pub mod kit;
 pub mod ports;
 pub mod regular;

@@ -449,13 +449,13 @@ impl FakeSessions {
 
 impl Inner {
     fn print(&mut self, id: &SessionId, line: &str) {
+        let now = Some(self.now());
         if let Some(fake) = self.sessions.get_mut(id) {
             let screen = fake.screen.get_or_insert_default();
             if !screen.is_empty() {
                 screen.push('\n');
             }
             screen.push_str(line);
-            let now = Some(Timestamp::now());
             (fake.facts.last_activity, fake.facts.last_output) = (now, now);
             let log = self.logs.entry(id.clone()).or_default();
             log.extend_from_slice(line.replace('\n', "\r\n").as_bytes());

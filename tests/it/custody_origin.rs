@@ -218,3 +218,29 @@ fn file_of_agents_that_a_condition_of_the_user_includes_is_not_read_at_a_remote(
     city.repo.prepare().unwrap();
     assert!(!instead.exists());
 }
+
+/// Work had gone to the public remote when the file with the address of the internal one became that of a rig.
+#[test]
+fn rig_is_held_whose_origin_is_elsewhere_without_the_settings_that_agents_write() {
+    let city = City::bare();
+    let (checkout, origin) = (city.checkout(), city.origin().display().to_string());
+    git(&checkout, &["remote", "set-url", "origin", &origin]);
+    git(&checkout, &["config", "include.path", "../team.inc"]);
+    for settings in [
+        format!("[url \"/internal\"]\n\tinsteadOf = {origin}\n"),
+        "[remote \"origin\"]\n\tpushurl = /internal\n".to_owned(),
+    ] {
+        write(&checkout, "team.inc", settings);
+        let why = city.repo.prepare().unwrap_err().to_string();
+        for part in ["/internal", "team.inc", &origin] {
+            assert!(why.contains(part), "{why}");
+        }
+    }
+    write(
+        &checkout,
+        "team.inc",
+        "[url \"/internal\"]\n\tinsteadOf = another:\n",
+    );
+    city.repo.prepare().unwrap();
+    assert_eq!(city.repo.push_url().unwrap(), origin);
+}

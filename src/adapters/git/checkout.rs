@@ -260,7 +260,8 @@ impl Worktree {
     fn git_dir(&self) -> Option<PathBuf> {
         let link = self.path.join(".git");
         if link.is_dir() {
-            return Some(link);
+            // It may be a link, and git lists the real path.
+            return fs::canonicalize(link).ok();
         }
         let text = fs::read(&link).ok()?;
         let dir = text.strip_prefix(b"gitdir: ")?.trim_ascii_end();

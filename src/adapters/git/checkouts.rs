@@ -168,12 +168,18 @@ impl MainTree {
             stamps: Some(now),
             ..Self::default()
         };
-        for file in files.iter().filter(|file| file.exists()) {
+        let mut has_own = false;
+        for (nth, file) in files.iter().enumerate() {
+            // git reads the second file only where the first says so.
+            if !file.exists() || nth > 0 && !has_own {
+                continue;
+            }
             let git = Git::in_dir(Path::new("/")).limit(READ_LIMIT);
             let git = git.args(["config", "--no-includes", "-z", "--file"]);
-            let asked = git
-                .arg(file)
-                .args(["--get-regexp", r"^core\.(bare|worktree)$"]);
+            let asked = git.arg(file).args([
+                "--get-regexp",
+                r"^(core\.(bare|worktree)|extensions\.worktreeconfig)$",
+            ]);
             // 1 is: neither is set.
             let Some(output) = asked
                 .output()
@@ -186,6 +192,9 @@ impl MainTree {
                 match (key.as_str(), value) {
                     ("core.worktree", Some(path)) => read.set = Some(common.join(path)),
                     ("core.bare", value) => read.is_bare = value.is_none_or(|it| is_true(&it)),
+                    ("extensions.worktreeconfig", value) => {
+                        has_own = value.is_none_or(|it| is_true(&it));
+                    }
                     _ => {}
                 }
             }
@@ -285,7 +294,11 @@ mod tests {
         fs::rename(&config, at("modules/sub/config.worktree")).unwrap();
         fs::write(&config, "").unwrap();
         look(&at("linked"));
-        assert!(Written::of(&at("city/rig")).has(&at("sub/.gitconfig")));
+        let has = || Written::of(&at("city/rig")).has(&at("sub/.gitconfig"));
+        assert!(!has(), "git does not read it");
+        fs::write(&config, "[extensions]\n\tworktreeConfig = true\n").unwrap();
+        look(&at("linked"));
+        assert!(has());
     }
 
     /// `git clone --bare URL project/.bare`, with a file `.git` that leads there.

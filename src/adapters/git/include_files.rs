@@ -3,8 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, PoisonError, mpsc};
-use std::thread;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::bytes;
@@ -12,6 +11,7 @@ use super::checkouts::is_of_another;
 use super::command::Git;
 use super::config_text;
 use crate::adapters::link_walk::on_the_way;
+use crate::in_time::in_time;
 use crate::ports::repo::RepoError;
 
 /// The limit for a look at one file. Its disk may hang, and git would never look there.
@@ -155,35 +155,27 @@ fn looked(file: &Path) -> Option<Looked> {
         return None;
     }
     drop(open);
-    let (tell, told) = mpsc::channel();
-    let path = file.to_owned();
-    let look = move || {
-        let looked = Looked {
-            places: on_the_way(&path),
-            is_file: path.is_file(),
-        };
-        end_look(&path);
-        // The caller may have given it up.
-        let _given_up = tell.send(looked);
-    };
-    match thread::Builder::new().name("look".to_owned()).spawn(look) {
-        Ok(_) => told.recv_timeout(LOOK_LIMIT).ok(),
-        Err(_) => {
-            end_look(file);
-            None
-        }
-    }
+    let look = Look(file.to_owned());
+    in_time(LOOK_LIMIT, move || Looked {
+        places: on_the_way(&look.0),
+        is_file: look.0.is_file(),
+    })
 }
 
-fn end_look(file: &Path) {
-    let mut open = LOOKS.0.lock().unwrap_or_else(PoisonError::into_inner);
-    open.remove(file);
-    LOOKS.1.notify_all();
+/// A look under way. Its drop tells those that wait for it.
+struct Look(PathBuf);
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        let mut open = LOOKS.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.remove(&self.0);
+        LOOKS.1.notify_all();
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, thread};
 
     use super::*;
 

@@ -44,6 +44,7 @@ mod name_locks;
 mod names_in_git;
 mod object_copy;
 mod objects;
+mod origin;
 mod other_work;
 mod patch_equivalence;
 mod pinned_stashes;

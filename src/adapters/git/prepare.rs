@@ -233,8 +233,7 @@ fn inspect(path: &Path, rig_dir: &Path) -> Result<Checkout, RepoError> {
         is_shallow,
     };
     checkouts::look(path);
-    let (read, silent) = checkout::included::read_by_git(&top.dir, path)?;
-    checkouts::note_read(path, read, silent.is_none());
+    checkout::included::note(path, &top.dir)?;
     Checkout::read(top, rig_dir)
 }
 

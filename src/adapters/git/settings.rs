@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::addresses::{self, Addresses};
+use super::addresses;
 use super::admin::{At, read_if_there, remove_if_there, stamp, write_whole};
 use super::bytes;
 use super::command::Git;
 use super::config_text::{Listed, Settings, render};
 use super::filters::{self, Places};
+use super::origin::{is_same_place, no_other, no_unknown};
 use super::prepare::{MOVING, READY};
 use super::remotes::Remotes;
 use super::rig::{GitRepo, locked};
@@ -22,11 +23,10 @@ use super::{checkouts, refusals, share, share_integrity};
 use crate::adapters::beneath;
 use crate::adapters::city_root;
 use crate::domain::city::RigSource;
-use crate::domain::url_text::without_passwords;
 use crate::ports::repo::RepoError;
 
 /// The key of the URL of `origin`.
-const ORIGIN: &str = "remote.origin.url";
+pub(super) const ORIGIN: &str = "remote.origin.url";
 
 /// The file that the configuration of theirs includes.
 pub(super) const FILE: &str = "horde.config";
@@ -190,11 +190,6 @@ fn for_remotes(repo: &GitRepo, pins: Settings) -> Result<(), RepoError> {
         Some(settings) => refresh(&user_file(ours), &render(&settings)),
         None => remove_if_there(&user_file(ours)),
     }
-}
-
-/// Returns true for two addresses of one place: the password or token of a URL may change each hour.
-fn is_same_place(one: &str, other: &str) -> bool {
-    without_passwords(one) == without_passwords(other)
 }
 
 /// Removes the filters and merge drivers that may run an agent's file, and tells people of them.
@@ -377,40 +372,6 @@ fn remote_only(repo: &GitRepo, url: &str, user: &Settings) -> Result<Taken, Repo
     })
 }
 
-/// Refuses a checkout that has an `origin` which is not known: work would land in the checkout and not there. git reads it from a
-/// file of its own, as it had it before it had it in the configuration, or from a file that agents write, or cannot list it.
-fn no_unknown_origin(checkout: &Checkout, addresses: &Addresses) -> Result<(), RepoError> {
-    if addresses.contains_key("origin") {
-        return Ok(());
-    }
-    let refused = |file: &Path, how: &str| {
-        let (dir, file) = (checkout.top.dir.display(), file.display());
-        let why = format!("the remote origin of {dir} is in {file}, {how}");
-        Err(RepoError::Failed(why))
-    };
-    let files = ["remotes", "branches"].map(|dir| checkout.top.git_dir.join(dir).join("origin"));
-    if let Some(file) = files.iter().find(|file| file.is_file()) {
-        return refused(
-            file,
-            "which is not read: run `git remote rename origin origin` there, which moves it into the configuration",
-        );
-    }
-    let is_url = |key: &str| key == ORIGIN || key == "remote.origin.pushurl";
-    if let Some(it) = checkout.left_out.iter().find(|it| is_url(&it.setting.0)) {
-        return refused(
-            &it.file,
-            "which agents write: set it with `git config` in the configuration of the repository",
-        );
-    }
-    match checkout.routes.iter().any(|(key, _)| is_url(key)) {
-        false => Ok(()),
-        true => Err(RepoError::Failed(format!(
-            "the remote origin of {} has no URL that git lists: look at `git remote -v` there",
-            checkout.top.dir.display()
-        ))),
-    }
-}
-
 /// Returns those of the settings that agents write which sandboxes get: what decides an address is not among them.
 fn for_sandboxes(left_out: &[Listed]) -> Settings {
     let settings = left_out.iter().map(|it| it.setting.clone());
@@ -425,7 +386,8 @@ fn is_taken_over(key: &str) -> bool {
 
 fn of_checkout(repo: &GitRepo, path: &Path, checkout: &Checkout) -> Result<Taken, RepoError> {
     let addresses = addresses::of(repo, &checkout.routes, &checkout.top.dir)?;
-    no_unknown_origin(checkout, &addresses)?;
+    no_unknown(checkout, &addresses)?;
+    no_other(repo, checkout, &addresses)?;
     let (mut settings, mut of_remotes) = (Settings::new(), Settings::new());
     for it in &checkout.config {
         if it.0.starts_with("remote.") {
@@ -458,23 +420,4 @@ fn hooks(checkout: &Checkout) -> Option<String> {
         .flatten()
         .any(|entry| !entry.file_name().to_string_lossy().ends_with(".sample"));
     own.then(|| dir.display().to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A rig is held until its new origin has been fetched.
-    #[test]
-    fn new_token_in_an_address_makes_no_new_origin_of_it() {
-        for (other, is_same) in [
-            ("https://new@host/x", true),
-            ("https://host/x", true),
-            ("https://old@host/y", false),
-            ("https://old@other/x", false),
-            ("/host/x", false),
-        ] {
-            assert_eq!(is_same_place("https://old@host/x", other), is_same);
-        }
-    }
 }

@@ -38,6 +38,8 @@ pub(super) struct Checkout {
     pub(super) routes: Settings,
     /// The settings that are left out, because agents write their files: only the sandboxes get these.
     pub(super) left_out: Vec<Listed>,
+    /// As `routes`, with those that are left out: git in the checkout has these.
+    pub(super) routes_of_git: Settings,
 }
 
 impl Checkout {
@@ -48,17 +50,18 @@ impl Checkout {
     /// git's, where a configuration cannot be read.
     pub(super) fn read(top: Top, rig_dir: &Path) -> Result<Self, RepoError> {
         let user = everywhere()?;
-        let (left_out, here) = told_by_file(listed(&top.dir)?, &user, &Written::of(rig_dir));
+        let here = listed(&top.dir)?;
+        let routes_of_git = routes(&here);
+        let (left_out, here) = told_by_file(here, &user, &Written::of(rig_dir));
         let user = user.into_iter().map(|it| it.setting).collect();
         let (config, user) = told_apart(user, &here);
-        let routes = here.into_iter().map(|it| it.setting);
-        let routes = routes.filter(|(key, _)| is_route(key)).collect();
         Ok(Self {
             top,
             config,
             user,
-            routes,
+            routes: routes(&here),
             left_out,
+            routes_of_git,
         })
     }
 
@@ -76,6 +79,11 @@ fn told_by_file(
 ) -> (Vec<Listed>, Vec<Listed>) {
     let is_left_out = |it: &Listed| written.has(&it.file) && !everywhere.contains(it);
     listed.into_iter().partition(is_left_out)
+}
+
+fn routes(listed: &[Listed]) -> Settings {
+    let settings = listed.iter().map(|it| it.setting.clone());
+    settings.filter(|(key, _)| is_route(key)).collect()
 }
 
 /// Returns true for a setting that decides the address of a remote.

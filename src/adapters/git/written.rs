@@ -52,7 +52,11 @@ impl Written {
                 .ok()
                 .and_then(|rest| rest.iter().next());
             part.is_some_and(|part| {
-                part == ".horde" || city.join(part).join("repo.git").symlink_metadata().is_ok()
+                let mut ours = part.to_owned();
+                ours.push(".git");
+                // Also of a former rig. An agent can make no such directory, unlike one named as theirs.
+                let ours = city.join(".horde/custody").join(ours);
+                part == ".horde" || ours.symlink_metadata().is_ok()
             })
         })
     }
@@ -79,7 +83,8 @@ mod tests {
         for made in [
             "code/.git/worktrees/other",
             "other/hooks",
-            "city/rig/repo.git",
+            "city/.horde/custody/rig.git",
+            "city/project/repo.git",
             "bare/worktrees/main",
             "bare/main",
             "city/.horde",
@@ -121,6 +126,8 @@ mod tests {
             "city/home/x",
             "outside",
             "city/city.toml",
+            // An agent can bring a directory of that name.
+            "city/project/.gitconfig",
         ] {
             assert!(!written.has(&at(file)), "{file}");
         }

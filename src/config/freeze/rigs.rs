@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use super::Context;
 use super::cost;
@@ -18,6 +19,10 @@ use crate::config::values::{
 use crate::domain::city::{OnCompact, RaiderPolicy, Rig, RigSource, WitnessPolicy};
 use crate::domain::ids::{HarnessName, RelicId, RigName, SlotName};
 use crate::domain::slots;
+use crate::in_time::in_time;
+
+/// The limit for a look at the path of a rig.
+const LOOK_LIMIT: Duration = Duration::from_secs(5);
 
 /// Folders of the city that are not rigs.
 const RESERVED: &[&str] = &["automations", "rituals"];
@@ -148,22 +153,51 @@ fn repository(node: &Node, context: &Context<'_>) -> Parsed<PathBuf> {
     let path = context
         .resolve(&text(node)?)
         .or_else(|why| complain(node, why))?;
-    let Ok(path) = path.canonicalize() else {
-        return complain(node, format!("there is no directory {}", path.display()));
-    };
-    if !path.is_dir() {
-        return complain(node, format!("{} is not a directory", path.display()));
-    }
-    if is_repository(&path) {
+    let named = path.clone();
+    // The disk of one rig may hang, and the others must start: the preparation of the rig reports it.
+    let Some(found) = in_time(LOOK_LIMIT, move || look(&named)) else {
         return Ok(path);
-    }
+    };
+    let (path, around) = match found {
+        Found::Repository(path) => return Ok(path),
+        Found::Nothing => {
+            return complain(node, format!("there is no directory {}", path.display()));
+        }
+        Found::NoDirectory(path) => {
+            return complain(node, format!("{} is not a directory", path.display()));
+        }
+        Found::Directory(path, around) => (path, around),
+    };
     let error = Diagnostic::error(format!("{} is not a git repository", path.display()));
     let error = error.at(&node.place);
-    let around = path.ancestors().find(|ancestor| is_repository(ancestor));
     Err(vec![match around {
         Some(top) => error.hint(format!("it lies within the repository {}", top.display())),
         None => error,
     }])
+}
+
+/// The entry at the path of a rig, with its real path.
+enum Found {
+    Nothing,
+    NoDirectory(PathBuf),
+    /// A directory that is no repository, and the repository around it.
+    Directory(PathBuf, Option<PathBuf>),
+    Repository(PathBuf),
+}
+
+fn look(path: &Path) -> Found {
+    let Ok(path) = path.canonicalize() else {
+        return Found::Nothing;
+    };
+    if !path.is_dir() {
+        return Found::NoDirectory(path);
+    }
+    if is_repository(&path) {
+        return Found::Repository(path);
+    }
+    let around = path.ancestors().find(|ancestor| is_repository(ancestor));
+    let around = around.map(Path::to_owned);
+    Found::Directory(path, around)
 }
 
 /// Returns whether the path is a repository: a checkout has `.git` (a file in a worktree), a bare repository has git's

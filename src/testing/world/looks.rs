@@ -81,6 +81,14 @@ impl TestCity {
         self.store(move |txn| txn.events(&filter)).await
     }
 
+    /// Returns all events as lines, for the message of an assertion that fails rarely.
+    pub async fn journal(&self) -> String {
+        let all = EventFilter::default();
+        let events = self.store(move |txn| txn.events(&all)).await;
+        let line = |event: &Event| format!("{} {} {}\n", event.ts, event.kind, event.subject);
+        events.iter().map(line).collect()
+    }
+
     /// Returns the child as the root sees it.
     pub async fn view(&self, id: &ChildId) -> Option<ChildView> {
         let views = ask::views(&self.world).await.unwrap();

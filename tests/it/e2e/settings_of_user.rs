@@ -122,9 +122,8 @@ fn settings_in_a_tracked_file_that_the_checkout_includes_lead_nowhere() {
     git(&root, &["clone", "-q", "--bare", &origin, &wrong]);
     git(&checkout, &["remote", "set-url", "origin", &origin]);
     git(&checkout, &["config", "include.path", "../.gitconfig"]);
-    let included = format!(
-        "[url \"{wrong}\"]\ninsteadOf = {origin}\n[remote \"origin\"]\npushurl = {wrong}\n[merge]\nconflictStyle = diff3\n"
-    );
+    let included =
+        format!("[url \"{wrong}\"]\ninsteadOf = elsewhere:\n[merge]\nconflictStyle = diff3\n");
     write(&checkout, ".gitconfig", included);
     std::fs::create_dir(checkout.join("hooks")).unwrap();
     script(&checkout.join("hooks/pre-push"), "exit 1");

@@ -183,7 +183,8 @@ async fn a_tree_that_got_dirty_after_done_is_escalated_once_and_kept() {
         .repo
         .change(&charged.raider.name, |facts| facts.dirty.clear());
     city.pass(PATROL).await;
-    assert!(closed(&city, &charged.relic).await);
+    let is_closed = closed(&city, &charged.relic).await;
+    assert!(is_closed, "{}", city.journal().await);
     let settled = city.events(EventType::EscalationAcked).await;
     // By the end of the sandbox or by the merge, whichever the shaman sees first.
     assert_eq!(settled.len(), 1);

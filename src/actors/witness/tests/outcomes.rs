@@ -390,7 +390,8 @@ async fn an_intent_that_is_refused_at_the_start_is_told_to_the_next_session() {
             break;
         }
     }
-    assert!(told() && city.runs(&charged.session));
+    let is_told = told() && city.runs(&charged.session);
+    assert!(is_told, "{}", city.journal().await);
 }
 
 /// A note is for the successor on the same work, not for the next incarnation in the slot.

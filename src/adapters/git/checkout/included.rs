@@ -6,7 +6,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::super::bytes;
-use super::super::checkouts;
+use super::super::checkouts::{self, is_of_another};
+use super::super::config_text::Setting;
 use super::super::include_files::followed;
 use super::super::rig::GitRepo;
 use super::super::settings_read::{listed, of_user_files};
@@ -14,6 +15,7 @@ use super::changed::raw;
 use super::{own, worktrees};
 use crate::adapters::link_walk::{on_the_way, real};
 use crate::domain::ids::Oid;
+use crate::domain::plain_path::plain;
 use crate::ports::repo::RepoError;
 
 /// Refuses a landing that changes such a file in the rig's checkout, or in another worktree that has the target. The file may be part
@@ -40,22 +42,11 @@ pub(in crate::adapters::git) fn check(
     let mut own = BTreeSet::new();
     for place in &places {
         let (files, silent) = read_by_git(place, checkout)?;
-        if let Some(file) = silent {
-            return Err(RepoError::Failed(format!(
-                "{}, which git's configuration includes, cannot be looked at: its disk does not answer",
-                file.display()
-            )));
-        }
+        all_known(silent)?;
         own.extend(files);
     }
-    if !own.is_empty() {
-        checkouts::note_read(checkout, own.clone(), true);
-    }
-    let own = own.into_iter().map(|file| (file, checkout.to_owned()));
-    let read: BTreeMap<PathBuf, PathBuf> = checkouts::read_by_others(checkout)
-        .into_iter()
-        .chain(own)
-        .collect();
+    let mut read = read_here_by_others(checkout, &places)?;
+    read.extend(own.into_iter().map(|file| (file, checkout.to_owned())));
     for place in places {
         let inside = read.iter().filter_map(|(file, reader)| {
             let file = file.strip_prefix(&place).ok()?;
@@ -85,13 +76,81 @@ pub(in crate::adapters::git) fn check(
     Ok(())
 }
 
+/// Notes the files that git reads settings from in all work trees of the checkout, for the landings of other rigs.
+///
+/// # Errors
+/// git's, where the configuration cannot be read.
+pub(in crate::adapters::git) fn note(checkout: &Path, real: &Path) -> Result<(), RepoError> {
+    let (mut read, silent) = read_by_git(real, checkout)?;
+    let mut are_all = silent.is_none();
+    for worktree in worktrees(checkout)? {
+        // One that is away is read when it is back.
+        if worktree.path != real && worktree.git_dir().is_some() {
+            let (files, silent) = read_by_git(&worktree.path, checkout)?;
+            read.extend(files);
+            are_all &= silent.is_none();
+        }
+    }
+    checkouts::note_read(checkout, read, are_all);
+    Ok(())
+}
+
+/// Returns the files in these work trees that the checkouts of other rigs read settings from, each with the checkout. They were noted
+/// as they are named there: the links are followed here, and so are the includes.
+fn read_here_by_others(
+    checkout: &Path,
+    places: &BTreeSet<PathBuf>,
+) -> Result<BTreeMap<PathBuf, PathBuf>, RepoError> {
+    let mut read = BTreeMap::new();
+    for (file, reader) in checkouts::read_by_others(checkout) {
+        let is_here = |file: &Path| {
+            let named = [checkout].into_iter();
+            let mut dirs = named.chain(places.iter().map(PathBuf::as_path));
+            dirs.any(|dir| file.starts_with(dir))
+        };
+        if !is_here(&plain(&file)) {
+            continue;
+        }
+        let included = followed([file.clone()], Some(checkout))?;
+        all_known(included.silent)?;
+        let included = included.files.into_iter().flat_map(|it| it.places);
+        let all = on_the_way(&file).into_iter().chain(included);
+        read.extend(all.map(|file| (file, reader.clone())));
+    }
+    Ok(read)
+}
+
+fn all_known(silent: Option<PathBuf>) -> Result<(), RepoError> {
+    silent.map_or(Ok(()), |file| {
+        Err(RepoError::Failed(format!(
+            "{}, which git's configuration includes, cannot be looked at: its disk does not answer",
+            file.display()
+        )))
+    })
+}
+
 fn is_missing(file: &Path) -> bool {
     let found = file.symlink_metadata();
     found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
+/// Returns the absolute paths in a setting that names a program: what lands there would be run.
+fn programs((key, value): &Setting) -> Vec<PathBuf> {
+    let is_program = matches!(key.as_str(), "core.sshcommand" | "core.askpass")
+        || key.starts_with("gpg.")
+        || key.starts_with("credential.");
+    let value = value.as_deref().filter(|_| is_program).unwrap_or_default();
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let words = value.split(|char: char| char.is_whitespace() || "!'\"".contains(char));
+    let path = |word: &str| match word.strip_prefix("~/") {
+        Some(rest) => home.as_ref().map(|home| home.join(rest)),
+        None => word.starts_with('/').then(|| PathBuf::from(word)),
+    };
+    words.filter_map(path).collect()
+}
+
 /// Returns the files that git in a work tree of the checkout reads settings from, or would if they were there or if a condition held,
-/// and the links on the way to them; and a file that does not answer, because of which not all are known.
+/// the programs that these name, and the links on the way to them; and a file that does not answer, because of which not all are known.
 ///
 /// # Errors
 /// git's, where the configuration cannot be read.
@@ -99,9 +158,17 @@ pub(in crate::adapters::git) fn read_by_git(
     dir: &Path,
     checkout: &Path,
 ) -> Result<(BTreeSet<PathBuf>, Option<PathBuf>), RepoError> {
+    let listed = listed(dir)?;
     let mut files: BTreeSet<PathBuf> = of_user_files().into_iter().collect();
-    files.extend(listed(dir)?.into_iter().map(|it| it.file));
-    let mut all: BTreeSet<PathBuf> = files.iter().flat_map(|file| on_the_way(file)).collect();
+    files.extend(listed.iter().map(|it| it.file.clone()));
+    let programs = listed.iter().flat_map(|it| programs(&it.setting));
+    let mut all: BTreeSet<PathBuf> = programs
+        .chain(files.iter().cloned())
+        .flat_map(|file| match is_of_another(Some(checkout), &file) {
+            true => vec![file],
+            false => on_the_way(&file),
+        })
+        .collect();
     let included = followed(files, Some(checkout))?;
     all.extend(included.files.into_iter().flat_map(|it| it.places));
     Ok((all, included.silent))

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::super::rig::GitRepo;
 use super::super::{bytes, injected_files};
 use crate::domain::ids::Oid;
+use crate::domain::plain_path::plain;
 use crate::domain::task_names::{is_link_target, is_reserved};
 use crate::ports::repo::RepoError;
 
@@ -129,7 +130,12 @@ fn leads_to_a_task(repo: &GitRepo, sandbox: &Path, link: &Link) -> Result<bool, 
     // Judged as in a sandbox that no raider has: it is landed into all of them, and a link that names the sandbox of its raider
     // leads to a file of the project in that one alone.
     let another = sandbox.with_file_name(".another");
-    Ok(is_link_target(&another, &target))
+    // In the sandbox of another raider, or of another rig, anything may lead to its task.
+    let place = plain(&another.join(&target));
+    let city = another.ancestors().nth(3);
+    let is_in_city =
+        city.is_some_and(|city| place.starts_with(city)) && !place.starts_with(&another);
+    Ok(is_in_city || is_link_target(&another, &target))
 }
 
 /// Returns the path outside of the tree that a link leads to, also through links in the tree; none for a place in the tree.

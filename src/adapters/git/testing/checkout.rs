@@ -4,9 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::Rigged;
-use crate::adapters::git::checkout::included::read_by_git;
+use crate::adapters::git::checkout::included::note;
 use crate::adapters::git::checkout::{free, look, turn};
-use crate::adapters::git::checkouts;
 use crate::adapters::git::command::{Git, Output};
 use crate::adapters::git::commit_checks;
 use crate::adapters::git::land::land;
@@ -399,8 +398,7 @@ fn landing_changes_no_file_that_the_checkout_of_another_rig_includes() {
     other.in_origin(&["config", "include.path", &included]);
     let new = rig.commit(&rig.base, &[("common", "[core]\n")]);
     let read = || {
-        let (files, silent) = read_by_git(&other.origin(), &other.origin()).unwrap();
-        checkouts::note_read(&other.origin(), files, silent.is_none());
+        note(&other.origin(), &other.origin()).unwrap();
     };
     read();
     let refused = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
@@ -408,4 +406,23 @@ fn landing_changes_no_file_that_the_checkout_of_another_rig_includes() {
     other.in_origin(&["config", "--unset", "include.path"]);
     read();
     lands(&rig, &new);
+    // The other rig does not look here: it notes the path as it is written.
+    let linked = rig.links(&new, &[("conf", "shared")]);
+    land(&rig.repo, "main", &new, &linked).unwrap();
+    let program = rig.origin().join("bin/ssh").display().to_string();
+    for (key, value, file) in [
+        ("include.path", rig.origin().join("conf/x"), "shared/x"),
+        ("include.path", rig.origin().join("conf/../y"), "y"),
+        ("core.sshCommand", format!("{program} -v").into(), "bin/ssh"),
+    ] {
+        other.in_origin(&["config", key, &value.display().to_string()]);
+        read();
+        let new = rig.commit(&linked, &[(file, "[core]\n")]);
+        let refused = land(&rig.repo, "main", &linked, &new).unwrap_err();
+        assert!(
+            matches!(refused, RepoError::Rejected(_)),
+            "{file}: {refused}"
+        );
+        other.in_origin(&["config", "--unset", key]);
+    }
 }

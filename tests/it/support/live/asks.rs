@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use super::{City, Ran, until, wait};
 use crate::support::git::write;
 
-/// Device and inode of a socket's file.
-pub type SocketFile = (u64, u64);
+/// Device, inode and time of change of a socket's file: the next file may have the inode of one that is gone.
+pub type SocketFile = (u64, u64, i64, i64);
 
 /// The requests that tests repeat until something is so.
 const LOOKS: [&str; 6] = [
@@ -59,7 +59,8 @@ impl City {
             return call(&mut self.client()?);
         };
         // A supervisor that was started since made another file, and so did a test that replaced it.
-        let file = fs::symlink_metadata(self.socket()).map(|found| (found.dev(), found.ino()));
+        let file = fs::symlink_metadata(self.socket())
+            .map(|it| (it.dev(), it.ino(), it.ctime(), it.ctime_nsec()));
         let same = |(_, of): &(Client, SocketFile)| file.as_ref().is_ok_and(|file| file == of);
         let mut client = match kept.take().filter(same) {
             Some((client, _)) => client,

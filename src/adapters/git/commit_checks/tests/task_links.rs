@@ -83,6 +83,10 @@ fn link_to_a_task_is_not_landed_however_it_is_written() {
         // In each other sandbox it leads to the task of this one.
         ("TASK.md", "../Toast/TASK.md"),
         ("TASK.md", "/city/horde/raiders/Toast/TASK.md"),
+        // By a link there.
+        ("TASK.md", "../Toast/docs/.horde-task.md"),
+        ("TASK.md", "../Toast/x"),
+        ("TASK.md", "../../../another/raiders/Toast/x"),
         (
             "TASK.md",
             "../../../.horde/tasks/rig/gt-1/../gt-1/Nux-1/TASK.md",
