@@ -1,11 +1,13 @@
 //! The `origin` of a checkout: refused where work would not go where `git push` goes there.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::addresses::{self, Addresses};
 use super::rig::GitRepo;
 use super::settings::ORIGIN;
 use super::settings_read::{Checkout, is_route};
+use crate::adapters::link_walk::real;
 use crate::domain::url_text::without_passwords;
 use crate::ports::repo::RepoError;
 
@@ -36,11 +38,11 @@ pub(super) fn no_unknown(checkout: &Checkout, addresses: &Addresses) -> Result<(
     if let Some(it) = checkout.left_out.iter().find(|it| is_url(&it.setting.0)) {
         return refused(
             &it.file,
-            match it.scope.as_str() {
-                "local" => {
-                    "which agents write: the git directory is in the work tree of a rig, as a file of the project"
+            match real(&it.file).starts_with(real(&checkout.top.git_dir)) {
+                true => {
+                    "which agents write: this git directory is in the work tree or the directory of a rig; move it out"
                 }
-                _ => {
+                false => {
                     "which agents write: set it with `git config` in the configuration of the repository"
                 }
             },
@@ -61,24 +63,41 @@ pub(super) fn no_other(
     checkout: &Checkout,
     addresses: &Addresses,
 ) -> Result<(), RepoError> {
-    let mut left_out = checkout.left_out.iter();
-    let Some(it) = left_out.find(|it| is_route(&it.setting.0)) else {
-        return Ok(());
-    };
-    let by_git = addresses::of(repo, &checkout.routes_of_git, &checkout.top.dir)?;
-    let push = |of: &Addresses| of.get("origin").map(|it| without_passwords(&it.push));
-    let fetch = |of: &Addresses| of.get("origin").map(|it| without_passwords(&it.fetch));
-    if push(&by_git) == push(addresses) && fetch(&by_git) == fetch(addresses) {
+    let routes = checkout
+        .left_out
+        .iter()
+        .filter(|it| is_route(&it.setting.0));
+    let files: BTreeSet<String> = routes.map(|it| it.file.display().to_string()).collect();
+    if files.is_empty() {
         return Ok(());
     }
-    let to = |address: Option<String>| address.unwrap_or_else(|| "nowhere".to_owned());
+    let top = &checkout.top.dir;
+    let by_git = match addresses::of(repo, &checkout.routes_of_git, top) {
+        Ok(addresses) => addresses,
+        // `git push` fails there, too.
+        Err(why) => {
+            tracing::warn!(rig = %repo.name(), ?files, %why, "git cannot list the remotes of the checkout with the settings that agents write; they are left out");
+            return Ok(());
+        }
+    };
+    let of = |all: &Addresses| {
+        let origin = all.get("origin");
+        origin.map(|it| [&it.push, &it.fetch].map(|url| without_passwords(url)))
+    };
+    let ([push, fetch], ours) = match (of(&by_git), of(addresses)) {
+        (Some(theirs), Some(ours)) if theirs != ours => (theirs, ours),
+        _ => return Ok(()),
+    };
+    let (verb, theirs, ours) = match push == ours[0] {
+        false => ("pushes to", push, &ours[0]),
+        true => ("fetches from", fetch, &ours[1]),
+    };
+    let files: Vec<String> = files.into_iter().collect();
     Err(RepoError::Failed(format!(
-        "git in {} pushes to {} because of settings that agents write ({}), and to {} without them: set the address in the \
-         configuration of the repository, or in a file of yours that no rig has",
-        checkout.top.dir.display(),
-        to(push(&by_git)),
-        it.file.display(),
-        to(push(addresses)),
+        "git in {} {verb} {theirs} because of settings that agents write ({}), and {verb} {ours} without them: set the address in \
+         the configuration of the repository, or in a file of yours that no rig has",
+        top.display(),
+        files.join(", "),
     )))
 }
 

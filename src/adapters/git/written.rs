@@ -54,9 +54,10 @@ impl Written {
             part.is_some_and(|part| {
                 let mut ours = part.to_owned();
                 ours.push(".git");
-                // Also of a former rig. An agent can make no such directory, unlike one named as theirs.
                 let ours = city.join(".horde/custody").join(ours);
-                part == ".horde" || ours.symlink_metadata().is_ok()
+                let is_there = |dir: PathBuf| dir.symlink_metadata().is_ok();
+                // Also of a former rig. An agent can bring the second one, and not the first.
+                part == ".horde" || is_there(ours) && is_there(city.join(part).join("repo.git"))
             })
         })
     }
@@ -84,6 +85,9 @@ mod tests {
             "code/.git/worktrees/other",
             "other/hooks",
             "city/.horde/custody/rig.git",
+            "city/rig/repo.git",
+            "city/.horde/custody/former.git",
+            "city/former",
             "city/project/repo.git",
             "bare/worktrees/main",
             "bare/main",
@@ -128,6 +132,8 @@ mod tests {
             "city/city.toml",
             // An agent can bring a directory of that name.
             "city/project/.gitconfig",
+            // The rig was removed, with its directory, and another checkout is there.
+            "city/former/.gitconfig",
         ] {
             assert!(!written.has(&at(file)), "{file}");
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Context;
 use super::harness::Harnesses;
-use super::rigs::ReadRig;
+use super::rigs::{LOOK_LIMIT, ReadRig};
 use crate::config::diagnostics::Diagnostic;
 use crate::config::document::{Node, SourceSpan};
 use crate::config::fingerprint;
@@ -22,6 +22,8 @@ use crate::domain::city::{
 use crate::domain::harness::fill::Fill;
 use crate::domain::harness::{Start, launch};
 use crate::domain::ids::{AgentName, HarnessName};
+use crate::domain::plain_path::plain;
+use crate::in_time::in_time;
 use crate::regular;
 
 /// An agent, as far as it could be read.
@@ -339,11 +341,19 @@ fn directory(node: &Node, known: &EarlierSections<'_>) -> Parsed<PathBuf> {
     }
     let path = known.context.resolve(&dir);
     let path = path.or_else(|why| complain(node, why))?;
-    if !path.is_dir() {
-        return complain(
+    let named = path.clone();
+    let real = move || {
+        named
+            .is_dir()
+            .then(|| named.canonicalize().unwrap_or(named))
+    };
+    // A disk that hangs stops the start of its agent alone.
+    match in_time(LOOK_LIMIT, real) {
+        Some(Some(path)) => Ok(path),
+        Some(None) => complain(
             node,
             format!("there is no directory {}", Path::display(&path)),
-        );
+        ),
+        None => Ok(plain(&path)),
     }
-    Ok(path.canonicalize().unwrap_or(path))
 }

@@ -18,11 +18,12 @@ use crate::config::values::{
 };
 use crate::domain::city::{OnCompact, RaiderPolicy, Rig, RigSource, WitnessPolicy};
 use crate::domain::ids::{HarnessName, RelicId, RigName, SlotName};
+use crate::domain::plain_path::plain;
 use crate::domain::slots;
 use crate::in_time::in_time;
 
 /// The limit for a look at the path of a rig.
-const LOOK_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const LOOK_LIMIT: Duration = Duration::from_secs(5);
 
 /// Folders of the city that are not rigs.
 const RESERVED: &[&str] = &["automations", "rituals"];
@@ -156,7 +157,7 @@ fn repository(node: &Node, context: &Context<'_>) -> Parsed<PathBuf> {
     let named = path.clone();
     // The disk of one rig may hang, and the others must start: the preparation of the rig reports it.
     let Some(found) = in_time(LOOK_LIMIT, move || look(&named)) else {
-        return Ok(path);
+        return Ok(plain(&path));
     };
     let (path, around) = match found {
         Found::Repository(path) => return Ok(path),

@@ -122,8 +122,8 @@ fn settings_in_a_tracked_file_that_the_checkout_includes_lead_nowhere() {
     git(&root, &["clone", "-q", "--bare", &origin, &wrong]);
     git(&checkout, &["remote", "set-url", "origin", &origin]);
     git(&checkout, &["config", "include.path", "../.gitconfig"]);
-    let included =
-        format!("[url \"{wrong}\"]\ninsteadOf = elsewhere:\n[merge]\nconflictStyle = diff3\n");
+    let included = format!("[url \"{wrong}\"]\ninsteadOf = up:\n[merge]\nconflictStyle = diff3\n");
+    git(&checkout, &["remote", "add", "up", "up:x"]);
     write(&checkout, ".gitconfig", included);
     std::fs::create_dir(checkout.join("hooks")).unwrap();
     script(&checkout.join("hooks/pre-push"), "exit 1");
@@ -147,6 +147,8 @@ fn settings_in_a_tracked_file_that_the_checkout_includes_lead_nowhere() {
     let log = git(&city.origin(), &["log", "--format=%s", "main"]);
     assert!(log.contains("add .gitconfig"), "{log}");
     assert_eq!(git(&root.join("wrong.git"), &["rev-parse", "main"]), before);
+    let ours = root.join(".horde/custody/horde.git");
+    assert_eq!(git(&ours, &["config", "remote.up.url"]), "up:x");
     let given = git(&city.theirs(), &["config", "merge.conflictStyle"]);
     assert_eq!(given, "diff3");
     let log = std::fs::read_to_string(root.join("supervisor.log")).unwrap();

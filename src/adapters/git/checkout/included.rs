@@ -39,12 +39,12 @@ pub(in crate::adapters::git) fn check(
     }
     // A bare repository has its own files in the place of a work tree's.
     places.retain(|place| !is_missing(&place.join(".git")));
-    let mut own = BTreeSet::new();
+    let mut named = Named::default();
     for place in &places {
-        let (files, silent) = read_by_git(place, checkout)?;
-        all_known(silent)?;
-        own.extend(files);
+        named.look(place)?;
     }
+    let (own, silent) = named.followed(checkout)?;
+    all_known(silent)?;
     let mut read = read_here_by_others(checkout, &places)?;
     read.extend(own.into_iter().map(|file| (file, checkout.to_owned())));
     for place in places {
@@ -66,7 +66,7 @@ pub(in crate::adapters::git) fn check(
         };
         if let Some((file, reader)) = inside.iter().find(is_changed) {
             return Err(RepoError::Rejected(format!(
-                "{} is part of git's configuration in the checkout {} (include.path), and only a person may change it there: take \
+                "{} is part of git's configuration in the checkout {} (an include, or a program), and only a person may change it there: take \
                  the change out of the commits, or let a person merge them",
                 file.display(),
                 reader.display()
@@ -81,16 +81,21 @@ pub(in crate::adapters::git) fn check(
 /// # Errors
 /// git's, where the configuration cannot be read.
 pub(in crate::adapters::git) fn note(checkout: &Path, real: &Path) -> Result<(), RepoError> {
-    let (mut read, silent) = read_by_git(real, checkout)?;
-    let mut are_all = silent.is_none();
+    let mut named = Named::default();
+    named.look(real)?;
+    let mut are_all = true;
     for worktree in worktrees(checkout)? {
-        // One that is away is read when it is back.
-        if worktree.path != real && worktree.git_dir().is_some() {
-            let (files, silent) = read_by_git(&worktree.path, checkout)?;
-            read.extend(files);
-            are_all &= silent.is_none();
+        // One that is away is read when it is back, and one that is broken must not stop the rig.
+        if worktree.path != real
+            && worktree.git_dir().is_some()
+            && let Err(why) = named.look(&worktree.path)
+        {
+            tracing::warn!(worktree = %worktree.path.display(), %why, "git's configuration in a worktree of the checkout cannot be read; landings of other rigs may change files that it includes");
+            are_all = false;
         }
     }
+    let (read, silent) = named.followed(checkout)?;
+    let are_all = are_all && silent.is_none();
     checkouts::note_read(checkout, read, are_all);
     Ok(())
 }
@@ -141,35 +146,54 @@ fn programs((key, value): &Setting) -> Vec<PathBuf> {
         || key.starts_with("credential.");
     let value = value.as_deref().filter(|_| is_program).unwrap_or_default();
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let words = value.split(|char: char| char.is_whitespace() || "!'\"".contains(char));
-    let path = |word: &str| match word.strip_prefix("~/") {
-        Some(rest) => home.as_ref().map(|home| home.join(rest)),
-        None => word.starts_with('/').then(|| PathBuf::from(word)),
+    let words = value.split(|char: char| char.is_whitespace() || "!'\"=;&|()$`".contains(char));
+    let path = |word: &str| {
+        // `-F/path`
+        let begin = word.find("~/").or_else(|| word.find('/'))?;
+        match word[begin..].strip_prefix("~/") {
+            Some(rest) => home.as_ref().map(|home| home.join(rest)),
+            None => Some(PathBuf::from(&word[begin..])),
+        }
     };
     words.filter_map(path).collect()
 }
 
-/// Returns the files that git in a work tree of the checkout reads settings from, or would if they were there or if a condition held,
-/// the programs that these name, and the links on the way to them; and a file that does not answer, because of which not all are known.
-///
-/// # Errors
-/// git's, where the configuration cannot be read.
-pub(in crate::adapters::git) fn read_by_git(
-    dir: &Path,
-    checkout: &Path,
-) -> Result<(BTreeSet<PathBuf>, Option<PathBuf>), RepoError> {
-    let listed = listed(dir)?;
-    let mut files: BTreeSet<PathBuf> = of_user_files().into_iter().collect();
-    files.extend(listed.iter().map(|it| it.file.clone()));
-    let programs = listed.iter().flat_map(|it| programs(&it.setting));
-    let mut all: BTreeSet<PathBuf> = programs
-        .chain(files.iter().cloned())
-        .flat_map(|file| match is_of_another(Some(checkout), &file) {
-            true => vec![file],
-            false => on_the_way(&file),
-        })
-        .collect();
-    let included = followed(files, Some(checkout))?;
-    all.extend(included.files.into_iter().flat_map(|it| it.places));
-    Ok((all, included.silent))
+/// The files that git in work trees of a checkout reads settings from, and the programs that these name.
+#[derive(Default)]
+struct Named {
+    files: BTreeSet<PathBuf>,
+    programs: BTreeSet<PathBuf>,
+}
+
+impl Named {
+    /// Adds those of a work tree.
+    ///
+    /// # Errors
+    /// git's, where the configuration cannot be read.
+    fn look(&mut self, dir: &Path) -> Result<(), RepoError> {
+        let listed = listed(dir)?;
+        self.files.extend(of_user_files());
+        self.files.extend(listed.iter().map(|it| it.file.clone()));
+        let programs = listed.iter().flat_map(|it| programs(&it.setting));
+        self.programs.extend(programs);
+        Ok(())
+    }
+
+    /// Returns them with the files that git would read if they were there or if a condition held, and the links on the way to them;
+    /// and a file that does not answer, because of which not all are known.
+    ///
+    /// # Errors
+    /// As [`followed`].
+    fn followed(self, checkout: &Path) -> Result<(BTreeSet<PathBuf>, Option<PathBuf>), RepoError> {
+        let named = self.programs.iter().chain(&self.files);
+        let mut all: BTreeSet<PathBuf> = named
+            .flat_map(|file| match is_of_another(Some(checkout), file) {
+                true => vec![file.clone()],
+                false => on_the_way(file),
+            })
+            .collect();
+        let included = followed(self.files, Some(checkout))?;
+        all.extend(included.files.into_iter().flat_map(|it| it.places));
+        Ok((all, included.silent))
+    }
 }

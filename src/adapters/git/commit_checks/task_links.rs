@@ -1,7 +1,7 @@
 //! Refuses commits with links to the files of a task: git would bring them into the sandboxes of others, whose sessions
 //! would write into this task. A directory or submodule in the place of an outcome file would leave them without one.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::super::rig::GitRepo;
 use super::super::{bytes, injected_files};
@@ -135,7 +135,28 @@ fn leads_to_a_task(repo: &GitRepo, sandbox: &Path, link: &Link) -> Result<bool, 
     let city = another.ancestors().nth(3);
     let is_in_city =
         city.is_some_and(|city| place.starts_with(city)) && !place.starts_with(&another);
-    Ok(is_in_city || is_link_target(&another, &target))
+    Ok(is_in_city || leads_by_a_process(&another, &target) || is_link_target(&another, &target))
+}
+
+/// Returns true for a target that leads elsewhere for each process, as `/proc/self/cwd` does.
+fn leads_by_a_process(from: &Path, target: &Path) -> bool {
+    const OF_PROCESSES: [&str; 5] = [
+        "/proc",
+        "/dev/fd",
+        "/dev/stdin",
+        "/dev/stdout",
+        "/dev/stderr",
+    ];
+    let mut at = from.to_owned();
+    target.components().any(|part| {
+        match part {
+            Component::RootDir | Component::Prefix(_) => at = PathBuf::from("/"),
+            Component::ParentDir => drop(at.pop()),
+            Component::CurDir => {}
+            Component::Normal(name) => at.push(name),
+        }
+        OF_PROCESSES.iter().any(|place| at.starts_with(place))
+    })
 }
 
 /// Returns the path outside of the tree that a link leads to, also through links in the tree; none for a place in the tree.

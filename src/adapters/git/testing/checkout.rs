@@ -390,6 +390,29 @@ fn landing_changes_no_file_that_the_configuration_would_include_on_another_branc
     lands(&rig, &rig.commit(&rig.base, &[("other.inc", "[core]\n")]));
 }
 
+/// A worktree that nothing uses must not stop its rig.
+#[test]
+fn configuration_of_other_worktrees_is_read_as_far_as_it_can_be() {
+    let (rig, other) = (Rigged::local(), Rigged::local());
+    let included = rig.origin().join("common").display().to_string();
+    let linked = other.path("linked");
+    other.in_origin(&["config", "extensions.worktreeConfig", "true"]);
+    let shown = linked.display().to_string();
+    other.in_origin(&["worktree", "add", "-q", "--detach", &shown]);
+    let config = other.origin().join(".git/worktrees/linked/config.worktree");
+    let new = rig.commit(&rig.base, &[("common", "[core]\n")]);
+    for text in [
+        format!("[include]\n\tpath = {included}\n"),
+        "[broken\n".to_owned(),
+    ] {
+        fs::write(&config, text).unwrap();
+        note(&other.origin(), &other.origin()).unwrap();
+        // What was known before stays.
+        let refused = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
+        assert!(matches!(refused, RepoError::Rejected(_)), "{refused}");
+    }
+}
+
 /// Work of one rig would decide what git runs for another.
 #[test]
 fn landing_changes_no_file_that_the_checkout_of_another_rig_includes() {
@@ -414,6 +437,11 @@ fn landing_changes_no_file_that_the_checkout_of_another_rig_includes() {
         ("include.path", rig.origin().join("conf/x"), "shared/x"),
         ("include.path", rig.origin().join("conf/../y"), "y"),
         ("core.sshCommand", format!("{program} -v").into(), "bin/ssh"),
+        (
+            "core.sshCommand",
+            format!("ssh -F{program}").into(),
+            "bin/ssh",
+        ),
     ] {
         other.in_origin(&["config", key, &value.display().to_string()]);
         read();

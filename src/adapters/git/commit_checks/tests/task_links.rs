@@ -83,6 +83,9 @@ fn link_to_a_task_is_not_landed_however_it_is_written() {
         // In each other sandbox it leads to the task of this one.
         ("TASK.md", "../Toast/TASK.md"),
         ("TASK.md", "/city/horde/raiders/Toast/TASK.md"),
+        ("TASK.md", "../../../../../../proc/self/cwd/../Nux/TASK.md"),
+        ("TASK.md", "/tmp/../proc/self/cwd/../Nux/TASK.md"),
+        ("TASK.md", "/dev/fd/../cwd/../Nux/TASK.md"),
         // By a link there.
         ("TASK.md", "../Toast/docs/.horde-task.md"),
         ("TASK.md", "../Toast/x"),
