@@ -62,11 +62,20 @@ impl City {
         let file = fs::symlink_metadata(self.socket())
             .map(|it| (it.dev(), it.ino(), it.ctime(), it.ctime_nsec()));
         let same = |(_, of): &(Client, SocketFile)| file.as_ref().is_ok_and(|file| file == of);
-        let mut client = match kept.take().filter(same) {
+        let again = kept.take().filter(same);
+        let was_idle = again.is_some();
+        let mut client = match again {
             Some((client, _)) => client,
             None => self.client()?,
         };
-        let answer = call(&mut client);
+        let mut answer = call(&mut client);
+        // The supervisor closes idle connections for others.
+        let is_closed =
+            |error: &ControlError| error.message.contains("an idle connection was closed");
+        if was_idle && answer.as_ref().is_err_and(is_closed) {
+            client = self.client()?;
+            answer = call(&mut client);
+        }
         // After an error, a late answer may be on its way.
         *kept = file
             .ok()
