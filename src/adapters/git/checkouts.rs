@@ -9,10 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::admin::{read_if_there, stamp, write_whole};
 use super::bytes;
-use super::command::Git;
+use super::command::{Git, READ_LIMIT};
 use super::config_text;
 use super::rig::GitRepo;
-use super::settings_read::READ_LIMIT;
 use crate::adapters::link_walk::real;
 use crate::domain::plain_path::plain;
 use crate::ports::repo::RepoError;
@@ -41,7 +40,10 @@ fn checkouts() -> MutexGuard<'static, BTreeMap<PathBuf, Seen>> {
 
 /// Notes the checkout of a rig, without a look at it: as it was when [`keep`] was last called.
 pub(super) fn note(checkout: &Path, ours: &Path) {
-    let known = read_if_there(&ours.join(FILE)).ok().flatten();
+    let known = read_if_there(&ours.join(FILE)).unwrap_or_else(|error| {
+        tracing::warn!(checkout = %checkout.display(), %error, "the places of the checkout that were kept cannot be read; they are known again when its rig is prepared");
+        None
+    });
     let known = known.unwrap_or_default();
     let of_kind = |kind: u8| {
         let records = bytes::split(&known).filter_map(<[u8]>::split_first);

@@ -15,6 +15,8 @@ use crate::adapters::{keeper, runs, standstill};
 use crate::domain::url_text::without_passwords;
 use crate::ports::repo::RepoError;
 
+/// The limit for reading settings, in which a pipe in the place of a file is never read to its end.
+pub(super) const READ_LIMIT: Duration = Duration::from_secs(15);
 /// Limit of a local command.
 pub const LOCAL: Duration = Duration::from_secs(120);
 /// Limit of a command that talks to a remote.

@@ -1,5 +1,5 @@
 //! The files that settings of git include, followed to the end: also those of a condition that does not hold now, and those that are
-//! not there. What git does not read today, it reads when the branch, the place or a remote is another.
+//! not there. git reads such a file as soon as the branch, the place or a remote changes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::bytes;
 use super::checkouts::is_of_another;
-use super::command::Git;
+use super::command::{Git, READ_LIMIT};
 use super::config_text;
 use crate::adapters::link_walk::on_the_way;
 use crate::in_time::in_time;
@@ -16,8 +16,6 @@ use crate::ports::repo::RepoError;
 
 /// The limit for a look at one file. Its disk may hang, and git would never look there.
 const LOOK_LIMIT: Duration = Duration::from_secs(5);
-/// The limit for reading one file.
-const READ_LIMIT: Duration = Duration::from_secs(15);
 /// The limit for all files: callers hold locks meanwhile.
 const LIMIT: Duration = Duration::from_secs(30);
 /// The number of files that are followed.

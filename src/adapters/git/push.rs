@@ -139,7 +139,7 @@ pub(super) fn without_password(error: RepoError, what: &str) -> RepoError {
     }
 }
 
-/// The signs of a remote that does not know who asks.
+/// Parts of git's messages about a remote that refuses the credentials.
 const UNKNOWN_USER: [&str; 4] = [
     "uthentication failed",
     "error: 401",

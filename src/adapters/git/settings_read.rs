@@ -2,16 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use super::command::Git;
+use super::command::{Git, READ_LIMIT};
 use super::config_text::{self, Listed, Settings};
 use super::include_files::{Included, followed};
 use super::written::Written;
 use crate::ports::repo::RepoError;
-
-/// The limit for reading settings, in which a pipe in the place of a file is never read to its end.
-pub(super) const READ_LIMIT: Duration = Duration::from_secs(15);
 
 /// The place of the rig's checkout, and what git says about its repository.
 #[derive(Debug, Clone)]
