@@ -235,6 +235,7 @@ fn rig_is_held_whose_origin_is_elsewhere_without_the_settings_that_agents_write(
         for part in ["/internal", "team.inc", &origin] {
             assert!(why.contains(part), "{why}");
         }
+        assert!(city.repo.held().is_some());
     }
     write(
         &checkout,
@@ -243,4 +244,14 @@ fn rig_is_held_whose_origin_is_elsewhere_without_the_settings_that_agents_write(
     );
     city.repo.prepare().unwrap();
     assert_eq!(city.repo.push_url().unwrap(), origin);
+    assert_eq!(city.repo.held(), None);
+    // A later one is held as well, and a reload goes on for the others.
+    let led = format!("[url \"/internal\"]\n\tinsteadOf = {origin}\n");
+    write(&checkout, "team.inc", led);
+    city.repo.prepare().unwrap_err();
+    let held = city.repo.held().unwrap();
+    assert!(held.contains("/internal"), "{held}");
+    write(&checkout, "team.inc", "");
+    city.repo.prepare().unwrap();
+    assert_eq!(city.repo.held(), None);
 }

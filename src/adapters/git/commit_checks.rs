@@ -101,7 +101,7 @@ pub(super) fn check(
     {
         checkout::included::check(repo, target, (&base, head))?;
     }
-    task_links::check(repo, (sandbox, head), &old, new.as_deref())?;
+    task_links::check(repo, head, &old, new.as_deref())?;
     for (id, fault) in found {
         if is_old(repo, &fault, &old)? || is_known(repo, &id, &old)? {
             continue;

@@ -138,6 +138,11 @@ struct Looked {
     is_file: bool,
 }
 
+/// Returns the links on the way to a file, and the place that they lead to; none when its disk does not answer within the limit.
+pub(super) fn way(file: &Path) -> Option<Vec<PathBuf>> {
+    looked(file).map(|it| it.places)
+}
+
 /// The files that are being looked at, and the end of such a look.
 static LOOKS: (Mutex<BTreeSet<PathBuf>>, Condvar) = (Mutex::new(BTreeSet::new()), Condvar::new());
 

@@ -67,6 +67,7 @@ mod repair;
 mod retired;
 mod revive;
 pub mod rig;
+mod rig_dirs;
 mod salvage;
 mod sandbox;
 mod sandbox_fault;
@@ -81,6 +82,7 @@ mod stash_watch;
 mod theirs;
 mod unreadable;
 mod upkeep;
+mod work_trees;
 mod written;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The `origin` of a checkout: refused where work would not go where `git push` goes there.
+//! The `origin` of a checkout: its rig is held where work would not go where `git push` goes there.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,27 +16,41 @@ pub(super) fn is_same_place(one: &str, other: &str) -> bool {
     without_passwords(one) == without_passwords(other)
 }
 
-/// Refuses a checkout that has an `origin` which is not known: work would land in the checkout and not there. git reads it from a
-/// file of its own, as it had it before it had it in the configuration, or from a file that agents write, or cannot list it.
-pub(super) fn no_unknown(checkout: &Checkout, addresses: &Addresses) -> Result<(), RepoError> {
-    if addresses.contains_key("origin") {
-        return Ok(());
+/// Returns the reason to hold a rig whose work would not go where `git push` goes in its checkout; none for others.
+///
+/// # Errors
+/// git's, or those of the disk.
+pub(super) fn is_elsewhere(
+    repo: &GitRepo,
+    checkout: &Checkout,
+    addresses: &Addresses,
+) -> Result<Option<String>, RepoError> {
+    match unknown(checkout, addresses) {
+        Some(why) => Ok(Some(why)),
+        None => led_elsewhere(repo, checkout, addresses),
     }
-    let refused = |file: &Path, how: &str| {
+}
+
+/// Returns the reason why the checkout has an `origin` which is not known: work would land in the checkout and not there. git reads it
+/// from a file of its own, as it had it before it had it in the configuration, or from a file that agents write, or cannot list it.
+fn unknown(checkout: &Checkout, addresses: &Addresses) -> Option<String> {
+    if addresses.contains_key("origin") {
+        return None;
+    }
+    let is_in = |file: &Path, how: &str| {
         let (dir, file) = (checkout.top.dir.display(), file.display());
-        let why = format!("the remote origin of {dir} is in {file}, {how}");
-        Err(RepoError::Failed(why))
+        Some(format!("the remote origin of {dir} is in {file}, {how}"))
     };
     let files = ["remotes", "branches"].map(|dir| checkout.top.git_dir.join(dir).join("origin"));
     if let Some(file) = files.iter().find(|file| file.is_file()) {
-        return refused(
+        return is_in(
             file,
             "which is not read: run `git remote rename origin origin` there, which moves it into the configuration",
         );
     }
     let is_url = |key: &str| key == ORIGIN || key == "remote.origin.pushurl";
     if let Some(it) = checkout.left_out.iter().find(|it| is_url(&it.setting.0)) {
-        return refused(
+        return is_in(
             &it.file,
             match real(&it.file).starts_with(real(&checkout.top.git_dir)) {
                 true => {
@@ -48,37 +62,38 @@ pub(super) fn no_unknown(checkout: &Checkout, addresses: &Addresses) -> Result<(
             },
         );
     }
-    match checkout.routes.iter().any(|(key, _)| is_url(key)) {
-        false => Ok(()),
-        true => Err(RepoError::Failed(format!(
+    let is_set = checkout.routes.iter().any(|(key, _)| is_url(key));
+    is_set.then(|| {
+        format!(
             "the remote origin of {} has no URL that git lists: look at `git remote -v` there",
             checkout.top.dir.display()
-        ))),
-    }
+        )
+    })
 }
 
-/// Refuses a checkout in which a setting that is left out decides the address of `origin`: work would not go where `git push` goes.
-pub(super) fn no_other(
+/// Returns the reason why a setting that is left out decides the address of `origin`.
+fn led_elsewhere(
     repo: &GitRepo,
     checkout: &Checkout,
     addresses: &Addresses,
-) -> Result<(), RepoError> {
+) -> Result<Option<String>, RepoError> {
     let routes = checkout
         .left_out
         .iter()
         .filter(|it| is_route(&it.setting.0));
     let files: BTreeSet<String> = routes.map(|it| it.file.display().to_string()).collect();
     if files.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let top = &checkout.top.dir;
     let by_git = match addresses::of(repo, &checkout.routes_of_git, top) {
         Ok(addresses) => addresses,
         // `git push` fails there, too.
-        Err(why) => {
+        Err(why @ RepoError::Git { code: Some(_), .. }) if !why.is_no_room() => {
             tracing::warn!(rig = %repo.name(), ?files, %why, "git cannot list the remotes of the checkout with the settings that agents write; they are left out");
-            return Ok(());
+            return Ok(None);
         }
+        Err(error) => return Err(error),
     };
     let of = |all: &Addresses| {
         let origin = all.get("origin");
@@ -86,14 +101,14 @@ pub(super) fn no_other(
     };
     let ([push, fetch], ours) = match (of(&by_git), of(addresses)) {
         (Some(theirs), Some(ours)) if theirs != ours => (theirs, ours),
-        _ => return Ok(()),
+        _ => return Ok(None),
     };
     let (verb, theirs, ours) = match push == ours[0] {
         false => ("pushes to", push, &ours[0]),
         true => ("fetches from", fetch, &ours[1]),
     };
     let files: Vec<String> = files.into_iter().collect();
-    Err(RepoError::Failed(format!(
+    Ok(Some(format!(
         "git in {} {verb} {theirs} because of settings that agents write ({}), and {verb} {ours} without them: set the address in \
          the configuration of the repository, or in a file of yours that no rig has",
         top.display(),

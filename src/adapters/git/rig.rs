@@ -17,6 +17,7 @@ use super::files::compare::{Tree, tree};
 use super::files::recent::Recent;
 use super::gate::RunningGate;
 use super::prepare::MOVING;
+use super::rig_dirs::RigDir;
 use super::stash_watch::StashWatch;
 use super::theirs::LoggedRefs;
 use super::{checkouts, names_in_git, settings};
@@ -50,6 +51,8 @@ pub struct GitRig {
 #[derive(Debug)]
 pub struct GitRepo {
     rig: GitRig,
+    /// `<city>/<rig>`.
+    dir: RigDir,
     pub(super) state: State,
     /// Cache of recent listings.
     pub(super) recent: Recent,
@@ -135,8 +138,10 @@ impl GitRepo {
         if let Some(checkout) = rig.source.path() {
             checkouts::note(checkout, &rig.ours);
         }
+        let dir = rig.theirs.parent().unwrap_or(Path::new("/")).to_owned();
         Self {
             rig,
+            dir: RigDir::note(dir),
             state: State::default(),
             recent: Recent::default(),
         }
@@ -255,7 +260,7 @@ impl GitRepo {
 
     /// `<city>/<rig>`.
     pub(super) fn rig_dir(&self) -> &Path {
-        self.rig.theirs.parent().unwrap_or(Path::new("/"))
+        self.dir.path()
     }
 
     /// `<city>/<rig>/raiders`.

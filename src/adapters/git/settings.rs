@@ -13,7 +13,7 @@ use super::bytes;
 use super::command::Git;
 use super::config_text::{Listed, Settings, render};
 use super::filters::{self, Places};
-use super::origin::{is_same_place, no_other, no_unknown};
+use super::origin::{is_elsewhere, is_same_place};
 use super::prepare::{MOVING, READY};
 use super::remotes::Remotes;
 use super::rig::{GitRepo, locked};
@@ -386,8 +386,11 @@ fn is_taken_over(key: &str) -> bool {
 
 fn of_checkout(repo: &GitRepo, path: &Path, checkout: &Checkout) -> Result<Taken, RepoError> {
     let addresses = addresses::of(repo, &checkout.routes, &checkout.top.dir)?;
-    no_unknown(checkout, &addresses)?;
-    no_other(repo, checkout, &addresses)?;
+    if let Some(why) = is_elsewhere(repo, checkout, &addresses)? {
+        // Also one that was prepared: work would go where it went before.
+        repo.set_unprepared(why.clone());
+        return Err(RepoError::Failed(why));
+    }
     let (mut settings, mut of_remotes) = (Settings::new(), Settings::new());
     for it in &checkout.config {
         if it.0.starts_with("remote.") {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::checkouts::work_trees;
+use super::rig_dirs;
 use crate::adapters::link_walk::{on_the_way, real};
 use crate::domain::plain_path::plain;
 
@@ -12,6 +13,8 @@ use crate::domain::plain_path::plain;
 pub(super) struct Written {
     /// The city, named as it is and by its real path.
     cities: [PathBuf; 2],
+    /// The directories of the rigs of this process.
+    rigs: BTreeSet<PathBuf>,
     trees: BTreeSet<PathBuf>,
 }
 
@@ -21,6 +24,7 @@ impl Written {
         let city = rig_dir.parent().unwrap_or(rig_dir);
         Self {
             cities: [city.to_owned(), real(city)],
+            rigs: rig_dirs::all(),
             trees: work_trees(),
         }
     }
@@ -56,8 +60,10 @@ impl Written {
                 ours.push(".git");
                 let ours = city.join(".horde/custody").join(ours);
                 let is_there = |dir: PathBuf| dir.symlink_metadata().is_ok();
-                // Also of a former rig. An agent can bring the second one, and not the first.
-                part == ".horde" || is_there(ours) && is_there(city.join(part).join("repo.git"))
+                let is_rig = self.rigs.contains(&self.cities[0].join(part));
+                // A former rig has both, until its directory is removed. An agent can bring the second one, and not the first.
+                let was_rig = is_there(ours) && is_there(city.join(part).join("repo.git"));
+                part == ".horde" || is_rig || was_rig
             })
         })
     }
@@ -75,6 +81,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::super::checkouts::{look, note};
+    use super::super::rig_dirs::RigDir;
     use super::*;
 
     #[test]
@@ -138,6 +145,13 @@ mod tests {
             assert!(!written.has(&at(file)), "{file}");
         }
         assert!(!written.has(Path::new("")));
+        // Agents can remove what is theirs.
+        fs::remove_dir(at("city/rig/repo.git")).unwrap();
+        assert!(!Written::of(&at("city/rig")).has(&at("city/rig/x")));
+        let live = RigDir::note(at("city/rig"));
+        assert!(Written::of(&at("city/other")).has(&at("city/rig/x")));
+        drop(live);
+        assert!(!Written::of(&at("city/rig")).has(&at("city/rig/x")));
     }
 
     /// An agent of one rig commits hooks for the other.

@@ -22,7 +22,6 @@ use crate::domain::city::{
 use crate::domain::harness::fill::Fill;
 use crate::domain::harness::{Start, launch};
 use crate::domain::ids::{AgentName, HarnessName};
-use crate::domain::plain_path::plain;
 use crate::in_time::in_time;
 use crate::regular;
 
@@ -354,6 +353,6 @@ fn directory(node: &Node, known: &EarlierSections<'_>) -> Parsed<PathBuf> {
             node,
             format!("there is no directory {}", Path::display(&path)),
         ),
-        None => Ok(plain(&path)),
+        None => Ok(path),
     }
 }

@@ -5,14 +5,14 @@ mod action;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
 use super::agents::ReadAgent;
-use super::rigs::ReadRig;
+use super::rigs::{LOOK_LIMIT, ReadRig};
 use super::{Context, Files};
 use crate::config::diagnostics::Diagnostic;
 use crate::config::document::{self, Node, Source, SourceSpan};
@@ -29,6 +29,7 @@ use crate::domain::gates::{Gate, GateKind};
 use crate::domain::ids::{AutomationName, RigName, RitualName};
 use crate::domain::ritual::Ritual;
 use crate::domain::suggest::closest;
+use crate::in_time::in_time;
 use crate::regular;
 
 /// The file that makes a folder an automation.
@@ -206,7 +207,16 @@ pub(super) fn cannot_read(path: &Path, error: &std::io::Error) -> Diagnostic {
 
 /// Returns the automations below a folder, by name. Folders without an `automation.toml` hold something else.
 fn found(folder: &Path, rig: Option<&RigName>, dir: &Path, report: &Report) -> Vec<Folder> {
-    let entries = match fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>) {
+    let named = folder.to_owned();
+    // The disk of one rig may hang, and the others must start.
+    let Some(entries) = in_time(LOOK_LIMIT, move || entries(&named)) else {
+        report.add(Diagnostic::warning(format!(
+            "{} has no automations until the next reload: its disk does not answer",
+            folder.display()
+        )));
+        return Vec::new();
+    };
+    let entries = match entries {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
         Err(error) => {
@@ -214,11 +224,9 @@ fn found(folder: &Path, rig: Option<&RigName>, dir: &Path, report: &Report) -> V
             return Vec::new();
         }
     };
-    let mut paths: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
-    paths.sort();
     let mut folders = Vec::new();
-    for path in paths {
-        match path.join(FILE).try_exists() {
+    for (path, is_automation) in entries {
+        match is_automation {
             Ok(true) => {}
             // Also a plain file beside them.
             Ok(false) => continue,
@@ -242,6 +250,16 @@ fn found(folder: &Path, rig: Option<&RigName>, dir: &Path, report: &Report) -> V
         }
     }
     folders
+}
+
+/// Returns the entries of a folder, by name, and whether each is an automation.
+fn entries(folder: &Path) -> io::Result<BTreeMap<PathBuf, io::Result<bool>>> {
+    let look = |entry: fs::DirEntry| {
+        let path = entry.path();
+        let is_automation = path.join(FILE).try_exists();
+        (path, is_automation)
+    };
+    fs::read_dir(folder)?.map(|entry| entry.map(look)).collect()
 }
 
 /// Returns the automations that a rig's repository carries.

@@ -18,7 +18,6 @@ use crate::config::values::{
 };
 use crate::domain::city::{OnCompact, RaiderPolicy, Rig, RigSource, WitnessPolicy};
 use crate::domain::ids::{HarnessName, RelicId, RigName, SlotName};
-use crate::domain::plain_path::plain;
 use crate::domain::slots;
 use crate::in_time::in_time;
 
@@ -157,7 +156,7 @@ fn repository(node: &Node, context: &Context<'_>) -> Parsed<PathBuf> {
     let named = path.clone();
     // The disk of one rig may hang, and the others must start: the preparation of the rig reports it.
     let Some(found) = in_time(LOOK_LIMIT, move || look(&named)) else {
-        return Ok(plain(&path));
+        return Ok(path);
     };
     let (path, around) = match found {
         Found::Repository(path) => return Ok(path),

@@ -1,13 +1,12 @@
-//! Refuses commits with links to the files of a task: git would bring them into the sandboxes of others, whose sessions
+//! Refuses commits with links that may lead to the files of a task: git would bring them into the sandboxes of others, whose sessions
 //! would write into this task. A directory or submodule in the place of an outcome file would leave them without one.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 
 use super::super::rig::GitRepo;
 use super::super::{bytes, injected_files};
 use crate::domain::ids::Oid;
-use crate::domain::plain_path::plain;
-use crate::domain::task_names::{is_link_target, is_reserved};
+use crate::domain::task_names::is_reserved;
 use crate::ports::repo::RepoError;
 
 /// An entry that a commit brings under the name of a task file, and that is no file.
@@ -26,7 +25,7 @@ struct Link {
 /// [`RepoError::Rejected`] says which commit it is.
 pub(super) fn check(
     repo: &GitRepo,
-    (sandbox, head): (&Path, &Oid),
+    head: &Oid,
     old: &[Oid],
     new: Option<&[Oid]>,
 ) -> Result<(), RepoError> {
@@ -42,11 +41,15 @@ pub(super) fn check(
         is_link,
         name,
         ..
-    }) = refused(repo, sandbox, links, old)?
+    }) = refused(repo, links, old)?
     else {
         return Ok(());
     };
-    let what = if is_link { "a link" } else { "no file," };
+    let what = match (is_link, is_reserved(&name)) {
+        (false, _) => "no file,",
+        (true, true) => "a link",
+        (true, false) => "a link that leads out of the repository,",
+    };
     Err(RepoError::Rejected(format!(
         "{}: {name} is {what} in the place of the supervisor's link to a task file, and no commit may have it",
         commit.get(..10).unwrap_or(&commit)
@@ -66,25 +69,19 @@ pub(in super::super) fn check_landing(
     if !is_any_tracked(repo, &[], new)? {
         return Ok(());
     }
-    let sandbox = repo.raiders_dir().join(".another");
     let links = links_of(repo, new)?;
-    match refused(repo, &sandbox, links, std::slice::from_ref(old))? {
+    match refused(repo, links, std::slice::from_ref(old))? {
         None => Ok(()),
         Some(link) => Err(RepoError::Rejected(format!(
-            "together with the work that has landed, {} is a link to a task file: remove it, or the links of directories that it goes \
-             through",
+            "together with the work that has landed, {} is a link that leads out of the repository, where it may lead to a task file: remove \
+             it, or the links of directories that it goes through",
             link.name
         ))),
     }
 }
 
 /// Returns the first of these entries that no commit may bring and that the old commits do not have.
-fn refused(
-    repo: &GitRepo,
-    sandbox: &Path,
-    links: Vec<Link>,
-    old: &[Oid],
-) -> Result<Option<Link>, RepoError> {
+fn refused(repo: &GitRepo, links: Vec<Link>, old: &[Oid]) -> Result<Option<Link>, RepoError> {
     if links.is_empty() {
         return Ok(None);
     }
@@ -106,7 +103,8 @@ fn refused(
         if is_there(&link)? {
             continue;
         }
-        if is_reserved(&link.name) || leads_to_a_task(repo, sandbox, &link)? {
+        // Where a link out of the tree ends is known in the sandbox alone: links of the system, or of another session, may be on the way.
+        if is_reserved(&link.name) || leads_to(repo, &link)?.is_some() {
             return Ok(Some(link));
         }
     }
@@ -121,42 +119,6 @@ fn is_any_tracked(repo: &GitRepo, new: &[Oid], head: &Oid) -> Result<bool, RepoE
         }
     }
     Ok(false)
-}
-
-fn leads_to_a_task(repo: &GitRepo, sandbox: &Path, link: &Link) -> Result<bool, RepoError> {
-    let Some(target) = leads_to(repo, link)? else {
-        return Ok(false);
-    };
-    // Judged as in a sandbox that no raider has: it is landed into all of them, and a link that names the sandbox of its raider
-    // leads to a file of the project in that one alone.
-    let another = sandbox.with_file_name(".another");
-    // In the sandbox of another raider, or of another rig, anything may lead to its task.
-    let place = plain(&another.join(&target));
-    let city = another.ancestors().nth(3);
-    let is_in_city =
-        city.is_some_and(|city| place.starts_with(city)) && !place.starts_with(&another);
-    Ok(is_in_city || leads_by_a_process(&another, &target) || is_link_target(&another, &target))
-}
-
-/// Returns true for a target that leads elsewhere for each process, as `/proc/self/cwd` does.
-fn leads_by_a_process(from: &Path, target: &Path) -> bool {
-    const OF_PROCESSES: [&str; 5] = [
-        "/proc",
-        "/dev/fd",
-        "/dev/stdin",
-        "/dev/stdout",
-        "/dev/stderr",
-    ];
-    let mut at = from.to_owned();
-    target.components().any(|part| {
-        match part {
-            Component::RootDir | Component::Prefix(_) => at = PathBuf::from("/"),
-            Component::ParentDir => drop(at.pop()),
-            Component::CurDir => {}
-            Component::Normal(name) => at.push(name),
-        }
-        OF_PROCESSES.iter().any(|place| at.starts_with(place))
-    })
 }
 
 /// Returns the path outside of the tree that a link leads to, also through links in the tree; none for a place in the tree.

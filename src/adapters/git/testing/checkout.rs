@@ -411,6 +411,32 @@ fn configuration_of_other_worktrees_is_read_as_far_as_it_can_be() {
         let refused = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
         assert!(matches!(refused, RepoError::Rejected(_)), "{refused}");
     }
+    // So it does while the worktree is away.
+    let away = other.path("away");
+    fs::rename(&linked, &away).unwrap();
+    note(&other.origin(), &other.origin()).unwrap();
+    land(&rig.repo, "main", &rig.base, &new).unwrap_err();
+    fs::rename(&away, &linked).unwrap();
+    fs::write(&config, "").unwrap();
+    note(&other.origin(), &other.origin()).unwrap();
+    lands(&rig, &new);
+}
+
+#[test]
+fn landing_changes_no_file_that_another_worktree_of_the_checkout_includes() {
+    let rig = Rigged::local();
+    rig.in_origin(&["config", "extensions.worktreeConfig", "true"]);
+    let linked = rig.path("linked");
+    let shown = linked.display().to_string();
+    rig.in_origin(&["worktree", "add", "-q", "--detach", &shown]);
+    let included = rig.origin().join("common").display().to_string();
+    let git = Git::in_dir(&linked);
+    let set = git.args(["config", "--worktree", "include.path", &included]);
+    set.run().unwrap();
+    note(&rig.origin(), &rig.origin()).unwrap();
+    let new = rig.commit(&rig.base, &[("common", "[core]\n")]);
+    let refused = land(&rig.repo, "main", &rig.base, &new).unwrap_err();
+    assert!(matches!(refused, RepoError::Rejected(_)), "{refused}");
 }
 
 /// Work of one rig would decide what git runs for another.

@@ -39,7 +39,7 @@ fn landing_of_two_branches_that_make_a_link_to_a_task_together_is_refused() {
     let both = rig.links(&first, &[dir]);
     let error = land(&rig.repo, "main", &first, &both).unwrap_err();
     assert!(
-        matches!(&error, RepoError::Rejected(why) if why.contains("TASK.md is a link to a task")),
+        matches!(&error, RepoError::Rejected(why) if why.contains("TASK.md is a link that leads out")),
         "{error}"
     );
     assert_eq!(rig.at("main"), Some(first));

@@ -94,6 +94,10 @@ fn link_to_a_task_is_not_landed_however_it_is_written() {
             "TASK.md",
             "../../../.horde/tasks/rig/gt-1/../gt-1/Nux-1/TASK.md",
         ),
+        // By a link of the system, or one that a session made.
+        ("TASK.md", "/var/run/../city/horde/raiders/Nux/TASK.md"),
+        ("TASK.md", "/var/run/../proc/self/cwd/../Nux/TASK.md"),
+        ("TASK.md", "/tmp/made"),
     ] {
         let why = links.refused(&links.with(name, target, &base));
         assert!(why.contains(&format!(": {name} is a link")), "{why}");
