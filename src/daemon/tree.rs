@@ -189,10 +189,15 @@ async fn repos(
     city: &City,
     claims: &Claims,
 ) -> Result<BTreeMap<RigName, Arc<dyn Repo>>, DaemonError> {
-    let (mut repos, mut preparing) = (BTreeMap::new(), tokio::task::JoinSet::new());
-    for rig in &city.rigs {
-        let (name, repo) = (rig.name.clone(), git(city, rig));
-        repos.insert(name.clone(), Arc::clone(&repo));
+    // All before the first preparation, which must know the places of the others.
+    let made = city
+        .rigs
+        .iter()
+        .map(|rig| (rig.name.clone(), git(city, rig)));
+    let repos: BTreeMap<_, _> = made.collect();
+    let mut preparing = tokio::task::JoinSet::new();
+    for (name, repo) in &repos {
+        let (name, repo) = (name.clone(), Arc::clone(repo));
         // A patrol must not begin it again meanwhile.
         let claim = claims.claim(ClaimKey::Prepare(name.clone()));
         preparing.spawn_blocking(move || {

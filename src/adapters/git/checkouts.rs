@@ -7,9 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::admin::{read_if_there, write_whole};
 use super::bytes;
+use super::include_files::LOOK_LIMIT;
 use super::rig::GitRepo;
 use super::work_trees::{self, MainTree};
 use crate::domain::plain_path::plain;
+use crate::in_time::in_time;
 use crate::ports::repo::RepoError;
 
 /// The file of ours with the places of the rig's checkout, for the time after a start before the rig has looked at it again.
@@ -36,7 +38,11 @@ fn checkouts() -> MutexGuard<'static, BTreeMap<PathBuf, Seen>> {
 
 /// Notes the checkout of a rig, without a look at it: as it was when [`keep`] was last called.
 pub(super) fn note(checkout: &Path, ours: &Path) {
-    let known = read_if_there(&ours.join(FILE)).unwrap_or_else(|error| {
+    let file = ours.join(FILE);
+    // Custody may be on a disk that hangs, and the others must start.
+    let known = in_time(LOOK_LIMIT, move || read_if_there(&file));
+    let silent = || Err(RepoError::Failed("its disk does not answer".to_owned()));
+    let known = known.unwrap_or_else(silent).unwrap_or_else(|error| {
         tracing::warn!(checkout = %checkout.display(), %error, "the places of the checkout that were kept cannot be read; they are known again when its rig is prepared");
         None
     });
@@ -85,11 +91,15 @@ pub(super) fn forget(checkout: &Path) {
 pub(super) fn look(checkout: &Path) {
     let known = checkouts().get(checkout).map(|seen| seen.main.clone());
     // A checkout that is away keeps its places: it may come back.
-    let Some((trees, main)) = work_trees::of(checkout, known.unwrap_or_default()) else {
+    let Some(found) = work_trees::of(checkout, known.unwrap_or_default()) else {
         return;
     };
     if let Some(now) = checkouts().get_mut(checkout) {
-        (now.trees, now.main) = (trees, main);
+        now.main = found.main;
+        match found.are_all {
+            true => now.trees = found.trees,
+            false => now.trees.extend(found.trees),
+        }
     }
 }
 
@@ -97,8 +107,16 @@ pub(super) fn look(checkout: &Path) {
 #[derive(Debug, Default)]
 pub(super) struct Read {
     pub(super) files: BTreeSet<PathBuf>,
-    /// False if there may be more.
-    pub(super) are_all: bool,
+    /// A place that could not be looked at: there may be more.
+    pub(super) silent: Option<PathBuf>,
+}
+
+impl Read {
+    /// Adds what another place leads to.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.files.extend(other.files.iter().cloned());
+        self.silent = self.silent.take().or_else(|| other.silent.clone());
+    }
 }
 
 /// Notes the files of all work trees of the own rig's checkout. Where not all are known, those that were known before stay.
@@ -106,7 +124,7 @@ pub(super) fn note_read(checkout: &Path, read: BTreeMap<PathBuf, Read>) {
     if let Some(now) = checkouts().get_mut(checkout) {
         let mut before = std::mem::take(&mut now.read);
         let known = |(tree, mut read): (PathBuf, Read)| {
-            if !read.are_all {
+            if read.silent.is_some() {
                 read.files.extend(before.remove(&tree).unwrap_or_default());
             }
             (tree, read.files)
@@ -145,15 +163,15 @@ fn keep_in(ours: &Path, checkout: &Path) -> Result<(), RepoError> {
     }
 }
 
-/// Returns the files that git reads settings from in the checkouts of all rigs, each with its checkout; without those of these work
-/// trees of the own one.
+/// Returns the files that git reads settings from in the checkouts of other rigs, and in these work trees of the own one, each with its
+/// checkout.
 pub(super) fn read_elsewhere(
     checkout: &Path,
-    but: &BTreeSet<PathBuf>,
+    own: &BTreeSet<PathBuf>,
 ) -> BTreeMap<PathBuf, PathBuf> {
     let mut found = BTreeMap::new();
     for (reader, seen) in checkouts().iter() {
-        let is_meant = |tree: &Path| reader != checkout || !but.contains(tree);
+        let is_meant = |tree: &Path| reader != checkout || own.contains(tree);
         let read = seen.read.iter().filter(|(tree, _)| is_meant(tree));
         let files = read.flat_map(|(_, files)| files.iter().cloned());
         found.extend(files.map(|file| (file, reader.clone())));
@@ -223,28 +241,28 @@ mod tests {
         fs::write(code.join(".git/worktrees/other/gitdir"), gitdir).unwrap();
         note(&code, &ours);
         look(&code);
-        let read = |files: &[&PathBuf], are_all: bool| Read {
+        let read = |files: &[&PathBuf], silent: Option<&PathBuf>| Read {
             files: files.iter().copied().cloned().collect(),
-            are_all,
+            silent: silent.cloned(),
         };
         let away = at("other");
         note_read(
             &code,
-            BTreeMap::from([(away.clone(), read(&[&file], true))]),
+            BTreeMap::from([(away.clone(), read(&[&file], None))]),
         );
         // It is away, and keeps its files.
         let now = [
-            (code.clone(), read(&[], true)),
-            (away.clone(), read(&[], false)),
+            (code.clone(), read(&[], None)),
+            (away.clone(), read(&[], Some(&away))),
         ];
         note_read(&code, BTreeMap::from(now));
         fs::write(ours.join(FILE), "").unwrap();
         keep_in(&ours, &code).unwrap();
-        let of_own = |but: &[&PathBuf]| {
-            let but = but.iter().copied().cloned().collect();
-            read_elsewhere(&code, &but).contains_key(&file)
+        let of_own = |trees: &[&PathBuf]| {
+            let trees = trees.iter().copied().cloned().collect();
+            read_elsewhere(&code, &trees).contains_key(&file)
         };
-        assert!(of_own(&[&code]) && !of_own(&[&away]));
+        assert!(!of_own(&[&code]) && of_own(&[&away]));
         let is_known = || {
             let reader = read_elsewhere(&at("mine"), &BTreeSet::new())
                 .get(&file)

@@ -15,9 +15,9 @@ use crate::in_time::in_time;
 use crate::ports::repo::RepoError;
 
 /// The limit for a look at one file. Its disk may hang, and git would never look there.
-const LOOK_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const LOOK_LIMIT: Duration = Duration::from_secs(5);
 /// The limit for all files: callers hold locks meanwhile.
-const LIMIT: Duration = Duration::from_secs(30);
+pub(super) const LIMIT: Duration = Duration::from_secs(30);
 /// The number of files that are followed.
 const FILES_MAX: usize = 500;
 
@@ -40,16 +40,16 @@ pub(super) struct Followed {
     pub(super) silent: Option<PathBuf>,
 }
 
-/// Returns the files that these files of settings include, for the rig with this checkout. Files in the checkouts of other rigs are
-/// not opened: the disk of another rig must not stop this one.
+/// Returns the files that these files of settings include, for the rig with this checkout, as far as they can be looked at until `end`.
+/// Files in the checkouts of other rigs are not opened: the disk of another rig must not stop this one.
 ///
 /// # Errors
 /// When there are too many; git's, when it cannot be run.
 pub(super) fn followed(
     files: impl IntoIterator<Item = PathBuf>,
     checkout: Option<&Path>,
+    end: Instant,
 ) -> Result<Followed, RepoError> {
-    let end = Instant::now() + LIMIT;
     let mut open: Vec<PathBuf> = files.into_iter().collect();
     let (mut done, mut found) = (BTreeSet::new(), Followed::default());
     while let Some(file) = open.pop() {
@@ -139,8 +139,9 @@ struct Looked {
 }
 
 /// Returns the links on the way to a file, and the place that they lead to; none when its disk does not answer within the limit.
-pub(super) fn way(file: &Path) -> Option<Vec<PathBuf>> {
-    looked(file).map(|it| it.places)
+pub(super) fn way(file: &Path, end: Instant) -> Option<Vec<PathBuf>> {
+    let looked = (Instant::now() < end).then(|| looked(file)).flatten();
+    looked.map(|it| it.places)
 }
 
 /// The files that are being looked at, and the end of such a look.
@@ -183,7 +184,7 @@ mod tests {
     use super::*;
 
     fn files(of: &Path) -> Vec<String> {
-        let found = followed([of.to_owned()], None).unwrap();
+        let found = followed([of.to_owned()], None, Instant::now() + LIMIT).unwrap();
         assert_eq!(found.silent, None);
         assert!(found.files.iter().all(|it| !it.is_unknown));
         let dir = of.parent().unwrap();

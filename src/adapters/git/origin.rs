@@ -11,16 +11,19 @@ use crate::adapters::link_walk::real;
 use crate::domain::url_text::without_passwords;
 use crate::ports::repo::RepoError;
 
-/// Returns true for two addresses of one place: the password or token of a URL may change each hour.
+/// Returns true for two addresses of one place: the password or token of a URL may change each hour, and the path of a checkout whose
+/// disk was slow at a start may go by links.
 pub(super) fn is_same_place(one: &str, other: &str) -> bool {
+    let are_paths = one.starts_with('/') && other.starts_with('/');
     without_passwords(one) == without_passwords(other)
+        || are_paths && real(Path::new(one)) == real(Path::new(other))
 }
 
 /// Returns the reason to hold a rig whose work would not go where `git push` goes in its checkout; none for others.
 ///
 /// # Errors
 /// git's, or those of the disk.
-pub(super) fn is_elsewhere(
+pub(super) fn why_elsewhere(
     repo: &GitRepo,
     checkout: &Checkout,
     addresses: &Addresses,
@@ -132,5 +135,7 @@ mod tests {
         ] {
             assert_eq!(is_same_place("https://old@host/x", other), is_same);
         }
+        assert!(is_same_place("/no/such/../place", "/no/place"));
+        assert!(!is_same_place("/no/such", "/no/place"));
     }
 }

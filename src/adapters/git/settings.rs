@@ -13,7 +13,7 @@ use super::bytes;
 use super::command::Git;
 use super::config_text::{Listed, Settings, render};
 use super::filters::{self, Places};
-use super::origin::{is_elsewhere, is_same_place};
+use super::origin::{is_same_place, why_elsewhere};
 use super::prepare::{MOVING, READY};
 use super::remotes::Remotes;
 use super::rig::{GitRepo, locked};
@@ -386,8 +386,11 @@ fn is_taken_over(key: &str) -> bool {
 
 fn of_checkout(repo: &GitRepo, path: &Path, checkout: &Checkout) -> Result<Taken, RepoError> {
     let addresses = addresses::of(repo, &checkout.routes, &checkout.top.dir)?;
-    if let Some(why) = is_elsewhere(repo, checkout, &addresses)? {
-        // Also one that was prepared: work would go where it went before.
+    if let Some(why) = why_elsewhere(repo, checkout, &addresses)? {
+        if repo.is_prepared() {
+            tracing::error!(rig = %repo.name(), why, "the rig is held: its work would go elsewhere than `git push` in its checkout");
+        }
+        // Also one that was prepared: its work would go where it went before.
         repo.set_unprepared(why.clone());
         return Err(RepoError::Failed(why));
     }

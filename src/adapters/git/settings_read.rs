@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use super::command::{Git, READ_LIMIT};
 use super::config_text::{self, Listed, Settings};
-use super::include_files::{Included, followed};
+use super::include_files::{Included, LIMIT, followed};
 use super::written::Written;
 use crate::ports::repo::RepoError;
 
@@ -175,7 +176,7 @@ impl AtRemote {
         let is_agents = |it: &Included| {
             !holds_everywhere(&it.file) && (it.is_unknown || written.has_any(&it.places))
         };
-        let followed = followed(files, checkout)?;
+        let followed = followed(files, checkout, Instant::now() + LIMIT)?;
         let is_used = left_out.iter().any(|it| it.scope == "global")
             || followed.silent.is_some()
             || followed.files.iter().any(is_agents);

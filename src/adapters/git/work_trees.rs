@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::admin::stamp;
@@ -81,9 +81,16 @@ fn is_true(value: &str) -> bool {
     !["false", "no", "off", "0", ""].contains(&value.to_lowercase().as_str())
 }
 
-/// Finds the work trees of a repository, by the files of git. Those of a bare one are the linked ones. None if no repository is there, or
-/// if it cannot be read.
-pub(super) fn of(checkout: &Path, known: MainTree) -> Option<(BTreeSet<PathBuf>, MainTree)> {
+/// The work trees of a repository.
+pub(super) struct Found {
+    pub(super) trees: BTreeSet<PathBuf>,
+    pub(super) main: MainTree,
+    /// False if there may be more.
+    pub(super) are_all: bool,
+}
+
+/// Finds the work trees of a repository, by the files of git. Those of a bare one are the linked ones. None if no repository is there.
+pub(super) fn of(checkout: &Path, known: MainTree) -> Option<Found> {
     let link = checkout.join(".git");
     let own = match fs::read(&link) {
         Ok(text) => {
@@ -113,23 +120,28 @@ pub(super) fn of(checkout: &Path, known: MainTree) -> Option<(BTreeSet<PathBuf>,
             .iter()
             .flat_map(|main| [main.clone(), real(main)]),
     );
-    let linked = fs::read_dir(common.join("worktrees"));
-    let linked = match linked.and_then(Iterator::collect::<Result<Vec<_>, _>>) {
-        Ok(linked) => linked,
-        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        Err(_) => return None,
+    let is_missing = |error: &io::Error| error.kind() == ErrorKind::NotFound;
+    let entries = fs::read_dir(common.join("worktrees"));
+    let (entries, mut are_all) = match entries.and_then(Iterator::collect::<Result<Vec<_>, _>>) {
+        Ok(entries) => (entries, true),
+        Err(error) => (Vec::new(), is_missing(&error)),
     };
-    for entry in linked {
-        // A worktree may be half made.
-        if let Ok(gitdir) = fs::read(entry.path().join("gitdir"))
-            && let gitdir = gitdir.trim_ascii_end()
-            && !gitdir.is_empty()
-        {
-            let gitdir = entry.path().join(bytes::path(gitdir));
-            trees.extend(gitdir.parent().map(real));
+    for entry in entries {
+        match fs::read(entry.path().join("gitdir")) {
+            // A worktree may be half made.
+            Ok(gitdir) if gitdir.trim_ascii().is_empty() => {}
+            Ok(gitdir) => {
+                let gitdir = entry.path().join(bytes::path(gitdir.trim_ascii_end()));
+                trees.extend(gitdir.parent().map(real));
+            }
+            Err(error) => are_all &= is_missing(&error) || error.kind() == ErrorKind::NotADirectory,
         }
     }
-    Some((trees, main))
+    Some(Found {
+        trees,
+        main,
+        are_all,
+    })
 }
 
 #[cfg(test)]

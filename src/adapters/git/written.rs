@@ -61,7 +61,8 @@ impl Written {
                 let ours = city.join(".horde/custody").join(ours);
                 let is_there = |dir: PathBuf| dir.symlink_metadata().is_ok();
                 let is_rig = self.rigs.contains(&self.cities[0].join(part));
-                // A former rig has both, until its directory is removed. An agent can bring the second one, and not the first.
+                // A former rig has both, as long as neither its directory nor this repository is removed. An agent can bring the second
+                // one, and not the first.
                 let was_rig = is_there(ours) && is_there(city.join(part).join("repo.git"));
                 part == ".horde" || is_rig || was_rig
             })

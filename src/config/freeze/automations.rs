@@ -208,10 +208,10 @@ pub(super) fn cannot_read(path: &Path, error: &std::io::Error) -> Diagnostic {
 /// Returns the automations below a folder, by name. Folders without an `automation.toml` hold something else.
 fn found(folder: &Path, rig: Option<&RigName>, dir: &Path, report: &Report) -> Vec<Folder> {
     let named = folder.to_owned();
-    // The disk of one rig may hang, and the others must start.
+    // Without them, their marks would be lost.
     let Some(entries) = in_time(LOOK_LIMIT, move || entries(&named)) else {
-        report.add(Diagnostic::warning(format!(
-            "{} has no automations until the next reload: its disk does not answer",
+        report.add(Diagnostic::error(format!(
+            "cannot read {}: its disk does not answer",
             folder.display()
         )));
         return Vec::new();

@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use super::super::bytes;
 use super::super::checkouts::{self, Read, is_of_another};
 use super::super::config_text::Setting;
-use super::super::include_files::{followed, way};
+use super::super::include_files::{LIMIT, followed, way};
 use super::super::rig::GitRepo;
 use super::super::settings_read::{listed, of_user_files};
 use super::changed::raw;
@@ -31,22 +32,29 @@ pub(in crate::adapters::git) fn check(
     let Some(checkout) = own(repo)? else {
         return Ok(());
     };
-    let mut places = BTreeSet::from([real(checkout)]);
+    let (mut places, mut others) = (BTreeSet::from([real(checkout)]), BTreeSet::new());
     for worktree in worktrees(checkout)? {
-        if worktree.branch.as_deref() == Some(target) && worktree.git_dir().is_some() {
-            places.insert(real(&worktree.path));
-        }
+        let is_on = worktree.branch.as_deref() == Some(target) && worktree.git_dir().is_some();
+        let trees = if is_on { &mut places } else { &mut others };
+        trees.insert(real(&worktree.path));
     }
     // A bare repository has its own files in the place of a work tree's.
     places.retain(|place| !is_missing(&place.join(".git")));
-    let (mut named, mut read) = (Named::default(), BTreeMap::new());
-    for place in &places {
-        named.look(place)?;
+    if places.is_empty() {
+        return Ok(());
     }
-    let (own, silent) = named.followed(checkout)?;
-    all_known(silent)?;
-    read.extend(own.into_iter().map(|file| (file, checkout.to_owned())));
-    read.extend(read_here_from_elsewhere(checkout, &places)?);
+    others.retain(|other| !places.contains(other));
+    let (mut reading, mut read) = (Reading::of(checkout), BTreeMap::new());
+    for place in &places {
+        let own = reading.in_tree(place)?;
+        all_known(own.silent)?;
+        read.extend(
+            own.files
+                .into_iter()
+                .map(|file| (file, checkout.to_owned())),
+        );
+    }
+    read.extend(reading.here_from_elsewhere(&places, &others)?);
     for place in places {
         let inside = read.iter().filter_map(|(file, reader)| {
             let file = file.strip_prefix(&place).ok()?;
@@ -81,56 +89,37 @@ pub(in crate::adapters::git) fn check(
 ///
 /// # Errors
 /// git's, where the configuration cannot be read.
-pub(in crate::adapters::git) fn note(checkout: &Path, real: &Path) -> Result<(), RepoError> {
-    let mut named = Named::default();
-    named.look(real)?;
-    let mut read = BTreeMap::from([(real.to_owned(), named.noted(checkout)?)]);
+pub(in crate::adapters::git) fn note(checkout: &Path, top: &Path) -> Result<(), RepoError> {
+    let mut reading = Reading::of(checkout);
+    let mut read = BTreeMap::from([(top.to_owned(), reading.in_tree(top)?)]);
     for worktree in worktrees(checkout)? {
-        if worktree.path == real {
+        let tree = real(&worktree.path);
+        if tree == top {
             continue;
         }
+        let unknown = || Read {
+            silent: Some(tree.clone()),
+            ..Read::default()
+        };
         // One that is broken must not stop the rig. It keeps the files that were noted before, and so does one that is away.
-        let noted = match worktree.git_dir().map(|_| named.look(&worktree.path)) {
-            None => Read::default(),
-            Some(Ok(())) => named.noted(checkout)?,
+        let noted = match worktree.git_dir().map(|_| reading.in_tree(&tree)) {
+            None => unknown(),
+            Some(Ok(read)) => read,
             Some(Err(why)) => {
-                tracing::warn!(worktree = %worktree.path.display(), %why, "git's configuration in a worktree of the checkout cannot be read; landings may change files that were included there since it was read last");
-                Read::default()
+                tracing::warn!(worktree = %tree.display(), %why, "git's configuration in a worktree of the checkout cannot be read; landings may change files that were included there since it was read last");
+                unknown()
             }
         };
-        read.insert(worktree.path, noted);
+        read.insert(tree, noted);
     }
     checkouts::note_read(checkout, read);
     Ok(())
 }
 
-/// Returns the files in these work trees that git reads settings from in the checkouts of other rigs, and in other work trees of this one,
-/// each with the checkout. They were noted as they are named there: the links are followed here, and so are the includes.
-fn read_here_from_elsewhere(
-    checkout: &Path,
-    places: &BTreeSet<PathBuf>,
-) -> Result<BTreeMap<PathBuf, PathBuf>, RepoError> {
-    let mut read = BTreeMap::new();
-    for (file, reader) in checkouts::read_elsewhere(checkout, places) {
-        let is_here = |file: &Path| {
-            let named = [checkout].into_iter();
-            let mut dirs = named.chain(places.iter().map(PathBuf::as_path));
-            dirs.any(|dir| file.starts_with(dir))
-        };
-        if !is_here(&plain(&file)) {
-            continue;
-        }
-        let (all, silent) = with_included(checkout, [&file], BTreeSet::from([file.clone()]))?;
-        all_known(silent)?;
-        read.extend(all.into_iter().map(|file| (file, reader.clone())));
-    }
-    Ok(read)
-}
-
 fn all_known(silent: Option<PathBuf>) -> Result<(), RepoError> {
     silent.map_or(Ok(()), |file| {
         Err(RepoError::Failed(format!(
-            "{}, which git's configuration includes, cannot be looked at: its disk does not answer",
+            "{}, which git's configuration names, cannot be looked at: its disk does not answer",
             file.display()
         )))
     })
@@ -144,8 +133,7 @@ fn is_missing(file: &Path) -> bool {
 /// Returns the absolute paths in a setting that names a program: what lands there would be run. A shell splits it, and it may name a
 /// directory with such a sign: what is found too much is the path of no file.
 fn programs((key, value): &Setting) -> BTreeSet<PathBuf> {
-    const SPLITS: [&str; 3] = ["", "'\"!", " \t\n'\"!"];
-    const SPLIT_MOST: &str = " \t\n'\"!=:;&|()$`";
+    const SPLITS: [&str; 3] = ["", " \t\n'\"!", " \t\n'\"!=:;&|()$`"];
     let is_program = matches!(key.as_str(), "core.sshcommand" | "core.askpass")
         || key.starts_with("gpg.")
         || key.starts_with("credential.");
@@ -159,87 +147,102 @@ fn programs((key, value): &Setting) -> BTreeSet<PathBuf> {
             _ => Some(PathBuf::from(rest)),
         }
     };
-    let texts = [value.to_owned(), value.replace('\\', "")];
-    let splits = SPLITS.into_iter().chain([SPLIT_MOST]);
-    let words = splits.flat_map(|split| {
-        let words = texts
-            .iter()
-            .flat_map(move |it| it.split(|char| split.contains(char)));
-        words.map(str::trim)
-    });
-    words.filter_map(path).collect()
+    let words = SPLITS
+        .iter()
+        .flat_map(|split| value.split(|char| split.contains(char)));
+    // `/My\ Code/ssh`, `'/My Code'/ssh`
+    let quoted = shell_words::split(value.trim_start_matches('!')).unwrap_or_default();
+    let quoted = quoted.iter().map(String::as_str);
+    words.chain(quoted).filter_map(path).collect()
 }
 
-/// The files that git in work trees of a checkout reads settings from, and the programs that these name.
-#[derive(Default)]
-struct Named {
-    files: BTreeSet<PathBuf>,
-    programs: BTreeSet<PathBuf>,
-    /// The files that were followed before.
-    done: BTreeSet<PathBuf>,
+/// Looks at what git in the work trees of a checkout reads settings from.
+struct Reading<'a> {
+    checkout: &'a Path,
+    /// Nothing is looked at after this.
+    end: Instant,
+    /// The places that each file of settings leads to: work trees have most of them in common.
+    known: BTreeMap<PathBuf, Read>,
 }
 
-impl Named {
-    /// Adds those of a work tree.
+impl<'a> Reading<'a> {
+    fn of(checkout: &'a Path) -> Self {
+        Self {
+            checkout,
+            end: Instant::now() + LIMIT,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the files that git in a work tree reads settings from, and would read if they were there or if a condition held; the
+    /// programs that the settings name; and the links on the way to them.
     ///
     /// # Errors
     /// git's, where the configuration cannot be read.
-    fn look(&mut self, dir: &Path) -> Result<(), RepoError> {
-        let listed = listed(dir)?;
-        self.files.extend(of_user_files());
-        self.files.extend(listed.iter().map(|it| it.file.clone()));
-        let programs = listed.iter().flat_map(|it| programs(&it.setting));
-        self.programs.extend(programs);
-        Ok(())
+    fn in_tree(&mut self, tree: &Path) -> Result<Read, RepoError> {
+        let (listed, mut all) = (listed(tree)?, Read::default());
+        let files = listed.iter().map(|it| it.file.clone());
+        let files: BTreeSet<PathBuf> = files.chain(of_user_files()).collect();
+        for file in files {
+            if !self.known.contains_key(&file) {
+                let read = self.file(&file)?;
+                self.known.insert(file.clone(), read);
+            }
+            all.add(&self.known[&file]);
+        }
+        let programs: BTreeSet<PathBuf> =
+            listed.iter().flat_map(|it| programs(&it.setting)).collect();
+        for program in &programs {
+            all.add(&self.place(program));
+        }
+        Ok(all)
     }
 
-    /// Takes those that were added since, with all that they lead to, and a file that does not answer, because of which not all are known.
-    ///
-    /// # Errors
-    /// As [`followed`].
-    fn followed(
-        &mut self,
-        checkout: &Path,
-    ) -> Result<(BTreeSet<PathBuf>, Option<PathBuf>), RepoError> {
-        let [files, programs] = [&mut self.files, &mut self.programs].map(std::mem::take);
-        let files: BTreeSet<PathBuf> = files.difference(&self.done).cloned().collect();
-        self.done.extend(files.iter().cloned());
-        with_included(checkout, programs.iter().chain(&files), files.clone())
+    /// Returns a file with the links on the way to it, and the files that it includes.
+    fn file(&self, file: &Path) -> Result<Read, RepoError> {
+        let mut read = self.place(file);
+        let included = followed([file.to_owned()], Some(self.checkout), self.end)?;
+        read.files
+            .extend(included.files.into_iter().flat_map(|it| it.places));
+        read.silent = read.silent.or(included.silent);
+        Ok(read)
     }
 
-    fn noted(&mut self, checkout: &Path) -> Result<Read, RepoError> {
-        let (files, silent) = self.followed(checkout)?;
-        Ok(Read {
-            files,
-            are_all: silent.is_none(),
-        })
-    }
-}
-
-/// Returns these places with the links on the way to them, and with the files that git would read with these files if they were there or
-/// if a condition held; and a file that does not answer.
-fn with_included<'a>(
-    checkout: &Path,
-    places: impl IntoIterator<Item = &'a PathBuf>,
-    files: BTreeSet<PathBuf>,
-) -> Result<(BTreeSet<PathBuf>, Option<PathBuf>), RepoError> {
-    let included = followed(files, Some(checkout))?;
-    let mut silent = included.silent;
-    let mut all: BTreeSet<PathBuf> = included
-        .files
-        .into_iter()
-        .flat_map(|it| it.places)
-        .collect();
-    for place in places {
-        match is_of_another(Some(checkout), place) {
-            true => drop(all.insert(place.clone())),
-            false => match way(place) {
-                Some(way) => all.extend(way),
-                None => silent = Some(place.clone()),
-            },
+    fn place(&self, place: &Path) -> Read {
+        let way = match is_of_another(Some(self.checkout), place) {
+            true => Some(vec![place.to_owned()]),
+            false => way(place, self.end),
+        };
+        Read {
+            silent: way.is_none().then(|| place.to_owned()),
+            files: way.into_iter().flatten().collect(),
         }
     }
-    Ok((all, silent))
+
+    /// Returns the files in these work trees that git reads settings from in the checkouts of other rigs, and in other work trees of this
+    /// one, each with the checkout. Those of other rigs were noted as they are named there: the links are followed here, and so are the
+    /// includes.
+    fn here_from_elsewhere(
+        &self,
+        places: &BTreeSet<PathBuf>,
+        own: &BTreeSet<PathBuf>,
+    ) -> Result<BTreeMap<PathBuf, PathBuf>, RepoError> {
+        let mut read = BTreeMap::new();
+        for (file, reader) in checkouts::read_elsewhere(self.checkout, own) {
+            if reader == self.checkout {
+                read.insert(file, reader);
+                continue;
+            }
+            let named = plain(&file);
+            let mut dirs = places.iter().map(PathBuf::as_path).chain([self.checkout]);
+            if dirs.any(|dir| named.starts_with(dir)) {
+                let all = self.file(&file)?;
+                all_known(all.silent)?;
+                read.extend(all.files.into_iter().map(|file| (file, reader.clone())));
+            }
+        }
+        Ok(read)
+    }
 }
 
 #[cfg(test)]
@@ -255,9 +258,9 @@ mod tests {
             ("core.sshcommand", "ssh -F/code/config", "/code/config"),
             ("core.sshcommand", "'/R&D/bin/ssh' -v", "/R&D/bin/ssh"),
             ("core.sshcommand", "'/My Code/ssh' -v", "/My Code/ssh"),
-            ("core.sshcommand", "/My\\ Code/ssh", "/My Code/ssh"),
+            ("core.sshcommand", "/My\\ Code/ssh -v", "/My Code/ssh"),
+            ("core.sshcommand", "'/My Code'/ssh -v", "/My Code/ssh"),
             ("core.sshcommand", "X=/a=b/key ssh", "/a=b/key"),
-            ("core.sshcommand", "cd /code&&bin/ssh", "/code"),
             (
                 "core.sshcommand",
                 "PATH=/code/bin:/usr/bin ssh",

@@ -1,10 +1,8 @@
 //! Refuses commits with links that may lead to the files of a task: git would bring them into the sandboxes of others, whose sessions
 //! would write into this task. A directory or submodule in the place of an outcome file would leave them without one.
 
-use std::path::PathBuf;
-
+use super::super::injected_files;
 use super::super::rig::GitRepo;
-use super::super::{bytes, injected_files};
 use crate::domain::ids::Oid;
 use crate::domain::task_names::is_reserved;
 use crate::ports::repo::RepoError;
@@ -19,7 +17,8 @@ struct Link {
 }
 
 /// Refuses a head if it, or a commit below it that no remote has and that may land as well, brings such an entry. One that the
-/// others have is no fault of the branch. `new` are those commits, where they are known.
+/// target has is no fault of the branch, nor is one of the remote's commits that the head does not have any more. `new` are those
+/// commits that no remote has, where they are known.
 ///
 /// # Errors
 /// [`RepoError::Rejected`] says which commit it is.
@@ -48,7 +47,7 @@ pub(super) fn check(
     let what = match (is_link, is_reserved(&name)) {
         (false, _) => "no file,",
         (true, true) => "a link",
-        (true, false) => "a link that leads out of the repository,",
+        (true, false) => "a link that leads to no file of the commit,",
     };
     Err(RepoError::Rejected(format!(
         "{}: {name} is {what} in the place of the supervisor's link to a task file, and no commit may have it",
@@ -73,7 +72,7 @@ pub(in super::super) fn check_landing(
     match refused(repo, links, std::slice::from_ref(old))? {
         None => Ok(()),
         Some(link) => Err(RepoError::Rejected(format!(
-            "together with the work that has landed, {} is a link that leads out of the repository, where it may lead to a task file: remove \
+            "together with the work that has landed, {} is a link that leads to no file of the repository, and may lead to a task file: remove \
              it, or the links of directories that it goes through",
             link.name
         ))),
@@ -103,8 +102,7 @@ fn refused(repo: &GitRepo, links: Vec<Link>, old: &[Oid]) -> Result<Option<Link>
         if is_there(&link)? {
             continue;
         }
-        // Where a link out of the tree ends is known in the sandbox alone: links of the system, or of another session, may be on the way.
-        if is_reserved(&link.name) || leads_to(repo, &link)?.is_some() {
+        if is_reserved(&link.name) || !is_to_file(&leads_to(repo, &link)?) {
             return Ok(Some(link));
         }
     }
@@ -121,21 +119,24 @@ fn is_any_tracked(repo: &GitRepo, new: &[Oid], head: &Oid) -> Result<bool, RepoE
     Ok(false)
 }
 
-/// Returns the path outside of the tree that a link leads to, also through links in the tree; none for a place in the tree.
-fn leads_to(repo: &GitRepo, link: &Link) -> Result<Option<PathBuf>, RepoError> {
+/// Returns git's answer for the entry to which a link leads in its commit, also through links there: `<id> <type> <size>`, or that it
+/// leads out of the tree, or to no entry.
+fn leads_to(repo: &GitRepo, link: &Link) -> Result<Vec<u8>, RepoError> {
     if !link.is_link {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let git = repo
         .git()
-        .args(["cat-file", "--batch", "--follow-symlinks"]);
+        .args(["cat-file", "--batch-check", "--follow-symlinks"]);
     let git = git.stdin(format!("{}:{}\n", link.commit, link.name));
-    let told = git.run()?.stdout;
-    // `symlink <length>\n<path>\n`
-    let outside = told.strip_prefix(b"symlink ");
-    let path = outside.and_then(|rest| rest.splitn(2, |byte| *byte == b'\n').nth(1));
-    let path = path.map(|path| path.strip_suffix(b"\n").unwrap_or(path));
-    Ok(path.map(|path| bytes::path(path).to_owned()))
+    Ok(git.run()?.stdout)
+}
+
+/// Returns true for the answer of [`leads_to`] about a file. Where other links end is known in the sandbox alone: files that git does
+/// not have, links of the system, and other sessions decide it.
+fn is_to_file(answer: &[u8]) -> bool {
+    let mut words = answer.split(|byte| *byte == b' ');
+    words.nth(1) == Some(b"blob".as_slice())
 }
 
 /// Returns what the commits of a head, those that no remote has, bring under the names of task files and is no file.

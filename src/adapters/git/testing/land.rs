@@ -30,16 +30,19 @@ fn landing_of_two_branches_that_make_a_link_to_a_task_together_is_refused() {
     let rig = Rigged::new();
     let sandbox = rig.repo.raiders_dir().join("Toast");
     let [link, dir] = [("TASK.md", "docs/TASK.md"), ("docs", "../Nux")];
+    let base = rig.commit(&rig.base, &[("text/TASK.md", "x\n")]);
+    let base = rig.links(&base, &[("docs", "text")]);
+    land(&rig.repo, "main", &rig.base, &base).unwrap();
     for branch in [link, dir] {
-        let alone = rig.links(&rig.base, &[branch]);
+        let alone = rig.links(&base, &[branch]);
         commit_checks::check(&rig.repo, &sandbox, &alone, "main").unwrap();
     }
-    let first = rig.links(&rig.base, &[link]);
-    land(&rig.repo, "main", &rig.base, &first).unwrap();
+    let first = rig.links(&base, &[link]);
+    land(&rig.repo, "main", &base, &first).unwrap();
     let both = rig.links(&first, &[dir]);
     let error = land(&rig.repo, "main", &first, &both).unwrap_err();
     assert!(
-        matches!(&error, RepoError::Rejected(why) if why.contains("TASK.md is a link that leads out")),
+        matches!(&error, RepoError::Rejected(why) if why.contains("TASK.md is a link that leads to no file")),
         "{error}"
     );
     assert_eq!(rig.at("main"), Some(first));

@@ -98,18 +98,17 @@ fn link_to_a_task_is_not_landed_however_it_is_written() {
         ("TASK.md", "/var/run/../city/horde/raiders/Nux/TASK.md"),
         ("TASK.md", "/var/run/../proc/self/cwd/../Nux/TASK.md"),
         ("TASK.md", "/tmp/made"),
+        // By a directory that git does not have, and each sandbox has.
+        ("TASK.md", "target/../../Nux/TASK.md"),
+        ("TASK.md", "target/task.md"),
+        ("TASK.md", "TASK.md"),
+        ("TASK.md", "docs/task.md/x"),
     ] {
         let why = links.refused(&links.with(name, target, &base));
         assert!(why.contains(&format!(": {name} is a link")), "{why}");
     }
-    for (name, target) in [
-        ("TASK.md", "docs/task.md"),
-        ("TASK.md", "tasks/2026/q4/current/TASK.md"),
-        ("outcome", TASK_OF_ANOTHER),
-    ] {
-        let head = links.with(name, target, &base);
-        assert_eq!(links.checked(&head), Ok(()), "{name} to {target}");
-    }
+    let head = links.with("outcome", TASK_OF_ANOTHER, &base);
+    assert_eq!(links.checked(&head), Ok(()));
 }
 
 /// The text of the link is the same: the directory that it goes through became a link.
