@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::addresses::{self, Addresses};
+use super::include_files::LOOK_LIMIT;
 use super::rig::GitRepo;
 use super::settings::ORIGIN;
 use super::settings_read::{Checkout, is_route};
 use crate::adapters::link_walk::real;
 use crate::domain::url_text::without_passwords;
+use crate::in_time::in_time;
 use crate::ports::repo::RepoError;
 
 /// Returns true for two addresses of one place: the password or token of a URL may change each hour, and the path of a checkout whose
@@ -16,7 +18,15 @@ use crate::ports::repo::RepoError;
 pub(super) fn is_same_place(one: &str, other: &str) -> bool {
     let are_paths = one.starts_with('/') && other.starts_with('/');
     without_passwords(one) == without_passwords(other)
-        || are_paths && real(Path::new(one)) == real(Path::new(other))
+        || are_paths && {
+            let paths = [one.to_owned(), other.to_owned()];
+            // The disk of the former place may hang.
+            let is_same = in_time(LOOK_LIMIT, move || {
+                let [one, other] = paths.map(|path| real(Path::new(&path)));
+                one == other
+            });
+            is_same == Some(true)
+        }
 }
 
 /// Returns the reason to hold a rig whose work would not go where `git push` goes in its checkout; none for others.

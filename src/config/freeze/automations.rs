@@ -208,14 +208,12 @@ pub(super) fn cannot_read(path: &Path, error: &std::io::Error) -> Diagnostic {
 /// Returns the automations below a folder, by name. Folders without an `automation.toml` hold something else.
 fn found(folder: &Path, rig: Option<&RigName>, dir: &Path, report: &Report) -> Vec<Folder> {
     let named = folder.to_owned();
-    // Without them, their marks would be lost.
-    let Some(entries) = in_time(LOOK_LIMIT, move || entries(&named)) else {
-        report.add(Diagnostic::error(format!(
-            "cannot read {}: its disk does not answer",
-            folder.display()
-        )));
-        return Vec::new();
-    };
+    // Without them, their marks would be lost: the disk is waited for.
+    let in_time = in_time(LOOK_LIMIT, move || entries(&named));
+    let entries = in_time.unwrap_or_else(|| {
+        tracing::warn!(folder = %folder.display(), "the configuration is not read yet: the folder of automations does not answer");
+        entries(folder)
+    });
     let entries = match entries {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),

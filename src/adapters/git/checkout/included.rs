@@ -90,6 +90,7 @@ pub(in crate::adapters::git) fn check(
 /// # Errors
 /// git's, where the configuration cannot be read.
 pub(in crate::adapters::git) fn note(checkout: &Path, top: &Path) -> Result<(), RepoError> {
+    const UNREAD: &str = "git's configuration in a work tree of the checkout cannot be read in full; landings may change files that were included there since it was read last";
     let mut reading = Reading::of(checkout);
     let mut read = BTreeMap::from([(top.to_owned(), reading.in_tree(top)?)]);
     for worktree in worktrees(checkout)? {
@@ -106,11 +107,16 @@ pub(in crate::adapters::git) fn note(checkout: &Path, top: &Path) -> Result<(), 
             None => unknown(),
             Some(Ok(read)) => read,
             Some(Err(why)) => {
-                tracing::warn!(worktree = %tree.display(), %why, "git's configuration in a worktree of the checkout cannot be read; landings may change files that were included there since it was read last");
+                tracing::warn!(worktree = %tree.display(), %why, UNREAD);
                 unknown()
             }
         };
         read.insert(tree, noted);
+    }
+    for (tree, read) in &read {
+        if let Some(silent) = read.silent.as_ref().filter(|silent| *silent != tree) {
+            tracing::warn!(worktree = %tree.display(), silent = %silent.display(), UNREAD);
+        }
     }
     checkouts::note_read(checkout, read);
     Ok(())
@@ -163,6 +169,8 @@ struct Reading<'a> {
     end: Instant,
     /// The places that each file of settings leads to: work trees have most of them in common.
     known: BTreeMap<PathBuf, Read>,
+    /// The links on the way to each program.
+    programs: BTreeMap<PathBuf, Read>,
 }
 
 impl<'a> Reading<'a> {
@@ -171,6 +179,7 @@ impl<'a> Reading<'a> {
             checkout,
             end: Instant::now() + LIMIT,
             known: BTreeMap::new(),
+            programs: BTreeMap::new(),
         }
     }
 
@@ -180,7 +189,12 @@ impl<'a> Reading<'a> {
     /// # Errors
     /// git's, where the configuration cannot be read.
     fn in_tree(&mut self, tree: &Path) -> Result<Read, RepoError> {
-        let (listed, mut all) = (listed(tree)?, Read::default());
+        let mut all = Read::default();
+        if Instant::now() >= self.end {
+            all.silent = Some(tree.to_owned());
+            return Ok(all);
+        }
+        let listed = listed(tree)?;
         let files = listed.iter().map(|it| it.file.clone());
         let files: BTreeSet<PathBuf> = files.chain(of_user_files()).collect();
         for file in files {
@@ -190,10 +204,12 @@ impl<'a> Reading<'a> {
             }
             all.add(&self.known[&file]);
         }
-        let programs: BTreeSet<PathBuf> =
-            listed.iter().flat_map(|it| programs(&it.setting)).collect();
-        for program in &programs {
-            all.add(&self.place(program));
+        for program in listed.iter().flat_map(|it| programs(&it.setting)) {
+            if !self.programs.contains_key(&program) {
+                let read = self.place(&program);
+                self.programs.insert(program.clone(), read);
+            }
+            all.add(&self.programs[&program]);
         }
         Ok(all)
     }

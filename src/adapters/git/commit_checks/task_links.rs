@@ -2,14 +2,14 @@
 //! would write into this task. A directory or submodule in the place of an outcome file would leave them without one.
 
 use super::super::injected_files;
-use super::super::rig::GitRepo;
+use super::super::rig::{GitRepo, oid};
 use crate::domain::ids::Oid;
 use crate::domain::task_names::is_reserved;
 use crate::ports::repo::RepoError;
 
 /// An entry that a commit brings under the name of a task file, and that is no file.
 struct Link {
-    commit: String,
+    commit: Oid,
     /// False for a directory or a submodule.
     is_link: bool,
     id: String,
@@ -51,7 +51,7 @@ pub(super) fn check(
     };
     Err(RepoError::Rejected(format!(
         "{}: {name} is {what} in the place of the supervisor's link to a task file, and no commit may have it",
-        commit.get(..10).unwrap_or(&commit)
+        commit.short()
     )))
 }
 
@@ -90,9 +90,7 @@ fn refused(repo: &GitRepo, links: Vec<Link>, old: &[Oid]) -> Result<Option<Link>
     }
     let is_there = |link: &Link| -> Result<bool, RepoError> {
         for before in before.iter().filter(|before| before.name == link.name) {
-            // A directory that it goes through may be a link now.
-            let is_same = before.id == link.id && leads_to(repo, before)? == leads_to(repo, link)?;
-            if is_same || !link.is_link {
+            if !link.is_link || before.id == link.id && lead_to_the_same(repo, before, link)? {
                 return Ok(true);
             }
         }
@@ -132,11 +130,48 @@ fn leads_to(repo: &GitRepo, link: &Link) -> Result<Vec<u8>, RepoError> {
     Ok(git.run()?.stdout)
 }
 
+/// Returns true if two links of one text lead to the same place. A directory that they go through may be a link in one commit.
+fn lead_to_the_same(repo: &GitRepo, one: &Link, other: &Link) -> Result<bool, RepoError> {
+    let answers = [leads_to(repo, one)?, leads_to(repo, other)?];
+    if answers[0] == answers[1] {
+        return Ok(true);
+    }
+    let [kind, other_kind] = answers.each_ref().map(|answer| kind(answer));
+    if kind != other_kind {
+        return Ok(false);
+    }
+    match kind {
+        // A directory with other files.
+        b"tree" => Ok(true),
+        // git does not say where they end: at a name that it does not have, to which other links may lead now.
+        b"dangling" | b"loop" | b"notdir" => {
+            let diff = repo.git().args(["diff-tree", "-r", "--no-renames"]);
+            let diff = diff
+                .args([one.commit.as_str(), other.commit.as_str()])
+                .run()?;
+            // `:<mode before> <mode after> <id before> <id after> <status>\t<path>`
+            let diff = diff.text();
+            let mut modes = diff.lines().map(|line| line.split(' ').nth(1));
+            Ok(!modes.any(|mode| mode == Some("120000")))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Returns the kind of an entry, or the word for none, of an answer of [`leads_to`].
+fn kind(answer: &[u8]) -> &[u8] {
+    let mut words = answer.split(|byte| *byte == b' ');
+    let first = words.next().unwrap_or_default();
+    match first {
+        b"symlink" | b"dangling" | b"loop" | b"notdir" => first,
+        _ => words.next().unwrap_or_default(),
+    }
+}
+
 /// Returns true for the answer of [`leads_to`] about a file. Where other links end is known in the sandbox alone: files that git does
 /// not have, links of the system, and other sessions decide it.
 fn is_to_file(answer: &[u8]) -> bool {
-    let mut words = answer.split(|byte| *byte == b' ');
-    words.nth(1) == Some(b"blob".as_slice())
+    kind(answer) == b"blob"
 }
 
 /// Returns what the commits of a head, those that no remote has, bring under the names of task files and is no file.
@@ -158,10 +193,10 @@ fn brought(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Vec<Link>, RepoErr
         .args(old.iter().map(Oid::as_str))
         .args(["--remotes", "--"]);
     let log = log.args(injected_files::EXCLUDED).run()?.text();
-    let (mut commit, mut links) = ("", Vec::new());
+    let (mut commit, mut links) = (head.clone(), Vec::new());
     for line in log.lines().filter(|line| !line.is_empty()) {
         let Some(change) = line.strip_prefix(':') else {
-            commit = line;
+            commit = oid(line)?;
             continue;
         };
         // `<mode before> <mode after> <id before> <id after> <status>\t<path>`
@@ -175,7 +210,7 @@ fn brought(repo: &GitRepo, head: &Oid, old: &[Oid]) -> Result<Vec<Link>, RepoErr
             .map_or((name, false), |it| (it.0, true));
         if mode != "000000" && (is_below || !mode.starts_with("100")) {
             links.push(Link {
-                commit: commit.to_owned(),
+                commit: commit.clone(),
                 is_link: mode == "120000" && !is_below,
                 id: id.to_owned(),
                 name: top.to_owned(),
@@ -197,7 +232,7 @@ fn links_of(repo: &GitRepo, commit: &Oid) -> Result<Vec<Link>, RepoError> {
             return None;
         };
         (!mode.starts_with("100")).then(|| Link {
-            commit: commit.to_string(),
+            commit: commit.clone(),
             is_link: mode == "120000",
             id: id.to_owned(),
             name: name.to_owned(),

@@ -111,6 +111,31 @@ fn link_to_a_task_is_not_landed_however_it_is_written() {
     assert_eq!(links.checked(&head), Ok(()));
 }
 
+/// A branch is not asked for the place where such a link of the project ends.
+#[test]
+fn link_of_the_project_to_no_file_is_no_fault_of_a_branch_that_brings_no_other_link() {
+    let links = Links::new();
+    for target in [
+        "local/task.md",
+        "tasks",
+        "TASK.md",
+        "../elsewhere",
+        "a/TASK.md",
+    ] {
+        let own = links.with("TASK.md", target, &links.0.base);
+        let own = links.0.commit(&own, &[("tasks/one", "1\n")]);
+        let own = links.0.links(&own, &[("a", "target/x")]);
+        links.0.foreign_push("main", &own);
+        links.fetch();
+        let next = links.0.commit(&own, &[("tasks/one", "2\n"), ("b", "b\n")]);
+        assert_eq!(links.checked(&next), Ok(()), "{target}");
+        // It ends at a place that git does not have as well.
+        let led = links.0.links(&own, &[("a", "target/../../Nux")]);
+        let may_be_led = !["tasks", "../elsewhere"].contains(&target);
+        assert_eq!(links.checked(&led).is_err(), may_be_led, "{target}");
+    }
+}
+
 /// The text of the link is the same: the directory that it goes through became a link.
 #[test]
 fn link_to_a_task_by_a_link_in_the_tree_is_not_landed() {
