@@ -202,11 +202,22 @@ async fn repo(
     if rig.draining {
         return Ok(Ok(repo));
     }
-    let own = Arc::clone(&repo);
-    let prepare = move || match own.prepare() {
-        // A held rig does not keep changes from the others.
-        Err(_) if own.held().is_some() => Ok(()),
-        refreshed => refreshed.map_err(|error| error.to_string()),
+    let (own, directory, rig) = (
+        Arc::clone(&repo),
+        Arc::clone(&world.directory),
+        name.clone(),
+    );
+    let prepare = move || {
+        let was_held = own.held().is_some();
+        match own.prepare() {
+            Ok(()) if was_held => {
+                effects::go_on(&directory, &rig);
+                Ok(())
+            }
+            // A held rig does not keep changes from the others.
+            Err(_) if own.held().is_some() => Ok(()),
+            refreshed => refreshed.map_err(|error| error.to_string()),
+        }
     };
     match effects::prepare(world, &name, prepare).await {
         Some(prepared) => Ok(prepared.ok_or_else(panicked)?.map(|()| repo)),

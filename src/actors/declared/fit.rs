@@ -29,8 +29,8 @@ pub(super) async fn check(world: &World, hook: &Hook, git: &GitFacts) -> Result<
             let [one, without, commit] = task_names::anew_without(base.as_str(), "NAME");
             let hint = format!(
                 "make one commit of the present files ({one} && {commit}), \
-                which replaces all commits and merges of the branch; a link that is named above is taken out before that commit \
-                ({without}); or, to keep the others, \
+                which replaces all commits and merges of the branch; a file or link that is named above is taken out before that commit \
+                ({without}, and `rm` for a link); or, to keep the others, \
                 recreate only that commit (git rebase -i --rebase-merges {base}). Then run `hd done` again"
             );
             Err(Refusal::new(RefusalKind::BadRequest, message).hint(hint))

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::{NotBegun, Owner, WorkKind, budgeted};
 use crate::actors::claims::ClaimKey;
-use crate::actors::mail::WitnessMsg;
+use crate::actors::directory::Directory;
+use crate::actors::mail::{DispatcherMsg, WitnessMsg};
 use crate::actors::world::World;
 use crate::domain::ids::RigName;
 use crate::domain::nuke::NukePermit;
@@ -143,6 +144,13 @@ pub async fn look_at_repositories(world: &Arc<World>) {
     looks.detach_all();
 }
 
+/// Tells the actors that a rig is held no longer. Its sandboxes are watched from their next look on, and completions that sessions
+/// saved meanwhile are handled before their sessions are started again.
+pub fn go_on(directory: &Directory, rig: &RigName) {
+    directory.tell_dispatcher(DispatcherMsg::Outbox);
+    directory.tell_witness(rig, WitnessMsg::Patrol);
+}
+
 /// Retries the preparation of held rigs, each in one thread at a time. Returns these rigs, with the reason.
 pub fn prepare_held(world: &World) -> Vec<(RigName, String)> {
     let mut held = Vec::new();
@@ -161,8 +169,7 @@ pub fn prepare_held(world: &World) -> Vec<(RigName, String)> {
                 match repo.prepare() {
                     Ok(()) => {
                         tracing::info!(%rig, "the held rig was prepared; its work continues");
-                        // Its sandboxes are watched from their next look on.
-                        directory.tell_witness(&rig, WitnessMsg::Patrol);
+                        go_on(&directory, &rig);
                     }
                     Err(why) => tracing::debug!(
                         %rig,

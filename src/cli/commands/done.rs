@@ -33,7 +33,7 @@ pub(super) fn run(args: args::Done, context: &mut Context) -> Result<(), CliErro
             let file = leave(&city.root, &op, &error)?;
             output::message(&format!("hd: {error}"));
             output::message(
-                "hd: your completion is saved; the supervisor handles it when it runs again",
+                "hd: your completion is saved; the supervisor handles it as soon as it can",
             );
             let result = serde_json::json!({"outbox": file, "accepted": false});
             context.print(&result, outcome_lines::left_in_outbox)

@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::support::git::git;
 use crate::support::live::{City, until, wait};
 use crate::support::plan::Plan;
 
@@ -56,6 +57,35 @@ fn rig_that_cannot_be_made_ready_is_held_and_the_others_start() {
     wait("it is ready", || held(&city).is_empty().then_some(()));
     charge().json();
     city.wait_status(&waits, "closed");
+}
+
+/// The agent did its work twice: its session was started again before its completion was read.
+#[test]
+fn completion_that_was_saved_while_its_rig_was_held_is_handled_before_a_session_is_started_again() {
+    // The patrol must not be what handles it.
+    let plan = Plan::new().set("daemon", "patrol_interval", r#""1h""#);
+    let city = plan.start();
+    let relic = city.work(
+        "save",
+        &["commit one.txt", "sign ready", "await go", "hd done"],
+    );
+    city.wait_sign("ready");
+    let git = |args: &[&str]| git(&city.checkout(), args);
+    let url = git(&["remote", "get-url", "origin"]);
+    let team = city.checkout().join("team.inc");
+    let led = format!("[url \"/elsewhere\"]\n\tinsteadOf = {}\n", url.trim());
+    fs::write(&team, led).unwrap();
+    git(&["config", "include.path", "../team.inc"]);
+    city.hd(&["reload"]).json();
+    city.sign("go");
+    let outbox = city.root().join(".horde/outbox");
+    let saved = || fs::read_dir(&outbox).is_ok_and(|files| files.count() > 0);
+    until("the completion is saved", saved);
+    git(&["config", "--unset", "include.path"]);
+    city.hd(&["reload"]).json();
+    city.wait_status(&relic, "closed");
+    let events = city.hd(&["events"]).out;
+    assert_eq!(events.matches("agent.started").count(), 1, "{events}");
 }
 
 /// Nothing said so: `hd salvage list` named work that was gone, restore and `hd done` failed with words of git, and
