@@ -132,7 +132,8 @@ impl Drop for GitRepo {
 }
 
 impl GitRepo {
-    /// Makes the rig's git. Touches nothing until [`Repo::prepare`](crate::ports::repo::Repo::prepare).
+    /// Makes the rig's git. Reads what was kept of its checkout, with a limit, and touches nothing else until
+    /// [`Repo::prepare`](crate::ports::repo::Repo::prepare).
     #[must_use]
     pub fn new(rig: GitRig) -> Self {
         if let Some(checkout) = rig.source.path() {
