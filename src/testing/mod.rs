@@ -28,6 +28,7 @@ pub mod seeded;
 pub mod tier;
 #[cfg(test)]
 pub mod tripwire;
+pub mod watchdog;
 pub mod world;
 
 use std::time::Duration;

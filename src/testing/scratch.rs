@@ -2,6 +2,7 @@
 //! file system on a disk takes longer for that than git does. In the long tier, and with `TMPDIR` set, they are in the
 //! usual place.
 
+use std::io;
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -9,6 +10,7 @@ use rustix::fs::StatVfsMountFlags;
 use tempfile::TempDir;
 
 use super::tier::is_long;
+use super::watchdog;
 
 const MEMORY: &str = "/dev/shm";
 /// The bytes that all tests together never need.
@@ -20,7 +22,7 @@ const ENOUGH: u64 = 3 << 30;
 /// The directory cannot be made.
 #[must_use]
 pub fn scratch() -> TempDir {
-    tempfile::tempdir_in(place()).expect("a directory for a test")
+    watched(tempfile::tempdir_in(place()))
 }
 
 /// As [`scratch`], on the disk: for tests of behaviour that file systems in memory do not have.
@@ -29,7 +31,14 @@ pub fn scratch() -> TempDir {
 /// The directory cannot be made.
 #[must_use]
 pub fn scratch_on_disk() -> TempDir {
-    tempfile::tempdir().expect("a directory for a test")
+    watched(tempfile::tempdir())
+}
+
+/// Returns the directory of a test that must end within the limit of the watchdog.
+fn watched(dir: io::Result<TempDir>) -> TempDir {
+    let dir = dir.expect("a directory for a test");
+    watchdog::watch(dir.path());
+    dir
 }
 
 /// Returns where [`scratch`] makes directories.

@@ -15,9 +15,10 @@ use horde_supervisor::domain::facts::GitFacts;
 use horde_supervisor::domain::ids::Incarnation;
 use horde_supervisor::ports::repo::{Repo, RepoError};
 use horde_supervisor::ports::tasks::TaskFiles;
+use nix::fcntl::OFlag;
 use nix::libc;
 use nix::mount::{MsFlags, mount};
-use nix::unistd::{ForkResult, Pid};
+use nix::unistd::{ForkResult, Pid, pipe2};
 use rustix::fs::inotify;
 
 use crate::support::city::{City, permit, snapshot, toast};
@@ -239,7 +240,9 @@ struct Child {
 
 impl Child {
     fn fork() -> Self {
-        let (waits, ends) = nix::unistd::pipe().unwrap();
+        // No program that another test starts may inherit its end.
+        let (waits, ends) = pipe2(OFlag::O_CLOEXEC).unwrap();
+        let only = u32::try_from(waits.as_raw_fd()).unwrap();
         // SAFETY: the child only calls what a signal handler may call.
         match unsafe { nix::unistd::fork() }.unwrap() {
             ForkResult::Parent { child } => Self {
@@ -248,9 +251,11 @@ impl Child {
             },
             ForkResult::Child => {
                 let mut byte = 0_u8;
-                // SAFETY: as above; the descriptors are the child's own copies.
+                // SAFETY: as above; the descriptors are the child's own copies. It must not hold the pipes of other tests, whose
+                // programs wait for their ends.
                 unsafe {
-                    libc::close(ends.as_raw_fd());
+                    libc::close_range(3, only - 1, 0);
+                    libc::close_range(only + 1, u32::MAX, 0);
                     libc::read(waits.as_raw_fd(), (&raw mut byte).cast(), 1);
                     libc::_exit(0)
                 }
@@ -264,6 +269,21 @@ impl Drop for Child {
         drop(self.ends.take());
         nix::sys::wait::waitpid(self.pid, None).unwrap();
     }
+}
+
+/// The whole run of the tests waited for ever: a program of another test waited for the end of its input, which this process held, and
+/// itself held the end that this process waited for.
+#[test]
+fn forked_process_holds_no_pipe_of_another_test() {
+    let mut cat = std::process::Command::new("cat")
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let child = Child::fork();
+    drop(cat.stdin.take());
+    let ended = || cat.try_wait().unwrap().is_some();
+    until("its input is at an end", ended);
+    drop(child);
 }
 
 /// In memory, no time changes: it is known that the file was mapped.

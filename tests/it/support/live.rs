@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
 use horde_supervisor::control::client::Client;
-use horde_supervisor::testing::{poll::poll, scratch};
+use horde_supervisor::testing::{poll::poll, scratch, watchdog};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -92,6 +92,7 @@ impl City {
     pub fn made_in(place: &Path, plan: &Plan) -> Self {
         let dir = tempfile::Builder::new().prefix("e2e-").tempdir_in(place);
         let dir = dir.unwrap();
+        watchdog::watch(dir.path());
         let root = fs::canonicalize(dir.path()).unwrap();
         for part in ["home", "signs", "seen"] {
             fs::create_dir(root.join(part)).unwrap();

@@ -1,29 +1,12 @@
 //! The processes of a city, found by the kernel's data and not by the daemon's.
 
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Returns the live processes whose environment or command line names this directory: the daemon, its holders,
-/// sessions, gates, and their children.
-pub fn of(city: &Path) -> Vec<u32> {
-    let own = std::process::id();
-    let entries = fs::read_dir("/proc").expect("a /proc");
-    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| *pid != own && names(*pid, city.as_os_str().as_bytes()))
-        .collect()
-}
-
-fn names(pid: u32, path: &[u8]) -> bool {
-    // A process that has ended, or belongs to another user, is not one of ours.
-    let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    let holds = |bytes: &[u8]| bytes.windows(path.len()).any(|window| window == path);
-    holds(&read("environ")) || holds(&read("cmdline"))
-}
+pub use horde_supervisor::testing::watchdog::processes_of as of;
 
 /// Returns whether a process runs; a zombie does not.
 pub fn runs(pid: u32) -> bool {

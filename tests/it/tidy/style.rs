@@ -166,6 +166,25 @@ fn no_test_sleeps() {
     expect_none("tests do not sleep", &every(all(), sleeps_in_tests));
 }
 
+/// Finds pipes that a program which another test starts at the same time inherits: their readers would wait for its end.
+fn inherited_pipes(source: &Source) -> Vec<(usize, String)> {
+    let calls = ["unistd", "libc"].map(|from| format!("{from}::pipe("));
+    let is_open = |line: &str| calls.iter().any(|call| line.contains(call));
+    let lines = source.lines().filter(|(_, line)| is_open(line));
+    lines.map(|(at, line)| (at, line.to_owned())).collect()
+}
+
+#[test]
+fn pipes_are_closed_in_other_programs() {
+    let found = every(all(), inherited_pipes);
+    expect_none("`pipe2` with `O_CLOEXEC` makes pipes", &found);
+    let text = format!("let pipe = nix::unistd::{}", "pipe().unwrap();");
+    assert_eq!(
+        inherited_pipes(&Source::new("tests/it/x.rs", &text)).len(),
+        1
+    );
+}
+
 #[test]
 fn the_core_knows_no_role() {
     let core = below("src/domain/").chain(below("src/actors/"));
