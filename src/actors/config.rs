@@ -14,6 +14,7 @@
 
 use crate::actors::mail::Applied;
 use crate::actors::mail::ConfigMsg;
+use crate::actors::mail::HeldRigs;
 use crate::actors::mail::Outcome;
 use crate::actors::mail::Reloaded;
 use std::sync::Arc;
@@ -113,6 +114,8 @@ impl Actor for ConfigActor {
             raiders: Vec::new(),
             errors: Vec::new(),
             pending: Vec::new(),
+            held: Vec::new(),
+            prepared: Vec::new(),
             unchanged: true,
         };
         Ok(Config {
@@ -164,6 +167,7 @@ impl Actor for ConfigActor {
             }
             ConfigMsg::Read {
                 outcome,
+                rigs,
                 dry_run,
                 by,
                 replies,
@@ -172,7 +176,7 @@ impl Actor for ConfigActor {
                 if !dry_run {
                     config.notify_listener(&outcome);
                 }
-                config.answer(outcome, (dry_run, by), replies);
+                config.answer((outcome, rigs), (dry_run, by), replies);
                 config.next(&me);
             }
         }
@@ -231,11 +235,15 @@ impl Config {
             let ConfigArgs { world, source, .. } = args;
             let read =
                 tokio::spawn(async move { reload::read(&world, source, dry_run, is_asked).await });
-            let panicked = |panic| Outcome::Failed(Refusal::internal(format!("{panic}")));
-            let outcome = read.await.unwrap_or_else(panicked);
+            let panicked = |panic| {
+                let refusal = Refusal::internal(format!("{panic}"));
+                (Outcome::Failed(refusal), HeldRigs::default())
+            };
+            let (outcome, rigs) = read.await.unwrap_or_else(panicked);
             // A restarted actor checks by itself; callers learn that their request is gone.
             let _restarted = me.cast(ConfigMsg::Read {
                 outcome,
+                rigs,
                 dry_run,
                 by,
                 replies,
@@ -259,7 +267,7 @@ impl Config {
 
     fn answer(
         &mut self,
-        outcome: Outcome,
+        (outcome, rigs): (Outcome, HeldRigs),
         (dry_run, by): (bool, Option<Asker>),
         replies: Vec<RpcReplyPort<Result<Reloaded, Refusal>>>,
     ) {
@@ -302,6 +310,12 @@ impl Config {
                 })
             }
         };
+        let HeldRigs { held, prepared } = rigs;
+        let answer = answer.map(|told| Reloaded {
+            held,
+            prepared,
+            ..told
+        });
         for reply in replies {
             let _gave_up = reply.send(answer.clone());
         }

@@ -13,8 +13,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 pub use self::commands::{command, command_noting, end_leftovers, errand_env, pool_size};
 pub use self::rigs::{
-    discard, go_on, is_held, look_at_repositories, prepare, prepare_held, repo, repo_for, set_up,
-    unseen_rigs, user_email,
+    discard, go_on, held, is_held, look_at_repositories, prepare, prepare_held, repo, repo_for,
+    set_up, unseen_rigs, user_email,
 };
 use super::claims::ClaimKey;
 use super::thread_budgets::Spent;

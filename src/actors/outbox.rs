@@ -29,6 +29,7 @@ use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
 use crate::domain::ids::{Incarnation, InvalidId, RaiderId};
 use crate::domain::intent::Intent;
+use crate::domain::relic::Hook;
 use crate::ports::tasks::{TaskError, TaskFiles};
 
 /// Handles the outbox as far as possible now, and returns when every file was tried, also by other tasks.
@@ -177,6 +178,28 @@ async fn carry_out(world: &World, file: PathBuf, intent: Result<Intent, TaskErro
         "a handled file could not be removed from the outbox; the next patrol handles it again, without effect"
     );
     Next::Over
+}
+
+/// Returns true while a completion of this hook's session waits in the outbox.
+///
+/// # Errors
+/// The outbox cannot be read.
+pub async fn has_completion_of(world: &World, hook: &Hook) -> Result<bool, Refusal> {
+    let left = effects::tasks(world, effects::Owner::City, |tasks| tasks.outbox()).await?;
+    let key = world
+        .secret
+        .key(&hook.raider.session_id(), hook.incarnation);
+    let is_own = |intent: &Intent| {
+        let request = done_request(intent, world.clock.now());
+        let is_of_hook =
+            |it: DoneRequest| it.raider == hook.raider && it.incarnation == Some(hook.incarnation);
+        intent.relic.as_deref() == Some(hook.relic.as_str())
+            && request.is_ok_and(is_of_hook)
+            && intent.is_signed(&key)
+    };
+    Ok(left
+        .iter()
+        .any(|(_, intent)| intent.as_ref().is_ok_and(is_own)))
 }
 
 /// Returns what in a request contradicts the facts about the raider that it names. A request of another incarnation is

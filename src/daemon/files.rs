@@ -113,10 +113,8 @@ impl ConfigSource for OnDisk {
         })
     }
 
-    fn open_rig(&self, city: &City, rig: &Rig) -> Result<Arc<dyn Repo>, String> {
-        let repo = git(city, rig);
-        repo.prepare().map_err(|error| error.to_string())?;
-        Ok(repo)
+    fn rig(&self, city: &City, rig: &Rig) -> Arc<dyn Repo> {
+        git(city, rig)
     }
 
     fn listen(&self, listener: ConfigListener) {

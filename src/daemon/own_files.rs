@@ -20,6 +20,9 @@ use crate::domain::shown;
 /// The time that a check may take until it is reported.
 const CHECK_LIMIT: Duration = Duration::from_secs(60);
 
+/// The time between two requested checks: a rig that is held and prepared in turn must not keep the disk busy.
+const PAUSE: Duration = Duration::from_secs(2);
+
 /// Returns the result of a check that has not ended in time.
 fn unanswered(world: &World) -> Look {
     let mut look = Look::default();
@@ -56,7 +59,7 @@ async fn report(world: &Arc<World>, mut look: Look) {
     effects::look_at_repositories(world).await;
     let held = effects::prepare_held(world);
     for (rig, why) in effects::unseen_rigs(world) {
-        if held.iter().any(|(held, _)| *held == rig) {
+        if held.contains_key(&rig) {
             continue;
         }
         let says = format!("rig {rig} is unseen: {why}");
@@ -76,9 +79,10 @@ async fn report(world: &Arc<World>, mut look: Look) {
     looked(world, look).await;
 }
 
-/// Checks at the start and at every patrol, for ever.
+/// Checks at the start, at every patrol and on request, for ever.
 pub(super) async fn keep<C: FnMut() -> Look + Send + 'static>(check: C, world: Arc<World>) {
     let mut checking = begin(check);
+    let (mut waiting, mut pause) = (Vec::new(), Duration::ZERO);
     loop {
         let (check, look) = match tokio::time::timeout(CHECK_LIMIT, &mut checking).await {
             Ok(Ok((check, look))) => (Some(check), look),
@@ -96,8 +100,19 @@ pub(super) async fn keep<C: FnMut() -> Look + Send + 'static>(check: C, world: A
             tracing::error!(%panic, "the report about the supervisor's own files panicked; the next patrol reports again");
         }
         let interval = world.newest().city.daemon.patrol_interval;
-        tokio::time::sleep(interval).await;
+        if check.is_some() {
+            waiting.clear();
+        }
+        let wanted = async {
+            tokio::time::sleep(pause).await;
+            world.directory.ground.wanted().await;
+        };
+        pause = tokio::select! {
+            () = tokio::time::sleep(interval) => Duration::ZERO,
+            () = wanted => PAUSE,
+        };
         if let Some(check) = check {
+            waiting = world.directory.ground.take_waiting();
             checking = begin(check);
         }
     }
@@ -198,6 +213,32 @@ mod tests {
 
     use super::*;
     use crate::testing::world::Scenario;
+
+    #[tokio::test(start_paused = true)]
+    async fn requested_check_comes_at_once_and_the_next_one_after_a_pause() {
+        let city = Scenario::new().start().await;
+        let checks = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&checks);
+        let check = move || {
+            *count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            Look::default()
+        };
+        let keeping = tokio::spawn(keep(check, Arc::clone(&city.world)));
+        city.settle().await;
+        let checked = || *checks.lock().unwrap_or_else(PoisonError::into_inner);
+        let ground = &city.world.directory.ground;
+        let begun = city.world.clock.mono();
+        for (number, waited) in [(2, Duration::ZERO), (3, PAUSE)] {
+            ground.look_now(Duration::from_secs(60)).await;
+            assert_eq!(checked(), number);
+            let passed = city.world.clock.mono() - begun;
+            assert!(passed >= waited && passed < waited + PAUSE, "{passed:?}");
+        }
+        // A caller waits no longer than it says.
+        keeping.abort();
+        ground.look_now(PAUSE).await;
+        assert_eq!(checked(), 3);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn check_that_panics_keeps_its_files_and_is_repeated_at_the_next_patrol() {

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::existing_branch::Start;
-use super::ids::{Incarnation, Oid, RaiderId, RelicId, SessionId};
+use super::ids::{Incarnation, Oid, RaiderId, RelicId, RigName, SessionId};
 use super::ignored::Ignored;
 use super::nuke::CleanupStatus;
 use super::reload::{AgentChange, RaiderChange, RigChange};
@@ -135,6 +135,23 @@ pub struct Reloaded {
     pub errors: Vec<String>,
     /// The keys that take effect only at the next start.
     pub pending: Vec<String>,
+    /// The rigs that are held: they could not be prepared, and each patrol retries it.
+    #[serde(default)]
+    pub held: Vec<HeldRig>,
+    /// The rigs that were held before, and are no longer: their work continues.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub prepared: Vec<RigName>,
     /// Set when nothing has changed since the last answer.
     pub unchanged: bool,
+}
+
+/// A rig that is held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HeldRig {
+    /// The rig.
+    #[schemars(with = "String")]
+    pub rig: RigName,
+    /// The reason.
+    pub why: String,
 }

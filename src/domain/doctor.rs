@@ -112,6 +112,8 @@ pub struct Lacking {
 pub struct RigFacts {
     /// Name of the rig.
     pub rig: RigName,
+    /// Set while the rig is held: nothing below can be read.
+    pub is_held: bool,
     /// Slots that a hook or an open saga holds.
     pub held: BTreeSet<SlotName>,
     /// Sandboxes on disk that no slot holds.
@@ -154,18 +156,28 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 /// The advice for facts that could not be observed.
 const AGAIN: &str = "run `hd doctor` again; the supervisor's log may have more";
 
+/// The advice for the facts of a held rig.
+const ONCE_PREPARED: &str = "run `hd doctor` again once the rig is prepared";
+
 /// Returns all faults, in a stable order.
 #[must_use]
 pub fn examine(facts: &Facts) -> Vec<Diagnosis> {
     let mut found = Vec::new();
-    let mut unseen = |what: &str, why: &str| {
-        found.push(Finding::new(Kind::Unseen, what, why, AGAIN).into());
+    let mut unseen = |what: &str, why: &str, hint: &str| {
+        found.push(Finding::new(Kind::Unseen, what, why, hint).into());
     };
-    let sessions = known_or_unseen(&facts.sessions, "sessions", &mut unseen);
-    let trash = known_or_unseen(&facts.trash, "trash", &mut unseen);
-    let outbox = known_or_unseen(&facts.outbox, "outbox", &mut unseen);
-    let lacking = known_or_unseen(&facts.lacking, "programs", &mut unseen);
+    let mut of_city = |what: &str, why: &str| unseen(what, why, AGAIN);
+    let sessions = known_or_unseen(&facts.sessions, "sessions", &mut of_city);
+    let trash = known_or_unseen(&facts.trash, "trash", &mut of_city);
+    let outbox = known_or_unseen(&facts.outbox, "outbox", &mut of_city);
+    let lacking = known_or_unseen(&facts.lacking, "programs", &mut of_city);
     for rig in &facts.rigs {
+        if rig.is_held {
+            let says = "its sandboxes and branches cannot be read while the rig is held";
+            unseen(&format!("rig {}", rig.rig), says, ONCE_PREPARED);
+            continue;
+        }
+        let mut unseen = |what: &str, why: &str| unseen(what, why, AGAIN);
         known_or_unseen(
             &rig.strays,
             &format!("sandboxes of {}", rig.rig),

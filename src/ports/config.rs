@@ -26,11 +26,8 @@ pub trait ConfigSource: Send + Sync {
     /// All errors in it, for people.
     fn load(&self) -> Result<Loaded, String>;
 
-    /// Opens and prepares a rig's repository.
-    ///
-    /// # Errors
-    /// The reason why it cannot be used, for people.
-    fn open_rig(&self, city: &City, rig: &Rig) -> Result<Arc<dyn Repo>, String>;
+    /// Makes a rig's repository, which is not prepared yet.
+    fn rig(&self, city: &City, rig: &Rig) -> Arc<dyn Repo>;
 
     /// Sets the listener for changes that may affect the configuration. Called once.
     fn listen(&self, listener: ConfigListener);

@@ -1,16 +1,27 @@
 //! The faults that are known of the supervisor's own files.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
 
 use crate::domain::doctor::{Finding, Kind};
 use crate::domain::escalation::gist;
 use crate::domain::ground::{FileFault, Look, Part};
 
-/// The troubles that are known, by part.
+/// The troubles that are known, by part; and the requests for a look before the next patrol.
 #[derive(Default)]
-pub struct Ground(Mutex<Faults>);
+pub struct Ground {
+    faults: Mutex<Faults>,
+    wanted: Notify,
+    /// Callers that wait for a look that begins after their request.
+    waiting: Mutex<Vec<LookWaits>>,
+}
+
+/// A caller that waits for a look: dropped at its end.
+pub type LookWaits = oneshot::Sender<()>;
 
 #[derive(Default)]
 struct Faults {
@@ -33,7 +44,43 @@ fn place(trouble: &FileFault) -> FaultKey {
 
 impl Ground {
     fn known(&self) -> MutexGuard<'_, Faults> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Requests a look now.
+    pub fn look_soon(&self) {
+        self.wanted.notify_one();
+    }
+
+    /// Requests a look now, and waits for its end, not longer than the limit.
+    pub async fn look_now(&self, limit: Duration) {
+        let (waits, over) = oneshot::channel();
+        self.waiting().push(waits);
+        self.look_soon();
+        // It is over when the sender is dropped.
+        let _in_time = tokio::time::timeout(limit, over).await;
+    }
+
+    /// Waits until a look is requested.
+    pub async fn wanted(&self) {
+        self.wanted.notified().await;
+    }
+
+    /// Returns the callers that wait for the look that begins now.
+    #[must_use]
+    pub fn take_waiting(&self) -> Vec<LookWaits> {
+        std::mem::take(&mut *self.waiting())
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<LookWaits>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns true when the fault of a rig is known.
+    #[must_use]
+    pub fn has_rig(&self, dir: &Path) -> bool {
+        let known = self.known();
+        known.looked.contains_key(&(Part::Rig, dir.to_owned()))
     }
 
     /// Returns all known faults.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actors::look_timer::{NoLook, watched};
-use crate::actors::mail::{Applied, Outcome};
+use crate::actors::mail::{Applied, HeldRigs, Outcome};
 use crate::actors::mail::{Reload, RootMail};
 use crate::actors::records::operator_orders;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::world::World;
 use crate::actors::{ask, conditions, effects};
+use crate::domain::answers::HeldRig;
 use crate::domain::city::{City, Rig};
 use crate::domain::ids::{ChildId, RigName};
 use crate::domain::relic::Hook;
@@ -21,8 +22,37 @@ use crate::ports::repo::Repo;
 /// Timeout of the root's take-over, which does nothing slow.
 const TAKE_OVER: Duration = Duration::from_secs(60);
 
-/// Checks the files, and applies the configuration unless this is a dry run.
+/// The time that a reload waits until what it changed at the held rigs is reported.
+const REPORT_LIMIT: Duration = Duration::from_secs(5);
+
+/// Checks the files, and applies the configuration unless this is a dry run. Returns the outcome, and the rigs that it left held or
+/// made ready: their new state is in the status, and reported, before the caller is answered.
 pub(super) async fn read(
+    world: &Arc<World>,
+    source: Arc<dyn ConfigSource>,
+    dry_run: bool,
+    is_asked: bool,
+) -> (Outcome, HeldRigs) {
+    let before = effects::held(world);
+    let outcome = look(world, source, dry_run, is_asked).await;
+    let newest = world.newest();
+    let held = effects::held(&newest);
+    if before != held {
+        world.directory.ground.look_now(REPORT_LIMIT).await;
+    }
+    let is_over = |rig: &RigName| newest.repos.contains_key(rig) && !held.contains_key(rig);
+    let over = before.into_keys().filter(is_over);
+    let rigs = HeldRigs {
+        prepared: over.collect(),
+        held: held
+            .into_iter()
+            .map(|(rig, why)| HeldRig { rig, why })
+            .collect(),
+    };
+    (outcome, rigs)
+}
+
+async fn look(
     world: &Arc<World>,
     source: Arc<dyn ConfigSource>,
     dry_run: bool,
@@ -147,26 +177,31 @@ async fn holding_work(
 }
 
 /// Prepares the git of every rig: new rigs are set up, the others apply their settings again (`rules.md`,
-/// repositories). A rig that cannot be prepared keeps the whole configuration from being applied; one that is held or
-/// does not answer keeps its present settings.
+/// repositories). All are made before the first is prepared, which must know the places of the others. A rig that cannot be prepared
+/// keeps the whole configuration from being applied; one that is held or does not answer keeps its present settings.
 async fn repos(
     world: &World,
     source: Arc<dyn ConfigSource>,
     city: &City,
 ) -> Result<Result<BTreeMap<RigName, Arc<dyn Repo>>, String>, Refusal> {
     let city = Arc::new(city.clone());
-    let preparing: Vec<_> = city
-        .rigs
-        .iter()
-        .map(|rig| {
-            let (source, city, own) = (Arc::clone(&source), Arc::clone(&city), rig.clone());
-            let known = world.repos.get(&rig.name).cloned();
-            async move {
-                let name = own.name.clone();
-                (name, repo(world, source, city, own, known).await)
-            }
-        })
-        .collect();
+    let making = city.rigs.iter().map(|rig| {
+        let (source, city, rig) = (Arc::clone(&source), Arc::clone(&city), rig.clone());
+        async move {
+            let made = made(world, source, city, &rig).await;
+            made.map(|made| (rig, made))
+        }
+    });
+    let mut preparing = Vec::new();
+    for made in futures_util::future::join_all(making).await {
+        match made? {
+            (rig, Ok(repo)) => preparing.push(async move {
+                let prepared = prepared(world, &rig, repo).await;
+                (rig.name, prepared)
+            }),
+            (rig, Err(why)) => return Ok(Err(format!("rig {}: {why}", rig.name))),
+        }
+    }
     let mut repos = BTreeMap::new();
     for (rig, prepared) in futures_util::future::join_all(preparing).await {
         match prepared? {
@@ -179,50 +214,63 @@ async fn repos(
     Ok(Ok(repos))
 }
 
-/// Prepares the git of one rig.
-async fn repo(
+const STILL: &str = "it is still being prepared; reload again when it is";
+
+fn panicked() -> Refusal {
+    Refusal::internal("making the rigs ready panicked")
+}
+
+/// Returns the git of one rig, made if the rig is new.
+async fn made(
     world: &World,
     source: Arc<dyn ConfigSource>,
     city: Arc<City>,
-    rig: Rig,
-    known: Option<Arc<dyn Repo>>,
+    rig: &Rig,
 ) -> Result<Result<Arc<dyn Repo>, String>, Refusal> {
-    let panicked = || Refusal::internal("making the rigs ready panicked");
-    let name = rig.name.clone();
-    let Some(repo) = known else {
-        let open = move || source.open_rig(&city, &rig);
-        return match effects::prepare(world, &name, open).await {
-            Some(opened) => Ok(opened.ok_or_else(panicked)?),
-            None => Ok(Err(
-                "it is still being prepared; reload again when it is".to_owned()
-            )),
-        };
-    };
+    if let Some(known) = world.repos.get(&rig.name) {
+        return Ok(Ok(Arc::clone(known)));
+    }
+    let own = rig.clone();
+    let make = move || source.rig(&city, &own);
+    match effects::prepare(world, &rig.name, make).await {
+        Some(made) => Ok(Ok(made.ok_or_else(panicked)?)),
+        None => Ok(Err(STILL.to_owned())),
+    }
+}
+
+/// Prepares the git of one rig.
+async fn prepared(
+    world: &World,
+    rig: &Rig,
+    repo: Arc<dyn Repo>,
+) -> Result<Result<Arc<dyn Repo>, String>, Refusal> {
     // A draining rig finishes its work with its present settings.
     if rig.draining {
         return Ok(Ok(repo));
     }
-    let (own, directory, rig) = (
+    let is_new = !world.repos.contains_key(&rig.name);
+    let (own, directory, name) = (
         Arc::clone(&repo),
         Arc::clone(&world.directory),
-        name.clone(),
+        rig.name.clone(),
     );
     let prepare = move || {
-        let was_held = own.held().is_some();
+        let was_held = !is_new && own.held().is_some();
         match own.prepare() {
             Ok(()) if was_held => {
-                effects::go_on(&directory, &rig);
+                effects::go_on(&directory, &name);
                 Ok(())
             }
             // A held rig does not keep changes from the others.
-            Err(_) if own.held().is_some() => Ok(()),
+            Err(_) if !is_new && own.held().is_some() => Ok(()),
             refreshed => refreshed.map_err(|error| error.to_string()),
         }
     };
-    match effects::prepare(world, &name, prepare).await {
+    match effects::prepare(world, &rig.name, prepare).await {
         Some(prepared) => Ok(prepared.ok_or_else(panicked)?.map(|()| repo)),
+        None if is_new => Ok(Err(STILL.to_owned())),
         None => {
-            tracing::warn!(rig = %name, "the rig does not answer; it keeps its present settings until the next reload");
+            tracing::warn!(rig = %rig.name, "the rig does not answer; it keeps its present settings until the next reload");
             Ok(Ok(repo))
         }
     }

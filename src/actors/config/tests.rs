@@ -16,6 +16,7 @@ use crate::domain::city::{City, Provider, RestartType, Rig};
 use crate::domain::event::EventType;
 use crate::ports::config::{ConfigListener, ConfigSource, Loaded};
 use crate::ports::repo::Repo;
+use crate::testing::fake_repo::FakeRepo;
 use crate::testing::hang::{Door, Hang};
 use crate::testing::world::{Scenario, TestCity, agent};
 
@@ -31,8 +32,8 @@ impl ConfigSource for Files {
         })
     }
 
-    fn open_rig(&self, _: &City, rig: &Rig) -> Result<Arc<dyn Repo>, String> {
-        Err(format!("{} is not new", rig.name))
+    fn rig(&self, _: &City, rig: &Rig) -> Arc<dyn Repo> {
+        panic!("{} is not new", rig.name)
     }
 
     fn listen(&self, _: ConfigListener) {}
@@ -47,8 +48,8 @@ impl ConfigSource for HungFiles {
         self.0.load()
     }
 
-    fn open_rig(&self, city: &City, rig: &Rig) -> Result<Arc<dyn Repo>, String> {
-        self.0.open_rig(city, rig)
+    fn rig(&self, city: &City, rig: &Rig) -> Arc<dyn Repo> {
+        self.0.rig(city, rig)
     }
 
     fn listen(&self, _: ConfigListener) {}
@@ -128,6 +129,55 @@ async fn reload(config: &ActorRef<ConfigMsg>, dry_run: bool) -> Result<Reloaded,
         Duration::from_secs(3600),
     )
     .await?
+}
+
+/// The same files, with new rigs. Notes when each is made, and when it is prepared.
+struct NewRigs(Files, Arc<Mutex<Vec<String>>>);
+
+impl ConfigSource for NewRigs {
+    fn load(&self) -> Result<Loaded, String> {
+        self.0.load()
+    }
+
+    fn rig(&self, _: &City, _: &Rig) -> Arc<dyn Repo> {
+        let repo = FakeRepo::new();
+        self.1.lock().unwrap().push("made".to_owned());
+        let notes = Arc::clone(&self.1);
+        repo.interlude("prepare", move || {
+            notes.lock().unwrap().push("prepared".to_owned())
+        });
+        Arc::new(repo)
+    }
+
+    fn listen(&self, _: ConfigListener) {}
+}
+
+/// A rig that was prepared beside others did not know the settings that their checkouts share with its own.
+#[tokio::test(start_paused = true)]
+async fn new_rigs_are_all_made_before_the_first_is_prepared() {
+    let test_city = Scenario::new().start().await;
+    let mut city = City::clone(&test_city.world.city);
+    for name in ["one", "two", "three"] {
+        let mut rig = city.rigs[0].clone();
+        rig.name = name.parse().unwrap();
+        city.rigs.push(rig);
+    }
+    city.revision = "new".to_owned();
+    let notes = Arc::default();
+    let files = NewRigs(
+        Files(Mutex::new(city), AtomicUsize::new(0)),
+        Arc::clone(&notes),
+    );
+    let args = ConfigArgs {
+        world: Arc::clone(&test_city.world),
+        source: Arc::new(files),
+        listener: Arc::new(|_| ()),
+    };
+    let (config, _task) = ConfigActor::spawn(None, ConfigActor, args).await.unwrap();
+    assert_eq!(reload(&config, false).await.unwrap().errors, [""; 0]);
+    let notes = notes.lock().unwrap().clone();
+    let first = [["made"; 3], ["prepared"; 3]].concat();
+    assert_eq!(notes[..first.len()], first);
 }
 
 /// A configuration that cannot be applied changes nothing, however often it is tried.

@@ -144,6 +144,7 @@ async fn facts(world: &Arc<World>) -> Result<Facts, Refusal> {
         };
         rigs.push(RigFacts {
             rig: rig.name.clone(),
+            is_held: effects::is_held(world, &rig.name),
             held,
             strays,
             branches: Probed::from(spare),

@@ -68,7 +68,16 @@ pub async fn repo_for<T: Send + 'static>(
         work(&*repo)
     };
     let done = budgeted(world, Owner::Rig(rig.clone()), kind, ready).await;
-    done.map_err(not_begun)?.ok_or_else(broken)?
+    let done = done.map_err(not_begun)?.ok_or_else(broken)?;
+    let ground = &world.directory.ground;
+    // Reported now, and not at the next patrol.
+    if matches!(done, Err(RepoError::Held(_)))
+        && is_held(world, rig)
+        && !ground.has_rig(&world.city.rig_dir(rig))
+    {
+        ground.look_soon();
+    }
+    done
 }
 
 /// Returns the mail address of the rig's user, also while the rig is held.
@@ -144,19 +153,30 @@ pub async fn look_at_repositories(world: &Arc<World>) {
     looks.detach_all();
 }
 
+/// Returns the held rigs, each with the reason.
+pub fn held(world: &World) -> BTreeMap<RigName, String> {
+    let rigs = world.repos.iter();
+    rigs.filter_map(|(rig, repo)| Some((rig.clone(), repo.held()?)))
+        .collect()
+}
+
 /// Tells the actors that a rig is held no longer. Its sandboxes are watched from their next look on, and completions that sessions
 /// saved meanwhile are handled before their sessions are started again.
 pub fn go_on(directory: &Directory, rig: &RigName) {
+    tracing::info!(%rig, "the held rig was prepared; its work continues");
+    directory.ground.look_soon();
     directory.tell_dispatcher(DispatcherMsg::Outbox);
     directory.tell_witness(rig, WitnessMsg::Patrol);
 }
 
 /// Retries the preparation of held rigs, each in one thread at a time. Returns these rigs, with the reason.
-pub fn prepare_held(world: &World) -> Vec<(RigName, String)> {
-    let mut held = Vec::new();
-    for (rig, repo) in &world.repos {
-        let Some(why) = repo.held() else { continue };
-        held.push((rig.clone(), why));
+pub fn prepare_held(world: &World) -> BTreeMap<RigName, String> {
+    let held = held(world);
+    for (rig, repo) in world
+        .repos
+        .iter()
+        .filter(|(rig, _)| held.contains_key(*rig))
+    {
         // A first fetch may take an hour.
         if let Some(claim) = world.claims.claim(ClaimKey::Prepare(rig.clone())) {
             let (rig, repo) = (rig.clone(), Arc::clone(repo));
@@ -167,10 +187,7 @@ pub fn prepare_held(world: &World) -> Vec<(RigName, String)> {
                     return;
                 }
                 match repo.prepare() {
-                    Ok(()) => {
-                        tracing::info!(%rig, "the held rig was prepared; its work continues");
-                        go_on(&directory, &rig);
-                    }
+                    Ok(()) => go_on(&directory, &rig),
                     Err(why) => tracing::debug!(
                         %rig,
                         %why,

@@ -131,6 +131,8 @@ pub struct ChildView {
     pub since: Timestamp,
     /// When its back-off ends.
     pub retry_at: Option<Timestamp>,
+    /// Why its start was put off; it is tried again and again.
+    pub put_off: Option<String>,
     /// Set when it ends in its own time (a draining member of a pool).
     pub draining: bool,
     /// Set when it rests because it is suspended.
@@ -142,9 +144,18 @@ pub struct ChildView {
 }
 
 impl ChildView {
+    /// Returns true when its start is tried again without an order.
+    #[must_use]
+    pub fn is_retried(&self) -> bool {
+        self.retry_at.is_some() || self.put_off.is_some()
+    }
+
     /// Returns why there is no session and none is being started.
     #[must_use]
     pub fn absence(&self) -> Option<String> {
+        if let Some(why) = &self.put_off {
+            return Some(format!("its start is put off: {why}"));
+        }
         let until = self.retry_at.or(self.quarantined_until);
         let again = until.map(|at| format!(", starts again at {at:.0}"));
         let why = match self.state {

@@ -4,8 +4,9 @@ use jiff::Timestamp;
 use ractor::RpcReplyPort;
 
 use crate::actors::refusal::Refusal;
-use crate::domain::answers::Reloaded;
+use crate::domain::answers::{HeldRig, Reloaded};
 use crate::domain::asker::Asker;
+use crate::domain::ids::RigName;
 use crate::domain::reload::{AgentChange, RaiderChange, RigChange};
 
 /// Messages to the configuration's watcher.
@@ -31,6 +32,8 @@ pub enum ConfigMsg {
     Read {
         /// Its outcome.
         outcome: Outcome,
+        /// The rigs that it left held or made ready.
+        rigs: HeldRigs,
         /// Set when it was a dry run.
         dry_run: bool,
         /// The first caller that asked for it, if any did.
@@ -38,6 +41,15 @@ pub enum ConfigMsg {
         /// Callers that wait for the outcome.
         replies: Vec<RpcReplyPort<Result<Reloaded, Refusal>>>,
     },
+}
+
+/// The rigs that a check of the files left held, or that it made ready.
+#[derive(Clone, Default)]
+pub struct HeldRigs {
+    /// The rigs that are held after it.
+    pub held: Vec<HeldRig>,
+    /// The rigs that were held before it, and are no longer.
+    pub prepared: Vec<RigName>,
 }
 
 /// The outcome of a check of the files.
@@ -76,6 +88,8 @@ impl Applied {
             raiders: self.raiders,
             errors: Vec::new(),
             pending: self.pending,
+            held: Vec::new(),
+            prepared: Vec::new(),
             unchanged: false,
         }
     }

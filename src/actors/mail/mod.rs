@@ -15,7 +15,7 @@ pub use self::child::{
     ChildSpec, ChildView, How, SessionView, Work, Written, agent_spec, raider_spec,
 };
 pub use self::child_ref::{ChildRef, incarnation};
-pub use self::config::{Applied, ConfigMsg, Outcome};
+pub use self::config::{Applied, ConfigMsg, HeldRigs, Outcome};
 pub use self::dispatcher::DispatcherMsg;
 pub use self::forge::{ForgeMsg, LandOutcome, LaneTurn};
 pub use self::requests::{

@@ -139,6 +139,8 @@ impl ChildRecord {
             } => (None, Some(Rest::Order(*cause))),
             _ => (None, None),
         };
+        let is_waiting = state == ChildState::Backoff;
+        let put_off = self.child.unseen().filter(|_| is_waiting).cloned();
         let parked = match rest {
             Some(Rest::Order(cause @ (Cause::RateLimit | Cause::Login))) => Some(cause),
             Some(Rest::Order(_) | Rest::Over) | None => None,
@@ -154,7 +156,9 @@ impl ChildRecord {
                 .filter(|_| state == ChildState::Quarantined)
                 .and_then(|until| now.checked_add(until.saturating_sub(mono)).ok()),
             since: self.child.since(),
-            retry_at,
+            // The next try is no start yet.
+            retry_at: retry_at.filter(|_| put_off.is_none()),
+            put_off,
             draining: self.child.is_draining(),
             suspended: rest == Some(Rest::Order(Cause::Suspended)),
             parked,

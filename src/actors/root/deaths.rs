@@ -26,7 +26,7 @@ impl Root {
         if let Work::Raider { hook, .. } = &record.spec.work {
             data["relic"] = hook.relic.as_str().into();
             if death.how.as_ref().is_some_and(|exit| exit.code == Some(0)) {
-                data["why"] = "ended without hd done or an outcome".into();
+                data["why"] = "ended without an accepted hd done or outcome".into();
             }
         }
         let event = |kind| NewEvent::new(kind, id, death.cause);

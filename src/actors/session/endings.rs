@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use crate::actors::effects;
 use crate::actors::mail::{ChildSpec, Work};
+use crate::actors::outbox;
 use crate::actors::refusal::{Refusal, RefusalKind};
 use crate::actors::session::child::ChildArgs;
 use crate::actors::world::World;
@@ -93,15 +94,16 @@ pub async fn settled_before(args: &ChildArgs, before: Option<&SessionFacts>) -> 
     settled(&args.world, hook, &handle, exit).await
 }
 
-/// Returns true when the hook needs no session any more: it is over, or the raider wrote an outcome file. An
-/// unacceptable or unreadable outcome counts, too: the witness tells the raider, and has it started again for that.
+/// Returns true when the hook needs no session any more: it is over, the raider wrote an outcome file, or its completion waits in
+/// the outbox. An unacceptable or unreadable outcome counts, too: the witness tells the raider, and has it started again for that.
 ///
 /// # Errors
-/// The outcome file cannot be read, or the store: what the raider declared is unknown.
+/// The outcome file, the outbox or the store cannot be read: what the raider declared is unknown.
 pub async fn is_finished(world: &World, hook: &Hook) -> Result<bool, Refusal> {
     match work_is_over(world, hook).await {
         Some(true) => Ok(true),
-        Some(false) => Ok(outcome(world, hook).await?.0 != OutcomeFile::Empty),
+        Some(false) => Ok(outcome(world, hook).await?.0 != OutcomeFile::Empty
+            || outbox::has_completion_of(world, hook).await?),
         None => Ok(false),
     }
 }

@@ -224,7 +224,7 @@ async fn resume(
     }
     let relic = hook.relic.clone();
     let relic = world.store.run(move |txn| txn.relic(&relic)).await?;
-    if !relic.status.is_bound() || endings::work_is_over(world, &hook).await != Some(false) {
+    if !relic.status.is_bound() || endings::is_finished(world, &hook).await? {
         return Ok(());
     }
     let raider = hook.raider.clone();
@@ -339,8 +339,11 @@ async fn remind(
         "relic": hook.relic, "incarnation": hook.incarnation, "nudge": told.count + 1,
         "written": written, "why": refused.message,
     });
-    let nudged =
-        NewEvent::new(EventType::RaiderNudged, &hook.raider, Cause::OutcomeFile).with(data);
+    let cause = match in_file {
+        true => Cause::OutcomeFile,
+        false => Cause::Done,
+    };
+    let nudged = NewEvent::new(EventType::RaiderNudged, &hook.raider, cause).with(data);
     let (known, why) = (hook.clone(), refused.message.clone());
     let count = move |txn: &mut dyn Txn| {
         outcome_notices::count_one(txn, &known, written, &why)?;
@@ -370,7 +373,7 @@ async fn remind(
             if resting {
                 world.store.run(count).await?;
                 let spec = raider_spec(&world.city, hook.clone(), Some(problem.clone()));
-                ask::want(world, spec, Cause::OutcomeFile).await?;
+                ask::want(world, spec, cause).await?;
             }
         }
     }

@@ -1,8 +1,10 @@
 //! The text of a git configuration: read from the output of git, and written.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::bytes;
+use crate::domain::plain_path::plain;
 
 /// A key with its value. A key without a value is true.
 pub(super) type Setting = (String, Option<String>);
@@ -23,6 +25,15 @@ pub(super) struct Listed {
     /// The file that has it; empty for one that is in no file.
     pub(super) file: PathBuf,
     pub(super) setting: Setting,
+}
+
+/// Names the files of these settings for people, each once; git names one by its way from the repository.
+pub(super) fn shown_files<'a>(settings: impl IntoIterator<Item = &'a Listed>) -> String {
+    let files = settings
+        .into_iter()
+        .map(|it| plain(&it.file).display().to_string());
+    let files: BTreeSet<String> = files.collect();
+    files.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 /// Parses the output of `git config --list --show-scope --show-origin -z` in a directory.

@@ -1,9 +1,9 @@
 //! The `origin` of a checkout: its rig is held where work would not go where `git push` goes there.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::addresses::{self, Addresses};
+use super::config_text::shown_files;
 use super::include_files::LOOK_LIMIT;
 use super::rig::GitRepo;
 use super::settings::ORIGIN;
@@ -90,11 +90,8 @@ fn led_elsewhere(
     checkout: &Checkout,
     addresses: &Addresses,
 ) -> Result<Option<String>, RepoError> {
-    let routes = checkout
-        .left_out
-        .iter()
-        .filter(|it| is_route(&it.setting.0));
-    let files: BTreeSet<String> = routes.map(|it| it.file.display().to_string()).collect();
+    let left_out = checkout.left_out.iter();
+    let files = shown_files(left_out.filter(|it| is_route(&it.setting.0)));
     if files.is_empty() {
         return Ok(None);
     }
@@ -103,7 +100,7 @@ fn led_elsewhere(
         Ok(addresses) => addresses,
         // `git push` fails there, too.
         Err(why @ RepoError::Git { code: Some(_), .. }) if !why.is_no_room() => {
-            tracing::warn!(rig = %repo.name(), ?files, %why, "git cannot list the remotes of the checkout with the settings that agents write; they are left out");
+            tracing::warn!(rig = %repo.name(), files, %why, "git cannot list the remotes of the checkout with the settings that agents write; they are left out");
             return Ok(None);
         }
         Err(error) => return Err(error),
@@ -120,12 +117,11 @@ fn led_elsewhere(
         false => ("pushes to", push, &ours[0]),
         true => ("fetches from", fetch, &ours[1]),
     };
-    let files: Vec<String> = files.into_iter().collect();
     Ok(Some(format!(
         "git in {} {verb} {theirs} because of settings that agents write ({}), and {verb} {ours} without them: set the address in \
          the configuration of the repository, or in a file of yours that no rig has",
         top.display(),
-        files.join(", "),
+        files,
     )))
 }
 

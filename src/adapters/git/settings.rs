@@ -3,7 +3,6 @@
 //! The configuration of ours is written whole, and contains nothing else. Theirs has the same settings in a file of
 //! its own, `horde.config`, which its configuration includes: agents may write beside it.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +10,7 @@ use super::addresses;
 use super::admin::{At, read_if_there, remove_if_there, stamp, write_whole};
 use super::bytes;
 use super::command::Git;
-use super::config_text::{Listed, Settings, render};
+use super::config_text::{Listed, Settings, render, shown_files};
 use super::filters::{self, Places};
 use super::origin::{is_same_place, why_elsewhere};
 use super::prepare::{MOVING, READY};
@@ -202,10 +201,9 @@ fn disarm(repo: &GitRepo, own: &mut Settings, user: &mut Settings) {
 }
 
 fn tell_left_out(repo: &GitRepo, left_out: &[Listed]) {
-    let files = left_out.iter().map(|it| it.file.display().to_string());
-    let files: BTreeSet<String> = files.collect();
+    let files = shown_files(left_out);
     if !files.is_empty() {
-        tracing::warn!(rig = %repo.name(), ?files, "the settings in these files are left out: git reads them in the checkout, and agents write them or change them with their work (docs/guide/custody.md)");
+        tracing::warn!(rig = %repo.name(), files, "the settings in these files are left out: git reads them in the checkout, and agents write them or change them with their work (docs/guide/custody.md)");
     }
 }
 

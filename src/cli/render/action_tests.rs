@@ -131,6 +131,13 @@ fn reload_names_every_child_that_is_concerned() {
     added     rig spare
     deferred  horde/raiders/Toast: its next session uses the new pi
     ");
+    let held = json!({"unchanged": true, "applied_at": "2026-01-31T12:00:00Z", "prepared": ["ours"],
+        "held": [{"rig": "spare", "why": "its repository is missing\nfor long"}]});
+    insta::assert_snapshot!(outcome_lines::reloaded(&sample(held), PLAIN), @r"
+    the configuration has not changed since 2026-01-31T12:00:00Z; git's settings were read again
+    ! rig spare is held, and each patrol retries it: its repository is missing for long
+    rig ours is held no longer; its work continues
+    ");
     let none = outcome_lines::reloaded(&sample(json!({})), PLAIN);
     assert!(none.contains("no agent, raider or rig is affected"));
 }

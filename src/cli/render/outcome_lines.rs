@@ -9,6 +9,7 @@ use crate::control::protocol::answers::{
     RaiderDone, Raised, Rehearsed, Relic, Reloaded, Repaired, Restored, SelfReview, Switched,
     Taken, Waiting, Would,
 };
+use crate::domain::answers::HeldRig;
 use crate::domain::ids::verb_group;
 use crate::domain::ignored::Ignored;
 use crate::domain::reload::Change;
@@ -424,17 +425,33 @@ pub(in crate::cli) fn restored(told: &Restored, _: Style) -> String {
     }
 }
 
+/// Tells which rigs are held after a reload, and which are no longer.
+fn reloaded_rigs(told: &Reloaded, style: Style) -> Vec<String> {
+    let held = told.held.iter().map(|HeldRig { rig, why }| {
+        let text = format!(
+            "! rig {rig} is held, and each patrol retries it: {}",
+            cell(&why)
+        );
+        style.paint(Tone::Bad, &text)
+    });
+    let prepared = told.prepared.iter();
+    held.chain(prepared.map(|rig| format!("rig {rig} is held no longer; its work continues")))
+        .collect()
+}
+
 /// Tells what a reload did to each agent and rig, and which raiders apply it later.
 pub(in crate::cli) fn reloaded(told: &Reloaded, style: Style) -> String {
+    let mut lines = reloaded_rigs(told, style);
     if told.unchanged {
         let since = cell(&told.applied_at);
         let same = format!(
             "the configuration has not changed since {since}; git's settings were read again"
         );
-        return style.paint(Tone::Faint, &same);
+        lines.insert(0, style.paint(Tone::Faint, &same));
+        return lines.join("\n");
     }
     // With file, line and caret.
-    let mut lines: Vec<String> = told.errors.iter().map(|error| clean_lines(error)).collect();
+    lines.extend(told.errors.iter().map(|error| clean_lines(error)));
     for change in &told.actions {
         lines.push(format!("{:<9} {}", cell(&change.action), change.agent));
     }

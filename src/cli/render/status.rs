@@ -249,10 +249,10 @@ fn why(row: &Row<'_>) -> Option<String> {
     let (name, child) = (&row.name, &row.child);
     let detail = || child.detail.map(|detail| cell(&detail));
     Some(match child.derived() {
-        "backoff" => format!(
-            "it is restarted at {}: hd why {name}",
-            cell(&child.retry_at?)
-        ),
+        "backoff" => match child.retry_at {
+            Some(at) => format!("it is restarted at {}: hd why {name}", cell(&at)),
+            None => format!("{}: hd why {name}", detail()?),
+        },
         "stalled" => match child.stalled_since {
             Some(since) => format!("no progress since {}: hd peek {name}", cell(&since)),
             None => {

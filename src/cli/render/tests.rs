@@ -322,12 +322,14 @@ fn marked_child_has_its_reason_below_the_table() {
     };
     let since = "2026-01-31T11:00:00Z";
     let shown = json!({
-        "agents": [raider("api", "blocked", json!({}))],
+        "agents": [raider("api", "blocked", json!({})),
+            raider("ops", "backoff", json!({"detail": "its start is put off: no room", "needs_person": false}))],
         "rigs": [{"name": "r", "raiders": [
             raider("Ash", "stalled", json!({"stalled_since": since})),
             raider("Rust", "stalled", json!({})),
             raider("Yew", "stalled", json!({"detail": "it was stopped"})),
             raider("Oak", "stalled", json!({"retry_at": since, "needs_person": false})),
+            raider("Bay", "stalled", json!({"detail": "its start is put off: no room", "needs_person": false})),
             raider("Elm", "zombie", json!({"detail": "its hook is gone"})),
             raider("Fig", "working", json!({"needs_person": false})),
         ]}],
@@ -340,6 +342,8 @@ fn marked_child_has_its_reason_below_the_table() {
         "! r/Ash: stalled: no progress since 2026-01-31T11:00:00Z: hd peek r/Ash",
         "! r/Rust: stalled: it has no session: hd why r/Rust",
         "  r/Oak: backoff: it is restarted at 2026-01-31T11:00:00Z: hd why r/Oak",
+        "  r/Bay: stalled: its start is put off: no room: hd why r/Bay",
+        "  ops: backoff: its start is put off: no room: hd why ops",
         "! r/Elm: zombie: its hook is gone",
         "! api: blocked: an agent that it depends on is not running",
     ] {

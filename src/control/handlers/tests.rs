@@ -369,7 +369,7 @@ async fn why_tells_of_deaths_and_failed_charges() {
     assert!(failed.contains("no memory"), "{failed}");
     let crashed = told.iter().find(|(kind, _)| kind == "agent.crashed");
     let why = &crashed.expect("the death").1["why"];
-    assert_eq!(why, "ended without hd done or an outcome");
+    assert_eq!(why, "ended without an accepted hd done or outcome");
     let rig = story(&city, "horde").await;
     assert!(rig.iter().any(|(kind, _)| kind == "raider.charged"));
 }

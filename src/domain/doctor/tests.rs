@@ -14,6 +14,7 @@ fn now() -> Timestamp {
 
 fn rig() -> RigFacts {
     RigFacts {
+        is_held: false,
         rig: RigName::new("horde").unwrap(),
         held: BTreeSet::new(),
         strays: Probed::Known(Vec::new()),

@@ -233,7 +233,11 @@ fn a_silent_raider_is_explained_and_let_go_when_its_relic_is_closed() {
             .is_empty()
     });
     let told = city.hd(&["why", &relic]).json();
-    assert!(told.to_string().contains("ended without hd done"), "{told}");
+    assert!(
+        told.to_string()
+            .contains("ended without an accepted hd done"),
+        "{told}"
+    );
     assert_eq!(city.hd(&["relic", "close", &relic, "--yes"]).code, 0);
     city.wait_no_raiders();
     let log = city.hd(&["logs", "Toast"]).json();

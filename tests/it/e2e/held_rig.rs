@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::git::git;
 use crate::support::live::{City, until, wait};
@@ -70,22 +70,70 @@ fn completion_that_was_saved_while_its_rig_was_held_is_handled_before_a_session_
         &["commit one.txt", "sign ready", "await go", "hd done"],
     );
     city.wait_sign("ready");
-    let git = |args: &[&str]| git(&city.checkout(), args);
-    let url = git(&["remote", "get-url", "origin"]);
-    let team = city.checkout().join("team.inc");
-    let led = format!("[url \"/elsewhere\"]\n\tinsteadOf = {}\n", url.trim());
-    fs::write(&team, led).unwrap();
-    git(&["config", "include.path", "../team.inc"]);
+    let end = led_elsewhere(&city);
     city.hd(&["reload"]).json();
     city.sign("go");
     let outbox = city.root().join(".horde/outbox");
     let saved = || fs::read_dir(&outbox).is_ok_and(|files| files.count() > 0);
     until("the completion is saved", saved);
-    git(&["config", "--unset", "include.path"]);
+    end();
     city.hd(&["reload"]).json();
     city.wait_status(&relic, "closed");
     let events = city.hd(&["events"]).out;
     assert_eq!(events.matches("agent.started").count(), 1, "{events}");
+}
+
+/// Leads `origin` elsewhere by a file that agents write, which holds the rig. Returns the end of that.
+fn led_elsewhere(city: &City) -> impl Fn() {
+    let checkout = city.checkout();
+    let url = git(&checkout, &["remote", "get-url", "origin"]);
+    let led = format!("[url \"/elsewhere\"]\n\tinsteadOf = {}\n", url.trim());
+    fs::write(checkout.join("team.inc"), led).unwrap();
+    git(&checkout, &["config", "include.path", "../team.inc"]);
+    move || {
+        git(&checkout, &["config", "--unset", "include.path"]);
+    }
+}
+
+/// The status and the journal said it up to a patrol later, and the reload itself did not.
+#[test]
+fn reload_reports_a_rig_that_it_holds_and_one_that_it_makes_ready() {
+    // The patrol must not be what reports it.
+    let plan = Plan::new().set("daemon", "patrol_interval", r#""1h""#);
+    let city = plan.start();
+    city.work("wait", &["sign ready", "forever"]);
+    city.wait_sign("ready");
+    let end = led_elsewhere(&city);
+    let told = city.hd(&["reload"]).json();
+    assert_eq!(told["held"][0]["rig"], "horde", "{told}");
+    assert!(
+        told["held"][0]["why"]
+            .as_str()
+            .unwrap()
+            .contains("/elsewhere")
+    );
+    assert_eq!(held(&city).len(), 1);
+    let calls = || city.hd(&["escalations"]).json().as_array().unwrap().len();
+    assert_eq!(calls(), 1);
+    let text = city.hd_text(&["reload"]).out;
+    assert!(
+        text.contains("rig horde is held, and each patrol retries it: "),
+        "{text}"
+    );
+    let unseen = city.hd(&["doctor"]).out;
+    assert!(unseen.contains("once the rig is prepared"), "{unseen}");
+    end();
+    let told = city.hd(&["reload"]).json();
+    assert_eq!(
+        (&told["held"], &told["prepared"]),
+        (&json!([]), &json!(["horde"]))
+    );
+    assert_eq!((held(&city).len(), calls()), (0, 0));
+    let journal = city.hd(&["events"]).out;
+    assert!(
+        journal.contains("ground.lost") && journal.contains("ground.mended"),
+        "{journal}"
+    );
 }
 
 /// Nothing said so: `hd salvage list` named work that was gone, restore and `hd done` failed with words of git, and

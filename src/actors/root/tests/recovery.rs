@@ -15,6 +15,7 @@ use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
 use crate::domain::ids::{ChildId, Generation, Incarnation, SessionId};
 use crate::domain::relic::RelicStatus;
+use crate::ports::repo::RepoError;
 use crate::ports::sessions::{SessionSpec, Sessions};
 use crate::testing::fake_tasks::done_intent;
 use crate::testing::poll;
@@ -93,6 +94,30 @@ async fn a_raider_whose_done_waits_in_the_outbox_is_not_started_again() {
     assert_eq!(city.parts.tasks.intents(), 0);
     let relic = city.relic_now(&charged.relic).await;
     assert_eq!(relic.status, RelicStatus::Closed);
+}
+
+/// The rig was held: the agent did its work twice, and its end counted as a crash.
+#[tokio::test(start_paused = true)]
+async fn end_of_a_raider_whose_done_waits_in_the_outbox_is_no_crash_and_leads_to_no_session() {
+    let (city, charged) = Scenario::at_work().await;
+    let gone = || RepoError::Remote("no route".into());
+    for _ in 0..1000 {
+        city.parts.repo.fail("measure", gone());
+    }
+    city.parts.tasks.leave_unheard(done_intent(&charged));
+    city.parts.sessions.exit(&charged.session, 0);
+    let id = ChildId::Raider(charged.raider.clone());
+    for _ in 0..4 {
+        city.pass(PATROL).await;
+        assert_eq!(city.state(&id).await, Some(ChildState::Finished));
+    }
+    assert_eq!(city.starts(&charged.session), 1);
+    assert_eq!(city.events(EventType::AgentCrashed).await.len(), 0);
+    city.parts.repo.forget_failures("measure");
+    city.pass(PATROL).await;
+    assert_eq!(city.parts.tasks.intents(), 0);
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
+    assert_eq!(city.starts(&charged.session), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -86,7 +86,12 @@ fn row(
         since: view.map(|view| view.since),
         retry_at: view.and_then(|view| view.retry_at),
         condition: shown.as_ref().map(|shown| shown.word().to_owned()),
-        detail: shown.as_ref().map(|shown| shown.text().to_owned()),
+        detail: match &shown {
+            Some(shown) => Some(shown.text().to_owned()),
+            None => view
+                .filter(|view| view.put_off.is_some())
+                .and_then(ChildView::absence),
+        },
         needs_person: attention.of_agent(view.map(|view| view.state)),
         choices: accounts::choices(world, session, shown.as_ref()),
         screen: shown

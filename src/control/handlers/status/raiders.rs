@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::actors::effects;
 use crate::actors::mail::{ChildState, ChildView, SessionView};
 use crate::actors::sandboxes::Hookless;
 use crate::actors::world::World;
@@ -24,6 +25,9 @@ use crate::domain::stall::Wait;
 
 /// The time within which an automatic continuation follows the end of a turn.
 const FOLLOWS: Duration = Duration::from_secs(10);
+
+/// The reason why a raider of a held rig has no session; that of the hold is told once, with the rig.
+const RIG_HELD: &str = "its rig is held; its session starts when the rig is prepared";
 
 /// Returns the raiders of a rig: those with a hook, then the sandboxes without one.
 pub(in crate::control::handlers) fn of_rig(
@@ -117,7 +121,7 @@ fn hooked(world: &World, snapshot: &Snapshot, hook: &Hook, view: Option<&ChildVi
         has_problem: blocked || call.is_some(),
         is_quarantined: quarantined_until.is_some(),
         is_suspended,
-        is_retried: retry_at.is_some(),
+        is_retried: view.is_some_and(ChildView::is_retried),
     };
     let used = &records.usage;
     Raider {
@@ -208,13 +212,17 @@ fn condition(
         }
         None => {
             let absence = view.filter(|_| !hook.is_declared());
+            let absence = absence.and_then(|view| match view.put_off {
+                Some(_) if effects::is_held(world, &hook.raider.rig) => Some(RIG_HELD.to_owned()),
+                _ => view.absence(),
+            });
             let phase = snapshot.records.phase(&hook.raider);
             let stays = session.filter(|_| phase.is_some_and(WorkPhase::is_in_review));
             let stays = stays.map(|_| {
                 let name = &hook.raider.name;
                 format!("its session stays for the review of its work: hd attach {name}")
             });
-            (None, absence.and_then(ChildView::absence).or(stays))
+            (None, absence.or(stays))
         }
     }
 }

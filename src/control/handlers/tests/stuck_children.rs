@@ -14,6 +14,7 @@ use crate::domain::ids::ChildId;
 use crate::domain::message::Escalation;
 use crate::domain::problem::{Problem, ProblemKind};
 use crate::domain::question::Pattern;
+use crate::ports::sessions::StartError;
 use crate::testing::world::{Scenario, TestCity};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -185,6 +186,41 @@ async fn a_parked_merge_request_is_shown_as_held() {
     city.parts.repo.mend("merge");
     let retried = ask(&city, "mq.retry", mr).await.unwrap();
     assert_eq!(retried["state"], "queued");
+}
+
+/// It said that the session is restarted at a time, which moved on with each try.
+#[tokio::test(start_paused = true)]
+async fn raider_of_a_held_rig_is_shown_as_waiting_for_the_rig() {
+    let (city, charged) = Scenario::at_work().await;
+    city.parts.repo.hold(Some("its repository is missing"));
+    city.parts.sessions.crash(&charged.session, 9);
+    city.pass(MINUTE).await;
+    let shown = toast(&city).await;
+    assert_eq!(shown["state"], "stalled", "{shown}");
+    let detail = "its rig is held; its session starts when the rig is prepared";
+    assert_eq!(shown["detail"], detail);
+    assert_eq!(shown["retry_at"], Value::Null);
+    assert_eq!(shown["needs_person"], false, "one is called about the rig");
+    city.parts.repo.hold(None);
+    city.pass(MINUTE).await;
+    assert_eq!(toast(&city).await["state"], "working");
+}
+
+/// As above: the reason is shown, and no time at which nothing may happen.
+#[tokio::test(start_paused = true)]
+async fn start_that_is_put_off_is_shown_with_its_reason() {
+    let (city, charged) = Scenario::at_work().await;
+    for _ in 0..100 {
+        let full = StartError::Unwritable("no space left".into());
+        city.parts.sessions.refuse_start(&charged.session, full);
+    }
+    city.parts.sessions.crash(&charged.session, 9);
+    city.pass(MINUTE).await;
+    let shown = toast(&city).await;
+    let detail = shown["detail"].as_str().unwrap();
+    assert!(detail.starts_with("its start is put off: "), "{detail}");
+    assert!(detail.contains("no space left"), "{detail}");
+    assert_eq!(shown["retry_at"], Value::Null);
 }
 
 /// Only its hooks report that: no end of its work, no question.

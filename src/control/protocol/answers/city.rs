@@ -28,7 +28,7 @@ pub struct Agent {
     pub died_of: Option<String>,
     /// Since when it is in its state.
     pub since: Option<Timestamp>,
-    /// When it is started again.
+    /// When it is started again; null while its start is put off (`detail`).
     pub retry_at: Option<Timestamp>,
     /// `needs_input`, `rate_limited`, `auth` and so on; null when there is none.
     pub condition: Option<String>,

@@ -72,7 +72,7 @@ pub struct Raider {
     pub died_of: Option<String>,
     /// Since when its session is in its state.
     pub since: Option<Timestamp>,
-    /// When its session is started again.
+    /// When its session is started again; null while its start is put off (`detail`).
     pub retry_at: Option<Timestamp>,
     /// Set when it is suspended.
     pub suspended: bool,
