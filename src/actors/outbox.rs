@@ -180,12 +180,10 @@ async fn carry_out(world: &World, file: PathBuf, intent: Result<Intent, TaskErro
     Next::Over
 }
 
-/// Returns true while a completion of this hook's session waits in the outbox.
-///
-/// # Errors
-/// The outbox cannot be read.
-pub async fn has_completion_of(world: &World, hook: &Hook) -> Result<bool, Refusal> {
-    let left = effects::tasks(world, effects::Owner::City, |tasks| tasks.outbox()).await?;
+/// Returns the file of a completion of this hook's session that waits in the outbox. One that cannot be read counts as none: the
+/// patrols report it, and no session waits for it.
+pub async fn completion_of(world: &World, hook: &Hook) -> Option<PathBuf> {
+    let left = effects::tasks(world, effects::Owner::City, |tasks| tasks.outbox()).await;
     let key = world
         .secret
         .key(&hook.raider.session_id(), hook.incarnation);
@@ -197,9 +195,9 @@ pub async fn has_completion_of(world: &World, hook: &Hook) -> Result<bool, Refus
             && request.is_ok_and(is_of_hook)
             && intent.is_signed(&key)
     };
-    Ok(left
-        .iter()
-        .any(|(_, intent)| intent.as_ref().is_ok_and(is_own)))
+    let mut own = left.ok()?.into_iter();
+    own.find(|(_, intent)| intent.as_ref().is_ok_and(is_own))
+        .map(|(file, _)| file)
 }
 
 /// Returns what in a request contradicts the facts about the raider that it names. A request of another incarnation is

@@ -1,13 +1,14 @@
 //! The limit of a test: one that hangs is named, with the processes that it waits for, instead of a run without end.
 
 use std::fs;
-use std::io::{Write as _, stderr};
+use std::io::{Write, stderr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::unistd::gettid;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use super::poll::pass;
@@ -19,18 +20,28 @@ const LONG_LIMIT: Duration = Duration::from_secs(3 * 60 * 60);
 /// The time that a test has after its processes were killed: it fails by itself, and says more.
 const REST: Duration = Duration::from_secs(90);
 
-/// A directory of a test, which exists as long as the test runs.
+/// A test at work.
 struct Watched {
     test: String,
-    dir: PathBuf,
+    /// Its thread, which ends with it: a directory may be left by a test that failed, or be moved.
+    thread: i32,
+    dirs: Vec<PathBuf>,
     since: Instant,
-    is_told: bool,
+    /// When its processes were killed.
+    told: Option<Instant>,
+}
+
+impl Watched {
+    fn runs(&self) -> bool {
+        Path::new(&format!("/proc/self/task/{}", self.thread)).exists()
+    }
 }
 
 static WATCHED: Mutex<Vec<Watched>> = Mutex::new(Vec::new());
 
-/// Watches the calling test for as long as its directory exists. After 10 minutes (3 hours in the long tier) the processes whose
-/// environment or command line names the directory are killed; if the test does not end then, the whole run does.
+/// Watches the calling test, which has this directory, until its thread ends. After 10 minutes (3 hours in the long tier) the processes
+/// whose environment or command line names a directory of it are killed; if the test does not end then, the whole run does. Benches,
+/// whose threads have no name of their own, are not watched.
 ///
 /// # Panics
 /// No thread can be started.
@@ -39,16 +50,32 @@ pub fn watch(dir: &Path) {
         let watchdog = thread::Builder::new().name("watchdog".to_owned());
         watchdog.spawn(look_each_second).expect("a thread");
     });
+    let thread = thread::current();
+    let Some(test) = thread.name().filter(|name| *name != "main") else {
+        return;
+    };
     LazyLock::force(&STARTED);
-    let test = thread::current().name().unwrap_or("unknown").to_owned();
+    let id = gettid().as_raw();
+    // Processes are told the path without links.
+    let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
-    watched.retain(|it| it.dir.exists());
-    watched.push(Watched {
-        test,
-        dir: dir.to_owned(),
-        since: Instant::now(),
-        is_told: false,
-    });
+    watched.retain(Watched::runs);
+    match watched
+        .iter_mut()
+        .find(|it| it.thread == id && it.test == test)
+    {
+        Some(known) => {
+            known.dirs.retain(|dir| dir.exists());
+            known.dirs.push(dir);
+        }
+        None => watched.push(Watched {
+            test: test.to_owned(),
+            thread: id,
+            dirs: vec![dir],
+            since: Instant::now(),
+            told: None,
+        }),
+    }
 }
 
 fn look_each_second() {
@@ -56,49 +83,67 @@ fn look_each_second() {
     loop {
         pass(Duration::from_secs(1));
         let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(test) = look(&mut watched, Instant::now(), limit) {
-            say(&format!("the test {test} still hangs: the run is ended"));
+        let out = &mut stderr();
+        if let Some(test) = look(&mut watched, Instant::now(), limit, out) {
+            say(
+                out,
+                &format!("the test {test} still hangs: the run is ended"),
+            );
+            watched.iter().for_each(kill);
             std::process::exit(101);
         }
     }
 }
 
 /// Ends the processes of tests that have reached the limit. Returns a test that has not ended long after that.
-fn look(watched: &mut Vec<Watched>, now: Instant, limit: Duration) -> Option<String> {
-    watched.retain(|it| it.dir.exists());
+fn look(
+    watched: &mut Vec<Watched>,
+    now: Instant,
+    limit: Duration,
+    out: &mut dyn Write,
+) -> Option<String> {
+    watched.retain(Watched::runs);
     for it in watched {
-        let age = now.saturating_duration_since(it.since);
-        if age > limit + REST {
-            return Some(it.test.clone());
-        }
-        if age > limit && !it.is_told {
-            it.is_told = true;
-            end(it);
+        match it.told {
+            Some(told) if now.saturating_duration_since(told) > REST => {
+                return Some(it.test.clone());
+            }
+            None if now.saturating_duration_since(it.since) > limit => {
+                it.told = Some(now);
+                tell(it, out);
+                kill(it);
+            }
+            Some(_) | None => {}
         }
     }
     None
 }
 
-/// Kills what a hanging test waits for, and says what that was.
-fn end(hanging: &Watched) {
-    let (test, dir) = (&hanging.test, hanging.dir.display());
-    let seconds = hanging.since.elapsed().as_secs();
-    say(&format!(
-        "the test {test} hangs: it has run for {seconds} s in {dir}. Its processes, which are killed now:"
-    ));
-    let processes = processes_of(&hanging.dir);
-    for pid in &processes {
-        say(&state(&format!("/proc/{pid}")));
+/// Says what a hanging test waits for.
+fn tell(hanging: &Watched, out: &mut dyn Write) {
+    let (test, seconds) = (&hanging.test, hanging.since.elapsed().as_secs());
+    say(
+        out,
+        &format!(
+            "the test {test} hangs: it has run for {seconds} s. Its processes, which are killed now:"
+        ),
+    );
+    for pid in hanging.dirs.iter().flat_map(|dir| processes_of(dir)) {
+        say(out, &state(&format!("/proc/{pid}")));
     }
-    say("the threads of this process:");
+    say(out, "the threads of this process:");
     for task in fs::read_dir("/proc/self/task")
         .into_iter()
         .flatten()
         .flatten()
     {
-        say(&state(&task.path().display().to_string()));
+        say(out, &state(&task.path().display().to_string()));
     }
-    for pid in processes {
+}
+
+/// Kills the processes of a test.
+fn kill(test: &Watched) {
+    for pid in test.dirs.iter().flat_map(|dir| processes_of(dir)) {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         // One that has ended meanwhile needs no signal.
         let _ended = pid.map(|pid| kill_process(pid, Signal::KILL));
@@ -121,9 +166,9 @@ fn state(proc: &str) -> String {
     )
 }
 
-/// Writes a line past the capture of the test harness, which shows no output of a test that does not end.
-fn say(line: &str) {
-    let _no_reader = writeln!(stderr(), "watchdog: {line}");
+/// Writes a line. That on standard error is past the capture of the test harness, which shows no output of a test that does not end.
+fn say(out: &mut dyn Write, line: &str) {
+    let _no_reader = writeln!(out, "watchdog: {line}");
 }
 
 /// Returns the live processes whose environment or command line names this directory; not this one.
@@ -146,6 +191,7 @@ fn names(pid: u32, path: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use std::process::Command;
+    use std::sync::mpsc;
 
     use super::*;
 
@@ -157,21 +203,41 @@ mod tests {
             .env("HORDE_TEST_DIR", dir.path())
             .spawn()
             .unwrap();
+        let is_found = || (processes_of(dir.path()) == [sleeps.id()]).then_some(());
+        crate::testing::eventually("its process is found", is_found);
+        let (end, ends) = mpsc::channel::<()>();
+        let (id, its) = mpsc::channel();
+        let hangs = thread::spawn(move || {
+            id.send(gettid().as_raw()).unwrap();
+            ends.recv().unwrap_err();
+        });
         let since = Instant::now();
         let mut watched = vec![Watched {
             test: "it::hangs".to_owned(),
-            dir: dir.path().to_owned(),
+            thread: its.recv().unwrap(),
+            dirs: vec![dir.path().to_owned()],
             since,
-            is_told: false,
+            told: None,
         }];
         let second = Duration::from_secs(1);
-        let mut look = |age: Duration| look(&mut watched, since + age, LIMIT);
+        let mut told = Vec::new();
+        let mut look = |age: Duration| look(&mut watched, since + age, LIMIT, &mut told);
         assert_eq!(look(LIMIT - second), None);
         assert!(sleeps.try_wait().unwrap().is_none());
-        assert_eq!(look(LIMIT + second), None);
+        // The run itself may have been stopped for a while.
+        assert_eq!(look(LIMIT * 2), None);
         assert!(!sleeps.wait().unwrap().success());
-        assert_eq!(look(LIMIT + REST + second).as_deref(), Some("it::hangs"));
-        drop(dir);
-        assert_eq!(look(LIMIT + REST + second), None);
+        assert_eq!(look(LIMIT * 2 + second), None);
+        assert_eq!(
+            look(LIMIT * 2 + REST + second).as_deref(),
+            Some("it::hangs")
+        );
+        drop(end);
+        hangs.join().unwrap();
+        let ended = || look(LIMIT * 3).is_none().then_some(());
+        crate::testing::eventually("its thread has ended", ended);
+        let told = String::from_utf8(told).unwrap();
+        assert!(told.contains("the test it::hangs hangs"), "{told}");
+        assert!(told.contains("sleep 1000"), "{told}");
     }
 }

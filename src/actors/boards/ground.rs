@@ -54,11 +54,20 @@ impl Ground {
 
     /// Requests a look now, and waits for its end, not longer than the limit.
     pub async fn look_now(&self, limit: Duration) {
-        let (waits, over) = oneshot::channel();
-        self.waiting().push(waits);
+        let over = self.wait();
         self.look_soon();
         // It is over when the sender is dropped.
         let _in_time = tokio::time::timeout(limit, over).await;
+    }
+
+    /// Notes a caller. What it gets is over when the next look that begins has ended.
+    fn wait(&self) -> oneshot::Receiver<()> {
+        let (waits, over) = oneshot::channel();
+        let mut waiting = self.waiting();
+        // Callers that gave up need no place.
+        waiting.retain(|waits| !waits.is_closed());
+        waiting.push(waits);
+        over
     }
 
     /// Waits until a look is requested.

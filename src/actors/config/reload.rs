@@ -26,7 +26,7 @@ const TAKE_OVER: Duration = Duration::from_secs(60);
 const REPORT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Checks the files, and applies the configuration unless this is a dry run. Returns the outcome, and the rigs that it left held or
-/// made ready: their new state is in the status, and reported, before the caller is answered.
+/// made ready: their new state is in the status, and reported, before the caller is answered, unless that takes longer than the limit.
 pub(super) async fn read(
     world: &Arc<World>,
     source: Arc<dyn ConfigSource>,
@@ -43,7 +43,7 @@ pub(super) async fn read(
     let is_over = |rig: &RigName| newest.repos.contains_key(rig) && !held.contains_key(rig);
     let over = before.into_keys().filter(is_over);
     let rigs = HeldRigs {
-        prepared: over.collect(),
+        prepared: over.filter(|_| !dry_run).collect(),
         held: held
             .into_iter()
             .map(|(rig, why)| HeldRig { rig, why })
@@ -192,14 +192,14 @@ async fn repos(
             made.map(|made| (rig, made))
         }
     });
-    let mut preparing = Vec::new();
+    let (mut preparing, mut refused) = (Vec::new(), None);
     for made in futures_util::future::join_all(making).await {
         match made? {
             (rig, Ok(repo)) => preparing.push(async move {
                 let prepared = prepared(world, &rig, repo).await;
                 (rig.name, prepared)
             }),
-            (rig, Err(why)) => return Ok(Err(format!("rig {}: {why}", rig.name))),
+            (rig, Err(why)) => refused = Some(format!("rig {}: {why}", rig.name)),
         }
     }
     let mut repos = BTreeMap::new();
@@ -208,10 +208,10 @@ async fn repos(
             Ok(repo) => {
                 repos.insert(rig, repo);
             }
-            Err(why) => return Ok(Err(format!("rig {rig}: {why}"))),
+            Err(why) => refused = refused.or_else(|| Some(format!("rig {rig}: {why}"))),
         }
     }
-    Ok(Ok(repos))
+    Ok(refused.map_or(Ok(repos), Err))
 }
 
 const STILL: &str = "it is still being prepared; reload again when it is";

@@ -59,6 +59,20 @@ pub async fn repo_for<T: Send + 'static>(
     kind: WorkKind,
     work: impl FnOnce(&dyn Repo) -> Result<T, RepoError> + Send + 'static,
 ) -> Result<T, RepoError> {
+    let done = unreported(world, rig, kind, work).await;
+    if matches!(done, Err(RepoError::Held(_))) {
+        report_held(world, rig);
+    }
+    done
+}
+
+/// As [`repo_for`], by the look that reports held rigs.
+async fn unreported<T: Send + 'static>(
+    world: &World,
+    rig: &RigName,
+    kind: WorkKind,
+    work: impl FnOnce(&dyn Repo) -> Result<T, RepoError> + Send + 'static,
+) -> Result<T, RepoError> {
     let Some(repo) = world.repo(rig) else {
         return Err(RepoError::NotFound(format!("rig {rig}")));
     };
@@ -68,16 +82,17 @@ pub async fn repo_for<T: Send + 'static>(
         work(&*repo)
     };
     let done = budgeted(world, Owner::Rig(rig.clone()), kind, ready).await;
-    let done = done.map_err(not_begun)?.ok_or_else(broken)?;
+    done.map_err(not_begun)?.ok_or_else(broken)?
+}
+
+/// Requests the report that a rig is held, unless it is reported already: the next patrol may be long after.
+fn report_held(world: &World, rig: &RigName) {
+    let newest = world.directory.newest();
+    let world = newest.as_deref().unwrap_or(world);
     let ground = &world.directory.ground;
-    // Reported now, and not at the next patrol.
-    if matches!(done, Err(RepoError::Held(_)))
-        && is_held(world, rig)
-        && !ground.has_rig(&world.city.rig_dir(rig))
-    {
+    if is_held(world, rig) && !ground.has_rig(&world.city.rig_dir(rig)) {
         ground.look_soon();
     }
-    done
 }
 
 /// Returns the mail address of the rig's user, also while the rig is held.
@@ -144,7 +159,7 @@ pub async fn look_at_repositories(world: &Arc<World>) {
             Ok(())
         };
         looks.spawn(async move {
-            let look = repo_for(&world, &rig, WorkKind::Files, done);
+            let look = unreported(&world, &rig, WorkKind::Files, done);
             let _late_or_held = tokio::time::timeout(LOOK_LIMIT, look).await;
         });
     }

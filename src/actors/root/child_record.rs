@@ -139,7 +139,8 @@ impl ChildRecord {
             } => (None, Some(Rest::Order(*cause))),
             _ => (None, None),
         };
-        let is_waiting = state == ChildState::Backoff;
+        // While it is tried, too.
+        let is_waiting = matches!(state, ChildState::Backoff | ChildState::Starting);
         let put_off = self.child.unseen().filter(|_| is_waiting).cloned();
         let parked = match rest {
             Some(Rest::Order(cause @ (Cause::RateLimit | Cause::Login))) => Some(cause),

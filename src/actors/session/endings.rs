@@ -24,6 +24,9 @@ use crate::ports::sessions::{SessionEvent, SessionHandle};
 /// Judges the end of a child's session.
 pub async fn judge(world: &World, spec: &ChildSpec, event: SessionEvent) -> ChildExit {
     if let Work::Raider { hook, problem } = &spec.work {
+        if let Some(why) = undecided(world, hook).await {
+            return ChildExit::Unseen(why);
+        }
         match is_finished(world, hook).await {
             Ok(true) => return ChildExit::Finished,
             Ok(false) => {}
@@ -94,16 +97,29 @@ pub async fn settled_before(args: &ChildArgs, before: Option<&SessionFacts>) -> 
     settled(&args.world, hook, &handle, exit).await
 }
 
-/// Returns true when the hook needs no session any more: it is over, the raider wrote an outcome file, or its completion waits in
-/// the outbox. An unacceptable or unreadable outcome counts, too: the witness tells the raider, and has it started again for that.
+/// Returns the reason why it is not known yet whether the hook needs a session: a completion waits in the outbox. It may be refused,
+/// so it ends nothing before it was handled; a session that was started before would do the work again.
+pub async fn undecided(world: &World, hook: &Hook) -> Option<String> {
+    // Looked for before the store is read, which has a completion before its file goes.
+    let file = outbox::completion_of(world, hook).await?;
+    let is_open = work_is_over(world, hook).await == Some(false);
+    is_open.then(|| {
+        format!(
+            "its completion waits in the outbox ({}), and each patrol tries it",
+            file.display()
+        )
+    })
+}
+
+/// Returns true when the hook needs no session any more: it is over, or the raider wrote an outcome file. An
+/// unacceptable or unreadable outcome counts, too: the witness tells the raider, and has it started again for that.
 ///
 /// # Errors
-/// The outcome file, the outbox or the store cannot be read: what the raider declared is unknown.
+/// The outcome file cannot be read, or the store: what the raider declared is unknown.
 pub async fn is_finished(world: &World, hook: &Hook) -> Result<bool, Refusal> {
     match work_is_over(world, hook).await {
         Some(true) => Ok(true),
-        Some(false) => Ok(outcome(world, hook).await?.0 != OutcomeFile::Empty
-            || outbox::has_completion_of(world, hook).await?),
+        Some(false) => Ok(outcome(world, hook).await?.0 != OutcomeFile::Empty),
         None => Ok(false),
     }
 }

@@ -224,7 +224,7 @@ async fn resume(
     }
     let relic = hook.relic.clone();
     let relic = world.store.run(move |txn| txn.relic(&relic)).await?;
-    if !relic.status.is_bound() || endings::is_finished(world, &hook).await? {
+    if !relic.status.is_bound() || endings::work_is_over(world, &hook).await != Some(false) {
         return Ok(());
     }
     let raider = hook.raider.clone();
@@ -369,12 +369,20 @@ async fn remind(
             world.store.run(count).await?;
         }
         _ => {
-            let resting = view.is_none_or(|view| view.state == ChildState::Finished);
-            if resting {
-                world.store.run(count).await?;
-                let spec = raider_spec(&world.city, hook.clone(), Some(problem.clone()));
-                ask::want(world, spec, cause).await?;
+            use ChildState::{Backoff, Blocked, Finished, Starting};
+            let state = view.as_ref().map(|view| view.state);
+            // A start that is put off may have waited for this declaration.
+            let is_put_off = view.is_some_and(|view| view.put_off.is_some());
+            match state {
+                None | Some(Finished) => {}
+                Some(_) if is_put_off => {}
+                // Its next session is told.
+                Some(Backoff | Blocked | Starting) => return Ok(false),
+                Some(_) => return Ok(true),
             }
+            world.store.run(count).await?;
+            let spec = raider_spec(&world.city, hook.clone(), Some(problem.clone()));
+            ask::want(world, spec, cause).await?;
         }
     }
     Ok(true)

@@ -79,7 +79,12 @@ async fn declare(
     request.is_stuck_review = is_stuck_review;
     let witness = world.directory.witness(&hook.raider.rig);
     let message = |reply| WitnessMsg::Done(request, reply);
-    Ok(ask::ask(witness, message, DONE_LIMIT).await??)
+    let declared = ask::ask(witness, message, DONE_LIMIT).await?;
+    // The next session, and a person who asks why this one ended, have nothing else to read about it.
+    let told = declared.inspect_err(|error| {
+        tracing::info!(raider = %hook.raider, %error, "a completion was refused, and its agent was told the reason");
+    });
+    Ok(told?)
 }
 
 /// Returns the answer to an accepted completion.

@@ -27,6 +27,7 @@ impl Child {
             return Vec::new();
         }
         let before = phase.state();
+        let was_put_off = self.memory.unseen.is_some();
         let mut step = Step {
             memory: &mut self.memory,
             facts,
@@ -35,7 +36,10 @@ impl Child {
         self.phase = step.after(phase, event);
         let actions = step.actions;
         let begins = |action: &Action| matches!(action, Action::Spawn { .. });
-        if self.phase.state() != before || actions.iter().any(begins) {
+        // A start that stays put off is no change, however often it is tried.
+        let stays_put_off = was_put_off && self.memory.unseen.is_some();
+        let changes = self.phase.state() != before || actions.iter().any(begins);
+        if changes && !stays_put_off {
             self.since = facts.now;
         }
         actions

@@ -98,26 +98,53 @@ async fn a_raider_whose_done_waits_in_the_outbox_is_not_started_again() {
 
 /// The rig was held: the agent did its work twice, and its end counted as a crash.
 #[tokio::test(start_paused = true)]
-async fn end_of_a_raider_whose_done_waits_in_the_outbox_is_no_crash_and_leads_to_no_session() {
+async fn raider_whose_done_waits_in_the_outbox_gets_no_session_and_a_person_is_called_if_that_lasts()
+ {
     let (city, charged) = Scenario::at_work().await;
-    let gone = || RepoError::Remote("no route".into());
     for _ in 0..1000 {
-        city.parts.repo.fail("measure", gone());
+        let broken = RepoError::Failed("the index is broken".into());
+        city.parts.repo.fail("measure", broken);
     }
     city.parts.tasks.leave_unheard(done_intent(&charged));
     city.parts.sessions.exit(&charged.session, 0);
     let id = ChildId::Raider(charged.raider.clone());
+    let mut since = None;
     for _ in 0..4 {
         city.pass(PATROL).await;
-        assert_eq!(city.state(&id).await, Some(ChildState::Finished));
+        let view = city.view(&id).await.unwrap();
+        let why = view.absence().unwrap();
+        assert!(why.contains("its completion waits in the outbox"), "{why}");
+        assert_eq!(*since.get_or_insert(view.since), view.since);
+        let refused = city.wake(&id).await.unwrap_err();
+        assert!(refused.contains("waits in the outbox"), "{refused}");
     }
-    assert_eq!(city.starts(&charged.session), 1);
-    assert_eq!(city.events(EventType::AgentCrashed).await.len(), 0);
+    assert_eq!(city.escalations().await, []);
+    city.pass(PATROL * 20).await;
+    assert_eq!(city.escalations().await.len(), 1);
     city.parts.repo.forget_failures("measure");
     city.pass(PATROL).await;
     assert_eq!(city.parts.tasks.intents(), 0);
     assert_eq!(city.status(&charged.relic).await, RelicStatus::Closed);
     assert_eq!(city.starts(&charged.session), 1);
+    assert_eq!(city.events(EventType::AgentCrashed).await.len(), 0);
+}
+
+/// As above; what is refused is told to the next session.
+#[tokio::test(start_paused = true)]
+async fn raider_whose_done_in_the_outbox_is_refused_gets_a_session_that_is_told_why() {
+    let (city, charged) = Scenario::at_work().await;
+    let gone = RepoError::Remote("no route".into());
+    city.parts.repo.fail("measure", gone);
+    city.parts.repo.dirty(&charged.raider.name, "left.txt");
+    city.parts.tasks.leave_unheard(done_intent(&charged));
+    city.pass(PATROL).await;
+    assert_eq!(city.parts.tasks.intents(), 1, "it waits");
+    city.parts.sessions.exit(&charged.session, 0);
+    city.pass(PATROL * 2).await;
+    assert_eq!(city.parts.tasks.intents(), 0);
+    assert_eq!(city.starts(&charged.session), 2);
+    let prompt = city.parts.tasks.prompts().pop().unwrap();
+    assert!(prompt.contains("left.txt"), "{prompt}");
 }
 
 #[tokio::test(start_paused = true)]

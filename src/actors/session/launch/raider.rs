@@ -51,6 +51,9 @@ pub(super) async fn start(
         None if cause == Cause::Operator => endings::problem(world, hook).await,
         None | Some(_) => None,
     };
+    if let Some(why) = endings::undecided(world, hook).await {
+        return Err(ChildExit::Unseen(why));
+    }
     // A session started to fix a bad outcome file starts although that file exists.
     let problem = problem.or(asked.as_ref());
     let finished = match problem {

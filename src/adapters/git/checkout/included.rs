@@ -105,7 +105,13 @@ pub(in crate::adapters::git) fn note(checkout: &Path, top: &Path) -> Result<(), 
         // One that is broken must not stop the rig. It keeps the files that were noted before, and so does one that is away.
         let noted = match worktree.git_dir().map(|_| reading.in_tree(&tree)) {
             None => unknown(),
-            Some(Ok(read)) => read,
+            Some(Ok(read)) => {
+                if read.silent.as_ref() == Some(&tree) {
+                    let why = "the time for all work trees was over";
+                    tracing::warn!(worktree = %tree.display(), %why, UNREAD);
+                }
+                read
+            }
             Some(Err(why)) => {
                 tracing::warn!(worktree = %tree.display(), %why, UNREAD);
                 unknown()

@@ -112,6 +112,7 @@ fn state(view: Option<&ChildView>, suspended: bool) -> AgentState {
     match view.map(|view| view.state) {
         Some(ChildState::Stopped) | None if suspended => AgentState::Suspended,
         Some(ChildState::Running) if view.is_some_and(|view| view.draining) => AgentState::Draining,
+        Some(_) if view.is_some_and(|view| view.put_off.is_some()) => AgentState::Backoff,
         Some(ChildState::Blocked) => AgentState::Blocked,
         Some(ChildState::Running) => AgentState::Running,
         Some(ChildState::Starting) => AgentState::Starting,

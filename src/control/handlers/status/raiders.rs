@@ -235,6 +235,7 @@ pub(in crate::control::handlers) fn raider_state(
     records: &Records,
 ) -> RaiderState {
     let presence = match view.map(|view| view.state) {
+        Some(_) if view.is_some_and(|view| view.put_off.is_some()) => SessionPresence::Absent,
         Some(ChildState::Running | ChildState::Ending) => SessionPresence::Up,
         Some(ChildState::Starting) => SessionPresence::Coming,
         Some(

@@ -201,6 +201,8 @@ async fn raider_of_a_held_rig_is_shown_as_waiting_for_the_rig() {
     assert_eq!(shown["detail"], detail);
     assert_eq!(shown["retry_at"], Value::Null);
     assert_eq!(shown["needs_person"], false, "one is called about the rig");
+    city.pass(MINUTE).await;
+    assert_eq!(toast(&city).await["since"], shown["since"]);
     city.parts.repo.hold(None);
     city.pass(MINUTE).await;
     assert_eq!(toast(&city).await["state"], "working");
