@@ -23,6 +23,7 @@ use super::declared;
 use super::refusal::{Refusal, RefusalKind};
 use super::world::World;
 use super::{ask, effects};
+use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::DoneRequest;
 use crate::actors::mail::WitnessMsg;
 use crate::domain::cause::Cause;
@@ -180,9 +181,9 @@ async fn carry_out(world: &World, file: PathBuf, intent: Result<Intent, TaskErro
     Next::Over
 }
 
-/// Returns the file of a completion of this hook's session that waits in the outbox. One that cannot be read counts as none: the
-/// patrols report it, and no session waits for it.
-pub async fn completion_of(world: &World, hook: &Hook) -> Option<PathBuf> {
+/// Returns true while a completion of this hook's session waits in the outbox. One that cannot be read counts as none: patrols report
+/// it.
+pub async fn has_completion_of(world: &World, hook: &Hook) -> bool {
     let left = effects::tasks(world, effects::Owner::City, |tasks| tasks.outbox()).await;
     let key = world
         .secret
@@ -195,9 +196,24 @@ pub async fn completion_of(world: &World, hook: &Hook) -> Option<PathBuf> {
             && request.is_ok_and(is_of_hook)
             && intent.is_signed(&key)
     };
-    let mut own = left.ok()?.into_iter();
-    own.find(|(_, intent)| intent.as_ref().is_ok_and(is_own))
-        .map(|(file, _)| file)
+    let left = left.unwrap_or_default();
+    left.iter().any(|(_, it)| it.as_ref().is_ok_and(is_own))
+}
+
+/// Has a waiting completion of this hook's session handled, and waits for that. One that has to wait longer delays the caller no more
+/// than this. Returns true if there was one.
+pub async fn settle(world: &World, hook: &Hook) -> bool {
+    const TURN: Duration = Duration::from_millis(200);
+    const LIMIT: Duration = Duration::from_secs(30);
+    if !has_completion_of(world, hook).await {
+        return false;
+    }
+    world.directory.tell_dispatcher(DispatcherMsg::Outbox);
+    let deadline = world.clock.mono() + LIMIT;
+    while has_completion_of(world, hook).await && world.clock.mono() < deadline {
+        tokio::time::sleep(TURN).await;
+    }
+    true
 }
 
 /// Returns what in a request contradicts the facts about the raider that it names. A request of another incarnation is

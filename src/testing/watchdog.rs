@@ -4,9 +4,9 @@ use std::fs;
 use std::io::{Write, stderr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::unistd::gettid;
 use rustix::process::{Pid, Signal, getpid, kill_process};
@@ -14,34 +14,44 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 use super::poll::pass;
 use super::tier::by_tier;
 
-/// The longest test takes a fifth of it.
-const LIMIT: Duration = Duration::from_secs(10 * 60);
-const LONG_LIMIT: Duration = Duration::from_secs(3 * 60 * 60);
-/// The time that a test has after its processes were killed: it fails by itself, and says more.
-const REST: Duration = Duration::from_secs(90);
+/// The seconds that a test may take: five times the longest.
+const LIMIT: u32 = 10 * 60;
+const LONG_LIMIT: u32 = 3 * 60 * 60;
+/// The seconds that a test has after its processes were killed: it fails by itself, and says more.
+const REST: u32 = 90;
 
 /// A test at work.
+#[derive(Clone)]
 struct Watched {
     test: String,
     /// Its thread, which ends with it: a directory may be left by a test that failed, or be moved.
     thread: i32,
     dirs: Vec<PathBuf>,
-    since: Instant,
-    /// When its processes were killed.
-    told: Option<Instant>,
+    /// The looks at it, one each second that this process runs.
+    looks: u32,
 }
 
 impl Watched {
     fn runs(&self) -> bool {
         Path::new(&format!("/proc/self/task/{}", self.thread)).exists()
     }
+
+    /// Returns its processes.
+    fn processes(&self) -> Vec<u32> {
+        let all = self.dirs.iter().flat_map(|dir| processes_of(dir));
+        all.collect()
+    }
 }
 
 static WATCHED: Mutex<Vec<Watched>> = Mutex::new(Vec::new());
 
+fn watched() -> MutexGuard<'static, Vec<Watched>> {
+    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Watches the calling test, which has this directory, until its thread ends. After 10 minutes (3 hours in the long tier) the processes
 /// whose environment or command line names a directory of it are killed; if the test does not end then, the whole run does. Benches,
-/// whose threads have no name of their own, are not watched.
+/// whose thread has no name of its own, are not watched.
 ///
 /// # Panics
 /// No thread can be started.
@@ -58,7 +68,7 @@ pub fn watch(dir: &Path) {
     let id = gettid().as_raw();
     // Processes are told the path without links.
     let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
-    let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut watched = watched();
     watched.retain(Watched::runs);
     match watched
         .iter_mut()
@@ -72,8 +82,7 @@ pub fn watch(dir: &Path) {
             test: test.to_owned(),
             thread: id,
             dirs: vec![dir],
-            since: Instant::now(),
-            told: None,
+            looks: 0,
         }),
     }
 }
@@ -82,53 +91,54 @@ fn look_each_second() {
     let limit = by_tier(LIMIT, LONG_LIMIT);
     loop {
         pass(Duration::from_secs(1));
-        let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = look(&mut watched(), limit);
         let out = &mut stderr();
-        if let Some(test) = look(&mut watched, Instant::now(), limit, out) {
-            say(
-                out,
-                &format!("the test {test} still hangs: the run is ended"),
-            );
-            watched.iter().for_each(kill);
-            std::process::exit(101);
+        match found {
+            Found::Nothing => {}
+            Found::Hanging(test) => end(&test, out),
+            Found::Undying(test) => {
+                say(
+                    out,
+                    &format!("the test {} still hangs: the run is ended", test.test),
+                );
+                let all = watched().clone();
+                all.iter().for_each(kill);
+                std::process::exit(101);
+            }
         }
     }
 }
 
-/// Ends the processes of tests that have reached the limit. Returns a test that has not ended long after that.
-fn look(
-    watched: &mut Vec<Watched>,
-    now: Instant,
-    limit: Duration,
-    out: &mut dyn Write,
-) -> Option<String> {
+/// What a look at the tests finds.
+enum Found {
+    Nothing,
+    /// A test that has reached the limit.
+    Hanging(Watched),
+    /// A test that has not ended long after that.
+    Undying(Watched),
+}
+
+fn look(watched: &mut Vec<Watched>, limit: u32) -> Found {
     watched.retain(Watched::runs);
-    for it in watched {
-        match it.told {
-            Some(told) if now.saturating_duration_since(told) > REST => {
-                return Some(it.test.clone());
-            }
-            None if now.saturating_duration_since(it.since) > limit => {
-                it.told = Some(now);
-                tell(it, out);
-                kill(it);
-            }
-            Some(_) | None => {}
-        }
+    watched.iter_mut().for_each(|it| it.looks += 1);
+    let found = |looks: u32| watched.iter().find(|it| it.looks == looks).cloned();
+    match (found(limit), found(limit + REST)) {
+        (_, Some(test)) => Found::Undying(test),
+        (Some(test), None) => Found::Hanging(test),
+        (None, None) => Found::Nothing,
     }
-    None
 }
 
-/// Says what a hanging test waits for.
-fn tell(hanging: &Watched, out: &mut dyn Write) {
-    let (test, seconds) = (&hanging.test, hanging.since.elapsed().as_secs());
+/// Says what a hanging test waits for, and kills its processes.
+fn end(hanging: &Watched, out: &mut dyn Write) {
+    let (test, seconds) = (&hanging.test, hanging.looks);
     say(
         out,
         &format!(
             "the test {test} hangs: it has run for {seconds} s. Its processes, which are killed now:"
         ),
     );
-    for pid in hanging.dirs.iter().flat_map(|dir| processes_of(dir)) {
+    for pid in hanging.processes() {
         say(out, &state(&format!("/proc/{pid}")));
     }
     say(out, "the threads of this process:");
@@ -139,11 +149,12 @@ fn tell(hanging: &Watched, out: &mut dyn Write) {
     {
         say(out, &state(&task.path().display().to_string()));
     }
+    kill(hanging);
 }
 
 /// Kills the processes of a test.
 fn kill(test: &Watched) {
-    for pid in test.dirs.iter().flat_map(|dir| processes_of(dir)) {
+    for pid in test.processes() {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         // One that has ended meanwhile needs no signal.
         let _ended = pid.map(|pid| kill_process(pid, Signal::KILL));
@@ -205,39 +216,43 @@ mod tests {
             .unwrap();
         let is_found = || (processes_of(dir.path()) == [sleeps.id()]).then_some(());
         crate::testing::eventually("its process is found", is_found);
-        let (end, ends) = mpsc::channel::<()>();
+        let (end_it, ends) = mpsc::channel::<()>();
         let (id, its) = mpsc::channel();
         let hangs = thread::spawn(move || {
             id.send(gettid().as_raw()).unwrap();
             ends.recv().unwrap_err();
         });
-        let since = Instant::now();
         let mut watched = vec![Watched {
             test: "it::hangs".to_owned(),
             thread: its.recv().unwrap(),
             dirs: vec![dir.path().to_owned()],
-            since,
-            told: None,
+            looks: 0,
         }];
-        let second = Duration::from_secs(1);
-        let mut told = Vec::new();
-        let mut look = |age: Duration| look(&mut watched, since + age, LIMIT, &mut told);
-        assert_eq!(look(LIMIT - second), None);
-        assert!(sleeps.try_wait().unwrap().is_none());
-        // The run itself may have been stopped for a while.
-        assert_eq!(look(LIMIT * 2), None);
+        let (mut told, mut killed_at) = (Vec::new(), None);
+        for second in 1.. {
+            match look(&mut watched, 10) {
+                Found::Nothing => {}
+                Found::Hanging(test) => {
+                    end(&test, &mut told);
+                    killed_at = Some(second);
+                }
+                Found::Undying(test) => {
+                    assert_eq!((test.test.as_str(), second), ("it::hangs", 10 + REST));
+                    break;
+                }
+            }
+        }
+        assert_eq!(killed_at, Some(10));
         assert!(!sleeps.wait().unwrap().success());
-        assert_eq!(look(LIMIT * 2 + second), None);
-        assert_eq!(
-            look(LIMIT * 2 + REST + second).as_deref(),
-            Some("it::hangs")
-        );
-        drop(end);
-        hangs.join().unwrap();
-        let ended = || look(LIMIT * 3).is_none().then_some(());
-        crate::testing::eventually("its thread has ended", ended);
         let told = String::from_utf8(told).unwrap();
         assert!(told.contains("the test it::hangs hangs"), "{told}");
         assert!(told.contains("sleep 1000"), "{told}");
+        drop(end_it);
+        hangs.join().unwrap();
+        let is_forgotten = || {
+            look(&mut watched, 10);
+            watched.is_empty().then_some(())
+        };
+        crate::testing::eventually("its thread has ended", is_forgotten);
     }
 }

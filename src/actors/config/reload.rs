@@ -192,14 +192,14 @@ async fn repos(
             made.map(|made| (rig, made))
         }
     });
-    let (mut preparing, mut refused) = (Vec::new(), None);
+    let (mut preparing, mut refused) = (Vec::new(), Vec::new());
     for made in futures_util::future::join_all(making).await {
         match made? {
             (rig, Ok(repo)) => preparing.push(async move {
                 let prepared = prepared(world, &rig, repo).await;
                 (rig.name, prepared)
             }),
-            (rig, Err(why)) => refused = Some(format!("rig {}: {why}", rig.name)),
+            (rig, Err(why)) => refused.push(format!("rig {}: {why}", rig.name)),
         }
     }
     let mut repos = BTreeMap::new();
@@ -208,10 +208,13 @@ async fn repos(
             Ok(repo) => {
                 repos.insert(rig, repo);
             }
-            Err(why) => refused = refused.or_else(|| Some(format!("rig {rig}: {why}"))),
+            Err(why) => refused.push(format!("rig {rig}: {why}")),
         }
     }
-    Ok(refused.map_or(Ok(repos), Err))
+    Ok(match refused.is_empty() {
+        true => Ok(repos),
+        false => Err(refused.join("\n")),
+    })
 }
 
 const STILL: &str = "it is still being prepared; reload again when it is";

@@ -24,8 +24,10 @@ use crate::ports::sessions::{SessionEvent, SessionHandle};
 /// Judges the end of a child's session.
 pub async fn judge(world: &World, spec: &ChildSpec, event: SessionEvent) -> ChildExit {
     if let Work::Raider { hook, problem } = &spec.work {
-        if let Some(why) = undecided(world, hook).await {
-            return ChildExit::Unseen(why);
+        // It is handled soon, and what it declares may be the end of the work. Looked for before the store is read, which has a completion
+        // before its file goes.
+        if outbox::has_completion_of(world, hook).await {
+            return ChildExit::Finished;
         }
         match is_finished(world, hook).await {
             Ok(true) => return ChildExit::Finished,
@@ -90,25 +92,15 @@ pub async fn settled_before(args: &ChildArgs, before: Option<&SessionFacts>) -> 
     if problem.is_some() || args.cause == Cause::Operator {
         return false;
     }
+    // What it declared itself counts.
+    if outbox::has_completion_of(&args.world, hook).await {
+        return false;
+    }
     let handle = SessionHandle {
         id: before.id.clone(),
         token: before.token.clone(),
     };
     settled(&args.world, hook, &handle, exit).await
-}
-
-/// Returns the reason why it is not known yet whether the hook needs a session: a completion waits in the outbox. It may be refused,
-/// so it ends nothing before it was handled; a session that was started before would do the work again.
-pub async fn undecided(world: &World, hook: &Hook) -> Option<String> {
-    // Looked for before the store is read, which has a completion before its file goes.
-    let file = outbox::completion_of(world, hook).await?;
-    let is_open = work_is_over(world, hook).await == Some(false);
-    is_open.then(|| {
-        format!(
-            "its completion waits in the outbox ({}), and each patrol tries it",
-            file.display()
-        )
-    })
 }
 
 /// Returns true when the hook needs no session any more: it is over, or the raider wrote an outcome file. An

@@ -3,6 +3,7 @@
 
 use crate::actors::briefs;
 use crate::actors::declared;
+use crate::actors::effects;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -222,6 +223,10 @@ async fn resume(
     if !resting.contains(&ChildId::Raider(hook.raider.clone())) {
         return Ok(());
     }
+    // Its completion may wait for the rig, which has it looked at again.
+    if effects::is_held(world, &hook.raider.rig) {
+        return Ok(());
+    }
     let relic = hook.relic.clone();
     let relic = world.store.run(move |txn| txn.relic(&relic)).await?;
     if !relic.status.is_bound() || endings::work_is_over(world, &hook).await != Some(false) {
@@ -280,7 +285,12 @@ pub async fn refused(
     };
     let mut about = None;
     // Repeated here, because no patrol repeats it.
-    while !world.is_stopping() {
+    while !args.world.is_stopping() {
+        let world = args.world.newest();
+        let args = &WitnessArgs {
+            world: Arc::clone(&world),
+            ..args.clone()
+        };
         let raider = raider.clone();
         let hook = world.store.run(move |txn| txn.hook(&raider)).await?;
         let Some(hook) = hook.filter(|hook| !hook.is_declared()) else {
@@ -369,16 +379,10 @@ async fn remind(
             world.store.run(count).await?;
         }
         _ => {
-            use ChildState::{Backoff, Blocked, Finished, Starting};
-            let state = view.as_ref().map(|view| view.state);
-            // A start that is put off may have waited for this declaration.
-            let is_put_off = view.is_some_and(|view| view.put_off.is_some());
-            match state {
-                None | Some(Finished) => {}
-                Some(_) if is_put_off => {}
+            let rests = view.is_none_or(|view| view.state == ChildState::Finished);
+            if !rests {
                 // Its next session is told.
-                Some(Backoff | Blocked | Starting) => return Ok(false),
-                Some(_) => return Ok(true),
+                return Ok(false);
             }
             world.store.run(count).await?;
             let spec = raider_spec(&world.city, hook.clone(), Some(problem.clone()));

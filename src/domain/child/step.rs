@@ -35,6 +35,12 @@ impl Child {
         };
         self.phase = step.after(phase, event);
         let actions = step.actions;
+        if !matches!(
+            self.phase.state(),
+            ChildState::Backoff | ChildState::Starting
+        ) {
+            self.memory.unseen = None;
+        }
         let begins = |action: &Action| matches!(action, Action::Spawn { .. });
         // A start that stays put off is no change, however often it is tried.
         let stays_put_off = was_put_off && self.memory.unseen.is_some();

@@ -170,10 +170,10 @@ fn no_test_sleeps() {
 fn inherited_pipes(source: &Source) -> Vec<(usize, String)> {
     let call = format!("pipe{}", "()");
     let is_open = |line: &str| {
-        let from = line.split(&call).next().filter(|from| *from != line);
         // The standard library closes its pipes.
-        from.is_some_and(|from| !from.ends_with("io::") && !from.ends_with('_'))
-            || line.contains("libc::pipe(")
+        let before = |at: usize| !line[..at].ends_with("io::") && !line[..at].ends_with('_');
+        let mut calls = line.match_indices(&call);
+        calls.any(|(at, _)| before(at)) || line.contains("libc::pipe(")
     };
     let lines = source.lines().filter(|(_, line)| is_open(line));
     lines.map(|(at, line)| (at, line.to_owned())).collect()

@@ -6,6 +6,7 @@ use crate::actors::briefs::{Assignment, brief};
 use crate::actors::conversation;
 use crate::actors::effects;
 use crate::actors::mail::How;
+use crate::actors::outbox;
 use crate::actors::records::handoffs;
 use crate::actors::rig_settings::raider_env;
 use crate::actors::session::endings;
@@ -51,21 +52,15 @@ pub(super) async fn start(
         None if cause == Cause::Operator => endings::problem(world, hook).await,
         None | Some(_) => None,
     };
-    if let Some(why) = endings::undecided(world, hook).await {
-        return Err(ChildExit::Unseen(why));
-    }
-    // A session started to fix a bad outcome file starts although that file exists.
     let problem = problem.or(asked.as_ref());
-    let finished = match problem {
-        Some(_) => Ok(endings::work_is_over(world, hook).await == Some(true)),
-        None => endings::is_finished(world, hook).await,
-    };
-    if finished.map_err(|error| ChildExit::Unseen(error.to_string()))? {
-        return Err(ChildExit::Finished);
-    }
+    is_open(world, hook, problem).await?;
     let (rig, harness) = configured(world, hook)?;
     let (work, notes) = assignment(world, hook).await?;
     let sandbox = habitable(world, hook).await?;
+    // A session that is started before would do the work again.
+    if outbox::settle(world, hook).await {
+        is_open(world, hook, problem).await?;
+    }
     let (task_file, hd) = (world.tasks.task_file(&sandbox), world.hd());
     let brief = brief(world, rig, hook, &work, task_file, &hd);
     let less = crashed && rig.raiders.respawn_reduced && !harness.reduced.is_empty();
@@ -108,6 +103,20 @@ pub(super) async fn start(
         resumes,
     };
     session.launch(world, rig, harness, hook).await
+}
+
+/// Refuses a start when the work needs no session.
+async fn is_open(world: &World, hook: &Hook, problem: Option<&Problem>) -> Result<(), ChildExit> {
+    // A session started to fix a bad outcome file starts although that file exists.
+    let finished = match problem {
+        Some(_) => Ok(endings::work_is_over(world, hook).await == Some(true)),
+        None => endings::is_finished(world, hook).await,
+    };
+    match finished {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(ChildExit::Finished),
+        Err(error) => Err(ChildExit::Unseen(error.to_string())),
+    }
 }
 
 /// Returns the prompt of a session by the end of the one before.

@@ -6,6 +6,7 @@ use crate::domain::event::EventType;
 use crate::domain::facts::SessionExit;
 use crate::domain::question::Pattern;
 use crate::domain::relic::RelicStatus;
+use crate::testing::fake_tasks::{done_intent, sign};
 use crate::testing::world::{Scenario, TestCity};
 
 const PATROL: Duration = Duration::from_secs(31);
@@ -30,6 +31,22 @@ async fn end_with_commits_is_done() {
     assert_eq!(city.parts.repo.landings(), 1);
     assert!(city.events(EventType::AgentCrashed).await.is_empty());
     assert_eq!(city.starts(&charged.session), 1);
+}
+
+/// Its commits landed although it had declared that it was stuck, because that waited in the outbox.
+#[tokio::test(start_paused = true)]
+async fn declaration_that_waits_in_the_outbox_counts_more_than_the_exit() {
+    let city = city().await;
+    let charged = city.worker("a").await;
+    let mut stuck = done_intent(&charged);
+    stuck.args.insert("status".into(), "escalated".into());
+    stuck.args.insert("reason".into(), "no key".into());
+    city.parts.tasks.leave_unheard(sign(&charged, stuck));
+    city.parts.sessions.exit(&charged.session, 0);
+    city.pass(PATROL).await;
+    assert_eq!(city.parts.tasks.intents(), 0);
+    assert_eq!(city.status(&charged.relic).await, RelicStatus::Blocked);
+    assert_eq!(city.parts.repo.landings(), 0);
 }
 
 /// Neither a person's Ctrl-C nor a stop ends the work, although the program ends normally on them.

@@ -27,7 +27,7 @@ use crate::domain::stall::Wait;
 const FOLLOWS: Duration = Duration::from_secs(10);
 
 /// The reason why a raider of a held rig has no session; that of the hold is told once, with the rig.
-const RIG_HELD: &str = "its rig is held; its session starts when the rig is prepared";
+const RIG_HELD: &str = "its rig is held; its work continues when the rig is prepared";
 
 /// Returns the raiders of a rig: those with a hook, then the sandboxes without one.
 pub(in crate::control::handlers) fn of_rig(
@@ -121,7 +121,7 @@ fn hooked(world: &World, snapshot: &Snapshot, hook: &Hook, view: Option<&ChildVi
         has_problem: blocked || call.is_some(),
         is_quarantined: quarantined_until.is_some(),
         is_suspended,
-        is_retried: view.is_some_and(ChildView::is_retried),
+        is_retried: view.is_some_and(ChildView::is_retried) || waits_for_rig(world, hook, view),
     };
     let used = &records.usage;
     Raider {
@@ -212,10 +212,10 @@ fn condition(
         }
         None => {
             let absence = view.filter(|_| !hook.is_declared());
-            let absence = absence.and_then(|view| match view.put_off {
-                Some(_) if effects::is_held(world, &hook.raider.rig) => Some(RIG_HELD.to_owned()),
-                _ => view.absence(),
-            });
+            let absence = match waits_for_rig(world, hook, view) {
+                true => Some(RIG_HELD.to_owned()),
+                false => absence.and_then(ChildView::absence),
+            };
             let phase = snapshot.records.phase(&hook.raider);
             let stays = session.filter(|_| phase.is_some_and(WorkPhase::is_in_review));
             let stays = stays.map(|_| {
@@ -225,6 +225,12 @@ fn condition(
             (None, absence.or(stays))
         }
     }
+}
+
+/// Returns true when the raider has no session because its rig is held: no start succeeds, and no completion is handled.
+fn waits_for_rig(world: &World, hook: &Hook, view: Option<&ChildView>) -> bool {
+    let waits = |view: &ChildView| view.put_off.is_some() || view.state == ChildState::Finished;
+    !hook.is_declared() && view.is_some_and(waits) && effects::is_held(world, &hook.raider.rig)
 }
 
 /// Returns the state of the raider that holds this hook.
