@@ -109,7 +109,7 @@ fn look_each_second() {
     }
 }
 
-/// What a look at the tests finds.
+/// The result of a look at the tests.
 enum Found {
     Nothing,
     /// A test that has reached the limit.

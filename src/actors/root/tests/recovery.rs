@@ -123,7 +123,7 @@ async fn raider_whose_done_waits_in_the_outbox_of_a_held_rig_is_not_started_befo
     assert_eq!(city.events(EventType::AgentCrashed).await.len(), 0);
 }
 
-/// What cannot be handled keeps a raider from its work for a moment only.
+/// A completion that cannot be handled keeps a raider from its work for a moment only.
 #[tokio::test(start_paused = true)]
 async fn raider_whose_done_in_the_outbox_cannot_be_handled_is_started_all_the_same() {
     let (city, charged) = Scenario::at_work().await;
