@@ -23,7 +23,6 @@ use super::declared;
 use super::refusal::{Refusal, RefusalKind};
 use super::world::World;
 use super::{ask, effects};
-use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::DoneRequest;
 use crate::actors::mail::WitnessMsg;
 use crate::domain::cause::Cause;
@@ -181,10 +180,14 @@ async fn carry_out(world: &World, file: PathBuf, intent: Result<Intent, TaskErro
     Next::Over
 }
 
-/// Returns true while a completion of this hook's session waits in the outbox. One that cannot be read counts as none: patrols report
-/// it.
+/// Returns true while a completion of this hook's session waits in the outbox. An outbox that cannot be read has none, and the log says
+/// so: work goes on without it.
 pub async fn has_completion_of(world: &World, hook: &Hook) -> bool {
     let left = effects::tasks(world, effects::Owner::City, |tasks| tasks.outbox()).await;
+    let left = left.unwrap_or_else(|error| {
+        tracing::warn!(raider = %hook.raider, %error, "the outbox cannot be read; completions in it are not waited for");
+        Vec::new()
+    });
     let key = world
         .secret
         .key(&hook.raider.session_id(), hook.incarnation);
@@ -196,21 +199,23 @@ pub async fn has_completion_of(world: &World, hook: &Hook) -> bool {
             && request.is_ok_and(is_of_hook)
             && intent.is_signed(&key)
     };
-    let left = left.unwrap_or_default();
     left.iter().any(|(_, it)| it.as_ref().is_ok_and(is_own))
 }
 
-/// Has a waiting completion of this hook's session handled, and waits for that. One that has to wait longer delays the caller no more
-/// than this. Returns true if there was one.
-pub async fn settle(world: &World, hook: &Hook) -> bool {
-    const TURN: Duration = Duration::from_millis(200);
-    const LIMIT: Duration = Duration::from_secs(30);
+/// Has a waiting completion of this hook's session handled, if there is one, and waits for that attempt, which may take longer than its
+/// caller waits. Returns true if there was one.
+pub async fn settle(world: &Arc<World>, hook: &Hook) -> bool {
+    const TURN: Duration = Duration::from_millis(50);
+    /// Shorter than the supervisor waits for its children when it stops.
+    const LIMIT: Duration = Duration::from_secs(8);
     if !has_completion_of(world, hook).await {
         return false;
     }
-    world.directory.tell_dispatcher(DispatcherMsg::Outbox);
+    // In a task of its own: handling that is under way must not end with this wait.
+    let all = Arc::clone(world);
+    let attempt = tokio::spawn(async move { drain(&all).await });
     let deadline = world.clock.mono() + LIMIT;
-    while has_completion_of(world, hook).await && world.clock.mono() < deadline {
+    while !attempt.is_finished() && world.clock.mono() < deadline && !world.is_stopping() {
         tokio::time::sleep(TURN).await;
     }
     true

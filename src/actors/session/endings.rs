@@ -24,9 +24,10 @@ use crate::ports::sessions::{SessionEvent, SessionHandle};
 /// Judges the end of a child's session.
 pub async fn judge(world: &World, spec: &ChildSpec, event: SessionEvent) -> ChildExit {
     if let Work::Raider { hook, problem } = &spec.work {
-        // It is handled soon, and what it declares may be the end of the work. Looked for before the store is read, which has a completion
-        // before its file goes.
-        if outbox::has_completion_of(world, hook).await {
+        // Looked for before the store is read, which has a completion before its file goes.
+        let waits = outbox::has_completion_of(world, hook).await;
+        // It is handled as soon as the rig is prepared, and no session starts before.
+        if waits && effects::is_held(world, &hook.raider.rig) {
             return ChildExit::Finished;
         }
         match is_finished(world, hook).await {
@@ -44,7 +45,9 @@ pub async fn judge(world: &World, spec: &ChildSpec, event: SessionEvent) -> Chil
                 );
             }
         }
+        // What it declared itself counts more than its exit code.
         if let SessionEvent::Exited(session, exit) = &event
+            && !waits
             && settled(world, hook, session, exit).await
         {
             return ChildExit::Finished;

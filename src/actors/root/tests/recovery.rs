@@ -123,33 +123,40 @@ async fn raider_whose_done_waits_in_the_outbox_of_a_held_rig_is_not_started_befo
     assert_eq!(city.events(EventType::AgentCrashed).await.len(), 0);
 }
 
-/// A completion that cannot be handled keeps a raider from its work for a moment only.
+/// A completion that cannot be handled keeps a raider from its work for a moment only, and its deaths count.
 #[tokio::test(start_paused = true)]
-async fn raider_whose_done_in_the_outbox_cannot_be_handled_is_started_all_the_same() {
+async fn raider_whose_done_in_the_outbox_cannot_be_handled_is_started_until_it_is_quarantined() {
     let (city, charged) = Scenario::at_work().await;
     for _ in 0..1000 {
         let broken = RepoError::Failed("the index is broken".into());
         city.parts.repo.fail("measure", broken);
     }
     city.parts.tasks.leave_unheard(done_intent(&charged));
-    city.parts.sessions.exit(&charged.session, 0);
-    city.pass(PATROL * 3).await;
+    let id = ChildId::Raider(charged.raider.clone());
+    for started in 1.. {
+        city.until("its session", || city.starts(&charged.session) == started)
+            .await;
+        city.parts.sessions.exit(&charged.session, 0);
+        city.pass(PATROL).await;
+        if city.state(&id).await == Some(ChildState::Quarantined) {
+            assert!(started > 1);
+            break;
+        }
+    }
     assert_eq!(city.parts.tasks.intents(), 1);
-    assert_eq!(city.starts(&charged.session), 2);
-    assert!(city.runs(&charged.session));
 }
 
-/// It is told why, and its end was no crash.
+/// Its session is told why, and the end of the one before was no crash.
 #[tokio::test(start_paused = true)]
-async fn raider_whose_done_in_the_outbox_is_refused_gets_a_session_that_is_told_why() {
+async fn raider_of_a_held_rig_whose_done_is_refused_gets_a_session_that_is_told_why() {
     let (city, charged) = Scenario::at_work().await;
-    let gone = RepoError::Remote("no route".into());
-    city.parts.repo.fail("measure", gone);
+    city.parts.repo.hold(Some("its repository is missing"));
     city.parts.repo.dirty(&charged.raider.name, "left.txt");
     city.parts.tasks.leave_unheard(done_intent(&charged));
+    city.parts.sessions.exit(&charged.session, 0);
     city.pass(PATROL).await;
     assert_eq!(city.parts.tasks.intents(), 1, "it waits");
-    city.parts.sessions.exit(&charged.session, 0);
+    city.parts.repo.hold(None);
     city.pass(PATROL * 2).await;
     assert_eq!(city.parts.tasks.intents(), 0);
     assert_eq!(city.starts(&charged.session), 2);

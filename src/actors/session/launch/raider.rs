@@ -1,6 +1,7 @@
 //! The start of a raider's session: prompt, environment and command line from its hook.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::actors::briefs::{Assignment, brief};
 use crate::actors::conversation;
@@ -39,7 +40,7 @@ pub(super) struct Why<'a> {
 
 /// Returns the parts that a session of a raider is started with.
 pub(super) async fn start(
-    world: &World,
+    world: &Arc<World>,
     hook: &Hook,
     why: Why<'_>,
     before: Option<&SessionFacts>,
