@@ -62,7 +62,15 @@ fn journal_fault(world: &World, kind: EventType, trouble: &FileFault) {
     let data = json!({
         "part": trouble.part, "path": trouble.path, "says": trouble.says, "hint": trouble.hint,
     });
-    let event = NewEvent::new(kind, &world.city.name, Cause::Internal);
+    // `hd why RIG` tells it.
+    let rig = trouble
+        .path
+        .file_name()
+        .filter(|_| trouble.part == Part::Rig);
+    let subject = rig.map_or(world.city.name.clone(), |rig| {
+        rig.to_string_lossy().into_owned()
+    });
+    let event = NewEvent::new(kind, &subject, Cause::Internal);
     world.store.journal(vec![event.with(data)]);
 }
 

@@ -63,12 +63,12 @@ async fn report(world: &Arc<World>, mut look: Look) {
             continue;
         }
         let says = format!("rig {rig} is unseen: {why}");
-        let hint = "the other rigs work on; check the disk of this rig, and its git";
+        let hint = "check the disk of this rig, and its git; other rigs do not depend on it";
         look.leave(Part::Rig, world.city.rig_dir(&rig), says, hint);
     }
     for (rig, why) in held {
         let says = format!("rig {rig} is held: {why}");
-        let hint = "the other rigs work on; each patrol retries this one";
+        let hint = "each patrol retries it; other rigs do not depend on it";
         look.leave(Part::Rig, world.city.rig_dir(&rig), says, hint);
     }
     for (rig, repo) in &world.repos {

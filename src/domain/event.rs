@@ -39,6 +39,7 @@ words! {
         RaiderWorking => "raider.working",
         RaiderHandoff => "raider.handoff",
         RaiderDone => "raider.done",
+        RaiderDoneRefused => "raider.done_refused",
         RaiderDoneWithdrawn => "raider.done_withdrawn",
         RaiderZombie => "raider.zombie",
         RaiderRespawned => "raider.respawned",

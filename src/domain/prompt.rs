@@ -136,7 +136,7 @@ pub struct Brief<'a> {
 /// The reason why a declared outcome was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
-    /// These files are not committed.
+    /// This would be lost: it is not committed, or not pushed.
     Dirty(Vec<String>),
     /// The branch has no commit of its own.
     NoCommits,
@@ -423,20 +423,20 @@ fn explain(brief: &Brief<'_>, problem: &Problem) -> String {
     let relic = brief.relic;
     match problem {
         Problem::Dirty(files) => format!(
-            "the outcome of {relic} was not accepted, because these files are not committed:\n{}\n\
-             Commit what belongs to the work, remove what does not, then write the outcome again.",
+            "the outcome of {relic} was not accepted, because this would be lost:\n{}\n\
+             Commit what belongs to the work, remove what does not, then declare it again.",
             file_list(files)
         ),
         Problem::NoCommits => format!(
             "the outcome of {relic} was not accepted, because {} has no commit of its own. Commit \
-             your work and write the outcome again; or, if no change was needed, declare it with \
+             your work and declare it again; or, if no change was needed, declare it with \
              \"no_change\":true and a reason.",
             brief.branch
         ),
         Problem::Refused { why, hint } => {
             let hint = hint.as_ref().map(|hint| format!("What to do: {hint}.\n"));
             format!(
-                "the outcome of {relic} was not accepted: {why}.\n{}Then write the outcome again.",
+                "the outcome of {relic} was not accepted: {why}.\n{}Then declare it again.",
                 hint.unwrap_or_default()
             )
         }

@@ -163,6 +163,9 @@ impl ChildView {
             ChildState::Blocked => "an agent that it depends on is not running",
             ChildState::Backoff => "its session ended",
             ChildState::Quarantined => "it died too often",
+            ChildState::Finished if matches!(self.spec.work, Work::Raider { .. }) => {
+                "its session ended, and its outcome is not accepted yet"
+            }
             ChildState::Finished => "its session ended successfully",
             ChildState::Stopped if self.suspended => "it is suspended",
             ChildState::Stopped if self.parked == Some(Cause::Login) => "its account needs a login",

@@ -20,6 +20,7 @@ pub mod operator_orders;
 pub mod outcome_notices;
 pub mod quarantine;
 pub mod raider_notes;
+pub mod refused_done;
 pub mod rework;
 pub mod salvages;
 pub mod self_reviews;

@@ -27,6 +27,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::actors::mail::Work;
+use crate::actors::records::handoffs;
 use crate::actors::refusal::Refusal;
 use crate::actors::session::child::ChildArgs;
 use crate::actors::session::endings;
@@ -89,6 +90,23 @@ async fn attend(args: &ChildArgs) {
     }
 }
 
+/// Returns true when a running session asked for a fresh one, and the supervisor ended before it replaced it: it does nothing more.
+async fn has_handed_off(args: &ChildArgs, seen: Option<&SessionFacts>) -> bool {
+    let running = seen.filter(|facts| facts.state == RunState::Running);
+    let (Work::Raider { hook, .. }, Some(facts)) = (&args.spec.work, running) else {
+        return false;
+    };
+    let (hook, began) = (hook.clone(), facts.started_at);
+    let due = args
+        .world
+        .store
+        .run(move |txn| handoffs::is_due_since(txn, &hook, began));
+    due.await.unwrap_or_else(|error| {
+        tracing::warn!(session = %facts.id, %error, "the handoffs of a running session cannot be read; it is adopted");
+        false
+    })
+}
+
 /// Opens the child's session.
 pub async fn open(args: &ChildArgs) -> Result<Opened, ChildExit> {
     let ChildArgs { world, spec, .. } = args;
@@ -99,10 +117,11 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, ChildExit> {
     };
     let seen = effects::facts(world, &spec.session)
         .await
-        .map_err(|e| ChildExit::Unseen(e.to_string()))?;
+        .map_err(|error| unknown(&error.to_string()))?;
+    let handed_off = has_handed_off(args, seen.as_ref()).await;
     if let Some(facts) = &seen {
         match &facts.state {
-            RunState::Running if facts.incarnation == incarnation => {
+            RunState::Running if facts.incarnation == incarnation && !handed_off => {
                 attend(args).await;
                 return adopt(world, facts).await;
             }
@@ -113,7 +132,7 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, ChildExit> {
                 let stopped = effects::stop_seen(world, facts.clone(), spec.grace).await;
                 stopped.map_err(|e| failed(e.to_string()))?;
             }
-            RunState::Unknown { why } => return Err(ChildExit::Unseen(why.clone())),
+            RunState::Unknown { why } => return Err(unknown(why)),
             RunState::Exited(_) | RunState::Lost { .. } => {}
         }
     }
@@ -139,7 +158,7 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, ChildExit> {
             agent::start(world, agent, &spec.id, why, before.as_ref()).await?
         }
     };
-    if args.unattended && is_uncounted(args, before.as_ref()) {
+    if args.unattended && !handed_off && is_uncounted(args, before.as_ref()) {
         let exit = before.and_then(|facts| match facts.state {
             RunState::Exited(exit) => Some(exit),
             RunState::Running | RunState::Lost { .. } | RunState::Unknown { .. } => None,
@@ -308,4 +327,9 @@ pub async fn can_go_on(world: &World, harness: &HarnessName, facts: &SessionFact
     };
     let conversation = conversation::to_resume(world, harness, Cause::RateLimit, Some(facts)).await;
     conversation.is_ok_and(|id| id.is_some())
+}
+
+/// Puts a start off while the state of its session cannot be observed.
+fn unknown(why: &str) -> ChildExit {
+    ChildExit::Unseen(format!("the state of its session is not known: {why}"))
 }

@@ -23,6 +23,7 @@ use crate::actors::mail::WitnessMsg;
 use crate::actors::mail::raider_spec;
 use crate::actors::mail::{ChildState, ChildView, SessionView};
 use crate::actors::records::outcome_notices::{self, OutcomeNotices};
+use crate::actors::records::refused_done;
 use crate::actors::session::endings;
 use crate::domain::cause::Cause;
 use crate::domain::event::{EventType, NewEvent};
@@ -296,6 +297,13 @@ pub async fn refused(
         let Some(hook) = hook.filter(|hook| !hook.is_declared()) else {
             return Ok(());
         };
+        if about.is_none() {
+            let (own, why) = (hook.clone(), refused.clone());
+            let noted = world
+                .store
+                .run(move |txn| refused_done::record(txn, &own, &why));
+            noted.await?;
+        }
         let same = *about.get_or_insert(hook.incarnation) == hook.incarnation;
         if !same || remind(args, &hook, now, (&problem, refused)).await? {
             return Ok(());

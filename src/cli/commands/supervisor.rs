@@ -28,6 +28,8 @@ use crate::regular;
 
 /// The limit for a new supervisor to answer.
 const READY_LIMIT: Duration = Duration::from_secs(60);
+/// The limit for another supervisor that holds the city to answer.
+const OTHER_LIMIT: Duration = Duration::from_secs(10);
 /// The pause between two checks whether it answers.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The supervisor's exit code for "another one holds this city".
@@ -200,11 +202,11 @@ impl Background {
                 return Ok(answer.clone());
             }
             if let Some(status) = self.child.try_wait().doing("horde-supervisor")? {
-                let is_held = status.code() == Some(HELD_BY_ANOTHER);
-                return match answer {
-                    Ok(of_another) if is_held => Ok(of_another),
-                    _ => Err(self.ended(status.code())),
+                let of_another = match status.code() {
+                    Some(HELD_BY_ANOTHER) => answer_of_another(city),
+                    _ => None,
                 };
+                return of_another.ok_or_else(|| self.ended(status.code()));
             }
             if Instant::now() >= deadline {
                 let seconds = READY_LIMIT.as_secs();
@@ -265,6 +267,20 @@ fn last_words(written: &str) -> String {
     };
     let lines: Vec<_> = written.lines().filter_map(plain).take(MOST).collect();
     lines.join("\n")
+}
+
+/// Returns the answer of the supervisor that holds the city. It may still be starting, as this one was.
+fn answer_of_another(city: &City) -> Option<Value> {
+    let deadline = Instant::now() + OTHER_LIMIT;
+    loop {
+        if let Ok(answer) = ping(city) {
+            return Some(answer);
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        thread::sleep(LOOK_EVERY);
+    }
 }
 
 /// Asks whether the city's supervisor lives.

@@ -108,6 +108,7 @@ fn tone(event: &Event) -> Tone {
         | EventType::RaiderZombie
         | EventType::RaiderStalled
         | EventType::RaiderHomeless
+        | EventType::RaiderDoneRefused
         | EventType::RaiderMergeFailed
         | EventType::MrConflict
         | EventType::StoreDegraded

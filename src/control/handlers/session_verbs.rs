@@ -14,7 +14,7 @@ use super::{standing, to_json};
 use crate::actors::conversation;
 use crate::actors::declared::{check_reason, parse_args};
 use crate::actors::mail::{self, ChildRef, WitnessMsg};
-use crate::actors::records::{handoffs, stalls, totems};
+use crate::actors::records::{handoffs, refused_done, stalls, totems};
 use crate::actors::refusal::Refusal;
 use crate::actors::world::World;
 use crate::actors::{ask, effects};
@@ -80,11 +80,19 @@ async fn declare(
     let witness = world.directory.witness(&hook.raider.rig);
     let message = |reply| WitnessMsg::Done(request, reply);
     let declared = ask::ask(witness, message, DONE_LIMIT).await?;
-    // The next session, and a person who asks why this one ended, have nothing else to read about it.
-    let told = declared.inspect_err(|error| {
-        tracing::info!(raider = %hook.raider, %error, "a completion was refused, and its agent was told the reason");
-    });
-    Ok(told?)
+    // `hd` saves what may be accepted later.
+    if let Err(refused) = declared.as_ref()
+        && !refused.is_passing()
+    {
+        let (own, why) = (hook.clone(), refused.clone());
+        let noted = world
+            .store
+            .run(move |txn| refused_done::record(txn, &own, &why));
+        if let Err(error) = noted.await {
+            tracing::warn!(raider = %hook.raider, %error, "the refusal of a completion could not be journalled; its agent was told the reason");
+        }
+    }
+    Ok(declared?)
 }
 
 /// Returns the answer to an accepted completion.

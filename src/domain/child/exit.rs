@@ -18,8 +18,8 @@ pub enum ChildExit {
         /// The tail of its terminal.
         tail: String,
     },
-    /// The state or the outcome of its session is unknown: none was started.
-    #[error("the state of its session is not known: {0}")]
+    /// The state of its session, its outcome or its rig is unknown: none was started.
+    #[error("{0}")]
     Unseen(String),
     /// Files or records of the session cannot be written: none was started.
     #[error("the session cannot be recorded: {0}")]

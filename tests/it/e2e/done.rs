@@ -111,6 +111,7 @@ fn done_on_a_dirty_tree_is_refused_with_the_files() {
             "echo more >>a.txt",
             "echo new >new.txt",
             "try refused hd --json done",
+            "try again hd --json done",
             "await go",
             "git add -A",
             "git commit --quiet -m more",
@@ -119,6 +120,7 @@ fn done_on_a_dirty_tree_is_refused_with_the_files() {
     );
     let error = city.wait_tried("refused").error(5);
     assert_eq!(error["kind"], "refused");
+    city.wait_tried("again").error(5);
     let message = error["message"].as_str().unwrap();
     assert!(
         message.contains("a.txt") && message.contains("new.txt"),
@@ -131,6 +133,10 @@ fn done_on_a_dirty_tree_is_refused_with_the_files() {
     city.sign("go");
     city.wait_status(&relic, "closed");
     assert!(city.landed().contains(&"new.txt".to_owned()));
+    // It was asked twice.
+    let refused = city.happened("raider.done_refused", TOAST);
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert_eq!(refused[0]["data"]["losses_total"], 2, "{refused:?}");
 }
 
 /// `rules.md`, done: `done` without commits is refused, unless nothing had to change and the agent gives the reason.

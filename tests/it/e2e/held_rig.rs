@@ -113,6 +113,7 @@ fn reload_reports_a_rig_that_it_holds_and_one_that_it_makes_ready() {
             .contains("/elsewhere")
     );
     assert_eq!(held(&city).len(), 1);
+    assert_eq!(city.happened("ground.lost", "horde").len(), 1);
     let calls = || city.hd(&["escalations"]).json().as_array().unwrap().len();
     assert_eq!(calls(), 1);
     let text = city.hd_text(&["reload"]).out;

@@ -10,7 +10,7 @@ use crate::support::processes;
 
 /// Makes a city with a pool whose size stands in the file `wanted`.
 fn pool(plan: Plan, lines: &str, size: usize) -> City {
-    let keys = "pool = { min = 0, max = 120, check = \"cat wanted\", check_interval = \"100ms\", \
+    let keys = "pool = { min = 0, max = 120, check = \"cat wanted\", check_interval = \"500ms\", \
                 drain_timeout = \"0s\" }\nshutdown_timeout = \"0s\"";
     let mut city = made(&plan.add(&(agent("worker", lines, keys) + &bystander())));
     write(city.root(), "wanted", size.to_string());

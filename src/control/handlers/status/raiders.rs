@@ -26,8 +26,10 @@ use crate::domain::stall::Wait;
 /// The time within which an automatic continuation follows the end of a turn.
 const FOLLOWS: Duration = Duration::from_secs(10);
 
-/// The reason why a raider of a held rig has no session; that of the hold is told once, with the rig.
-const RIG_HELD: &str = "its rig is held; its work continues when the rig is prepared";
+/// The reasons why a raider of a held rig has no session; that of the hold is told once, with the rig.
+const START_WAITS: &str = "its rig is held; its session starts when the rig is prepared";
+const COMPLETION_WAITS: &str =
+    "its rig is held; its completion is handled when the rig is prepared";
 
 /// Returns the raiders of a rig: those with a hook, then the sandboxes without one.
 pub(in crate::control::handlers) fn of_rig(
@@ -121,7 +123,8 @@ fn hooked(world: &World, snapshot: &Snapshot, hook: &Hook, view: Option<&ChildVi
         has_problem: blocked || call.is_some(),
         is_quarantined: quarantined_until.is_some(),
         is_suspended,
-        is_retried: view.is_some_and(ChildView::is_retried) || waits_for_rig(world, hook, view),
+        is_retried: view.is_some_and(ChildView::is_retried)
+            || waits_for_rig(world, hook, view).is_some(),
     };
     let used = &records.usage;
     Raider {
@@ -212,10 +215,9 @@ fn condition(
         }
         None => {
             let absence = view.filter(|_| !hook.is_declared());
-            let absence = match waits_for_rig(world, hook, view) {
-                true => Some(RIG_HELD.to_owned()),
-                false => absence.and_then(ChildView::absence),
-            };
+            let absence = waits_for_rig(world, hook, view)
+                .map(str::to_owned)
+                .or_else(|| absence.and_then(ChildView::absence));
             let phase = snapshot.records.phase(&hook.raider);
             let stays = session.filter(|_| phase.is_some_and(WorkPhase::is_in_review));
             let stays = stays.map(|_| {
@@ -227,10 +229,15 @@ fn condition(
     }
 }
 
-/// Returns true when the raider has no session because its rig is held: no start succeeds, and no completion is handled.
-fn waits_for_rig(world: &World, hook: &Hook, view: Option<&ChildView>) -> bool {
-    let waits = |view: &ChildView| view.put_off.is_some() || view.state == ChildState::Finished;
-    !hook.is_declared() && view.is_some_and(waits) && effects::is_held(world, &hook.raider.rig)
+/// Returns the reason if the raider has no session because its rig is held: no start succeeds, and no completion is handled.
+fn waits_for_rig(world: &World, hook: &Hook, view: Option<&ChildView>) -> Option<&'static str> {
+    let view = view.filter(|_| !hook.is_declared())?;
+    let why = match view.state {
+        _ if view.put_off.is_some() => START_WAITS,
+        ChildState::Finished => COMPLETION_WAITS,
+        _ => return None,
+    };
+    effects::is_held(world, &hook.raider.rig).then_some(why)
 }
 
 /// Returns the state of the raider that holds this hook.

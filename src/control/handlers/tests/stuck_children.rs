@@ -197,7 +197,7 @@ async fn raider_of_a_held_rig_is_shown_as_waiting_for_the_rig() {
     city.pass(MINUTE).await;
     let shown = toast(&city).await;
     assert_eq!(shown["state"], "stalled", "{shown}");
-    let detail = "its rig is held; its work continues when the rig is prepared";
+    let detail = "its rig is held; its session starts when the rig is prepared";
     assert_eq!(shown["detail"], detail);
     assert_eq!(shown["retry_at"], Value::Null);
     assert_eq!(shown["needs_person"], false, "one is called about the rig");
