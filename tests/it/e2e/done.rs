@@ -136,7 +136,7 @@ fn done_on_a_dirty_tree_is_refused_with_the_files() {
     // It was asked twice.
     let refused = city.happened("raider.done_refused", TOAST);
     assert_eq!(refused.len(), 1, "{refused:?}");
-    assert_eq!(refused[0]["data"]["losses_total"], 2, "{refused:?}");
+    assert_eq!(refused[0]["data"]["losses_total"], 3, "{refused:?}");
 }
 
 /// `rules.md`, done: `done` without commits is refused, unless nothing had to change and the agent gives the reason.
