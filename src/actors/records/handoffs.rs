@@ -132,18 +132,6 @@ pub fn unread(txn: &mut dyn Txn, hook: &Hook) -> Result<Vec<(u64, Handoff)>, Sto
     Ok(own.collect())
 }
 
-/// Returns true when a session of this hook that began at this time has handed off, and its successor has not begun.
-///
-/// # Errors
-/// The store's.
-pub fn is_due_since(txn: &mut dyn Txn, hook: &Hook, began: Timestamp) -> Result<bool, StoreError> {
-    let mut notes = txn.inbox(&hook.raider.to_string())?.into_iter();
-    Ok(notes.any(|message| match &message.body {
-        Body::Handoff(note) => message.sent_at >= began && is_of(note, message.sent_at, hook),
-        _ => false,
-    }))
-}
-
 /// Returns true when a session of this hook wrote the note.
 fn is_of(note: &Handoff, sent_at: Timestamp, hook: &Hook) -> bool {
     let own = match note.incarnation {

@@ -27,7 +27,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::actors::mail::Work;
-use crate::actors::records::handoffs;
 use crate::actors::refusal::Refusal;
 use crate::actors::session::child::ChildArgs;
 use crate::actors::session::endings;
@@ -90,23 +89,6 @@ async fn attend(args: &ChildArgs) {
     }
 }
 
-/// Returns true when a running session asked for a fresh one, and the supervisor ended before it replaced it: it does nothing more.
-async fn has_handed_off(args: &ChildArgs, seen: Option<&SessionFacts>) -> bool {
-    let running = seen.filter(|facts| facts.state == RunState::Running);
-    let (Work::Raider { hook, .. }, Some(facts)) = (&args.spec.work, running) else {
-        return false;
-    };
-    let (hook, began) = (hook.clone(), facts.started_at);
-    let due = args
-        .world
-        .store
-        .run(move |txn| handoffs::is_due_since(txn, &hook, began));
-    due.await.unwrap_or_else(|error| {
-        tracing::warn!(session = %facts.id, %error, "the handoffs of a running session cannot be read; it is adopted");
-        false
-    })
-}
-
 /// Opens the child's session.
 pub async fn open(args: &ChildArgs) -> Result<Opened, ChildExit> {
     let ChildArgs { world, spec, .. } = args;
@@ -118,10 +100,9 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, ChildExit> {
     let seen = effects::facts(world, &spec.session)
         .await
         .map_err(|error| unknown(&error.to_string()))?;
-    let handed_off = has_handed_off(args, seen.as_ref()).await;
     if let Some(facts) = &seen {
         match &facts.state {
-            RunState::Running if facts.incarnation == incarnation && !handed_off => {
+            RunState::Running if facts.incarnation == incarnation => {
                 attend(args).await;
                 return adopt(world, facts).await;
             }
@@ -158,7 +139,7 @@ pub async fn open(args: &ChildArgs) -> Result<Opened, ChildExit> {
             agent::start(world, agent, &spec.id, why, before.as_ref()).await?
         }
     };
-    if args.unattended && !handed_off && is_uncounted(args, before.as_ref()) {
+    if args.unattended && is_uncounted(args, before.as_ref()) {
         let exit = before.and_then(|facts| match facts.state {
             RunState::Exited(exit) => Some(exit),
             RunState::Running | RunState::Lost { .. } | RunState::Unknown { .. } => None,

@@ -302,7 +302,8 @@ pub async fn refused(
             let noted = world
                 .store
                 .run(move |txn| refused_done::record(txn, &own, &why));
-            noted.await?;
+            or_warn!(noted.await, raider = %hook.raider,
+                "the refusal of a completion could not be journalled; its agent is told the reason");
         }
         let same = *about.get_or_insert(hook.incarnation) == hook.incarnation;
         if !same || remind(args, &hook, now, (&problem, refused)).await? {

@@ -9,13 +9,11 @@ use crate::actors::mail::DispatcherMsg;
 use crate::actors::mail::ForgeMsg;
 use crate::actors::mail::ShamanMsg;
 use crate::actors::mail::WitnessMsg;
-use crate::actors::records::handoffs;
 use crate::actors::session::child::ChildMsg;
 use crate::actors::store::StoreHandle;
 use crate::domain::city::RestartType;
 use crate::domain::event::EventType;
 use crate::domain::ids::{ChildId, Generation, Incarnation, SessionId};
-use crate::domain::message::Handoff;
 use crate::domain::relic::RelicStatus;
 use crate::ports::repo::RepoError;
 use crate::ports::sessions::{SessionSpec, Sessions};
@@ -77,33 +75,6 @@ async fn task_files_of_an_adopted_session_are_watched_and_its_links_are_put_back
     assert_eq!(city.starts(&charged.session), 1);
     assert!(city.parts.tasks.is_watched(&dir));
     assert!(city.parts.tasks.repairs(&dir) > before);
-}
-
-/// The session had been told that its successor starts, and waited for ever.
-#[tokio::test(start_paused = true)]
-async fn session_that_handed_off_before_the_supervisor_died_is_replaced_at_its_start() {
-    let city = Scenario::new().start().await;
-    let (own, other) = (city.worker("a").await, city.worker("b").await);
-    city.pass(Duration::from_secs(1)).await;
-    let hook = city.hook(&own.raider).await.unwrap();
-    let note = Handoff {
-        note: Some("the parser is left".to_owned()),
-        relic: Some(own.relic.clone()),
-        incarnation: None,
-        totem_step: None,
-        resume: false,
-    };
-    city.store(move |txn| handoffs::send(txn, &hook, note.clone()))
-        .await;
-    let clock = city.world.clock.clone();
-    let parts = city.crash().await;
-    let city = Scenario::new().start_on(parts, clock).await;
-    city.settle().await;
-    assert_eq!(city.starts(&own.session), 2);
-    let prompt = city.parts.tasks.prompts().pop().unwrap();
-    assert!(prompt.contains("the parser is left"), "{prompt}");
-    assert_eq!(city.starts(&other.session), 1);
-    assert_eq!(city.events(EventType::AgentCrashed).await.len(), 0);
 }
 
 /// `hd done` was run while the supervisor was away: a fresh session would disturb.

@@ -405,6 +405,8 @@ async fn drum_waits_where_typing_is_not_safe_and_the_answer_says_why() {
     let scenario = Scenario::new().agent("plain", RestartType::Permanent);
     let city = scenario.with(prompts).start().await;
     let charged = city.worker("a").await;
+    // Its first prompt is typed.
+    city.settle().await;
     let toast = raider(&city, &charged);
     let sessions = &city.parts.sessions;
     let show = |screen: &str| sessions.show(&charged.session, Some(screen));
