@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 use super::poll::pass;
 use super::tier::by_tier;
 
-/// The seconds that a test may take: five times the longest.
+/// The seconds that a test may take: more than all tests of a program took together on a slow machine.
 const LIMIT: u32 = 10 * 60;
 const LONG_LIMIT: u32 = 3 * 60 * 60;
 /// The seconds that a test has after its processes were killed: it fails by itself, and says more.

@@ -60,7 +60,7 @@ impl Ground {
         let _in_time = tokio::time::timeout(limit, over).await;
     }
 
-    /// Notes a caller. What it gets is over when the next look that begins has ended.
+    /// Notes a caller, and returns the receiver that it waits on. Its sender is dropped when the next look that begins has ended.
     fn wait(&self) -> oneshot::Receiver<()> {
         let (waits, over) = oneshot::channel();
         let mut waiting = self.waiting();
